@@ -1,0 +1,3 @@
+"""Clustering and embedding data that cannot be pooled."""
+
+__version__ = "0.1.0.dev0"

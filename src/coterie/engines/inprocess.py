@@ -1,0 +1,159 @@
+"""All sites in this process, through the same bytes as anywhere else, with faults on schedule."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from coterie.messages.codec import read_envelope
+from coterie.runtime.channel import Outcome
+from coterie.sites.site import Site
+
+__all__ = ["Fault", "InProcess", "Schedule"]
+
+PAYS = 0.003
+"""Seconds an answer must take for threads to pay."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong with one site, in the named rounds (None: in all).
+
+    - ``drop``: the question never arrives; ``vanish``: the site answers, the answer never arrives;
+    - ``delay``: the answer takes ``seconds`` longer (on a simulated clock, nobody waits);
+    - ``duplicate``: the question arrives twice; ``replay``: the question of the round before arrives as well;
+    - ``corrupt``: some bytes of the answer are changed; ``garble``: some bytes of the question are.
+
+    ``times`` is how often it happens in a round; a question sent again after that gets through.
+    """
+
+    site: str
+    kind: Literal["drop", "vanish", "delay", "duplicate", "replay", "corrupt", "garble"]
+    rounds: frozenset[int] | None = None
+    seconds: float = 0.0
+    times: int = 1_000_000
+
+
+class Schedule:
+    """Faults by site and round, the same in every run with the same seed."""
+
+    def __init__(self, faults: Iterable[Fault] = (), *, seed: int = 0) -> None:
+        self._faults = tuple(faults)
+        self._seed = seed
+        self._happened: dict[tuple[Fault, int], int] = {}
+
+    def now(self, site: str, round: int) -> tuple[Fault, ...]:
+        """What goes wrong with this delivery."""
+        found = []
+        for fault in self._faults:
+            if fault.site != site or not (fault.rounds is None or round in fault.rounds):
+                continue
+            count = self._happened.get((fault, round), 0)
+            if count < fault.times:
+                self._happened[fault, round] = count + 1
+                found.append(fault)
+        return tuple(found)
+
+    def spoil(self, data: bytes, round: int) -> bytes:
+        """``data`` with a few bytes changed."""
+        rng = np.random.default_rng([self._seed, round, len(data)])
+        spoiled = np.frombuffer(data, np.uint8).copy()
+        places = rng.integers(0, len(spoiled), size=3)
+        spoiled[places] ^= rng.integers(1, 256, size=3, dtype=np.uint8)
+        return spoiled.tobytes()
+
+
+class InProcess:
+    """A channel to :class:`~coterie.sites.site.Site` objects in this process.
+
+    Sites work in parallel threads where answers take long enough for that to pay. Within ``with`` and with more
+    than one site, numerical libraries run one thread each, so that a result does not depend on how many sites
+    happen to work at once.
+    """
+
+    def __init__(
+        self, sites: Iterable[Site], *, schedule: Schedule | None = None, threads: int | None = None
+    ) -> None:
+        self.members = {site.name: site for site in sites}
+        self.threads = threads or min(len(os.sched_getaffinity(0)), max(1, len(self.members)))
+        self._schedule = schedule
+        self._seconds_an_answer: float | None = None
+        self._last: dict[str, bytes] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._limit: Any = None
+
+    def __enter__(self) -> Self:
+        if len(self.members) > 1:
+            self._limit = ThreadpoolController().limit(limits=1)
+            self._limit.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+        if self._limit is not None:
+            self._limit.__exit__(kind, error, trace)
+            self._limit = None
+        for site in self.members.values():
+            site.ledger.close()
+
+    def sites(self) -> Sequence[str]:
+        """The names of the sites."""
+        return tuple(self.members)
+
+    def exchange(self, payloads: Mapping[str, bytes], timeout: float | None) -> Mapping[str, Outcome]:
+        """Let every site answer; in threads where that pays."""
+        began = time.perf_counter()
+        names = list(payloads)
+        parallel = self.threads > 1 and len(names) > 1 and (self._seconds_an_answer or 0.0) > PAYS
+        if parallel or timeout is not None:
+            found = self._in_threads(payloads, timeout)
+        else:
+            found = {name: self._deliver(name, payloads[name], timeout) for name in names}
+        busy = min(self.threads, len(names)) if parallel else 1
+        self._seconds_an_answer = (time.perf_counter() - began) * busy / max(1, len(names))
+        return found
+
+    def _in_threads(self, payloads: Mapping[str, bytes], timeout: float | None) -> dict[str, Outcome]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="coterie-site")
+        futures = {n: self._pool.submit(self._deliver, n, data, timeout) for n, data in payloads.items()}
+        wait(futures.values(), timeout)
+        return {n: f.result() if f.done() else Outcome("late") for n, f in futures.items()}
+
+    def _deliver(self, name: str, payload: bytes, timeout: float | None) -> Outcome:
+        site = self.members.get(name)
+        if site is None:
+            return Outcome("lost")
+        if self._schedule is None:
+            return Outcome("answered", site.answer(payload))
+        return self._deliver_with_faults(site, payload, timeout)
+
+    def _deliver_with_faults(self, site: Site, payload: bytes, timeout: float | None) -> Outcome:
+        assert self._schedule is not None
+        round_ = read_envelope(payload)[1].round
+        faults = {fault.kind: fault for fault in self._schedule.now(site.name, round_)}
+        if "drop" in faults:
+            return Outcome("lost")
+        if "replay" in faults and site.name in self._last:
+            site.answer(self._last[site.name])
+        self._last[site.name] = payload
+        answer = site.answer(self._schedule.spoil(payload, round_) if "garble" in faults else payload)
+        if "duplicate" in faults:
+            answer = site.answer(payload)
+        if "vanish" in faults:
+            return Outcome("lost")
+        if "delay" in faults and timeout is not None and faults["delay"].seconds > timeout:
+            return Outcome("late")
+        return Outcome("answered", self._schedule.spoil(answer, round_) if "corrupt" in faults else answer)

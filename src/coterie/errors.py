@@ -1,0 +1,92 @@
+"""What can go wrong, as one tree.
+
+::
+
+    CoterieError
+    ├── InputError (ValueError)      a parameter or a file that cannot be used
+    │   ├── ColumnsDiffer            sites do not hold the same columns
+    │   ├── MissingValues            a table holds missing values nobody said how to treat
+    │   └── OutOfRange               a table holds values, or more rows, than was declared
+    ├── MalformedMessage             bytes that are no message of ours
+    ├── BadAnswer                    an answer that does not fit its question
+    ├── RunError
+    │   ├── QuorumLost               too few sites answered; a protocol may catch it
+    │   └── RosterChanged            a question that needs every site lost one; a protocol may catch it
+    ├── JournalMismatch              a journal that belongs to another run, or is damaged
+    └── LedgerBroken                 a ledger line was changed, dropped or added
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "BadAnswer",
+    "ColumnsDiffer",
+    "CoterieError",
+    "InputError",
+    "JournalMismatch",
+    "LedgerBroken",
+    "MalformedMessage",
+    "MissingValues",
+    "OutOfRange",
+    "QuorumLost",
+    "RosterChanged",
+    "RunError",
+]
+
+
+class CoterieError(Exception):
+    """The root of everything coterie raises on purpose."""
+
+
+class InputError(CoterieError, ValueError):
+    """A parameter or a file that cannot be used; the message says what would do."""
+
+
+class ColumnsDiffer(InputError):
+    """Sites do not hold the same columns; ``differences`` names them, site by site."""
+
+    def __init__(self, message: str, differences: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        super().__init__(message)
+        self.differences = dict(differences or {})
+
+
+class MissingValues(InputError):
+    """A table holds missing values and nobody said how to treat them."""
+
+
+class OutOfRange(InputError):
+    """A table holds values outside the range, or more rows, than was declared."""
+
+
+class MalformedMessage(CoterieError):
+    """Bytes that are no message of ours."""
+
+
+class BadAnswer(CoterieError):
+    """An answer that does not fit its question; ``str(error)`` is fit to be shown to anyone."""
+
+
+class RunError(CoterieError):
+    """A run could not go on as asked; ``outcomes`` says what each site did."""
+
+    def __init__(self, message: str, outcomes: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.outcomes = dict(outcomes or {})
+
+
+class QuorumLost(RunError):
+    """Too few sites answered."""
+
+
+class RosterChanged(RunError):
+    """A question that needs every site it was put to lost at least one of them."""
+
+
+class JournalMismatch(CoterieError):
+    """A journal that belongs to another run, or is damaged."""
+
+
+class LedgerBroken(CoterieError):
+    """A ledger line was changed, dropped or added."""

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out. Nothing here knows of sites, messages or files."""

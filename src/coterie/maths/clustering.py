@@ -1,0 +1,117 @@
+"""Linear k-means: assignment, moments, means."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+__all__ = [
+    "Moments",
+    "cell_sums",
+    "cells_of",
+    "means",
+    "moments",
+    "nearest",
+    "random_in_box",
+    "squared_shift",
+    "weighted_kmeans",
+]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.intp]
+
+SMALL = 1 << 15
+"""Entries below which building a sparse matrix costs more than it saves."""
+
+
+class Moments(NamedTuple):
+    """What a set of rows adds to the k-means problem at given centers."""
+
+    sums: Floats
+    counts: Floats
+    cost: Floats
+
+
+def nearest(rows: Rows, centers: Floats) -> tuple[Labels, Floats]:
+    """The nearest center of each row and the squared distance to it.
+
+    Works in the rows' own precision, by |x|^2 - 2<x, c> + |c|^2. Where the centers lie far from the origin
+    compared with their spread, all is moved near it first: the formula would lose the digits that matter.
+    """
+    offset = centers.mean(axis=0)
+    spread = np.abs(centers - offset).max(initial=0.0)
+    if np.abs(offset).max(initial=0.0) > 8 * spread:
+        rows, centers = rows - offset.astype(rows.dtype), centers - offset
+    scores = rows @ (-2 * centers.T).astype(rows.dtype)
+    scores += np.einsum("kd,kd->k", centers, centers).astype(rows.dtype)
+    labels = scores.argmin(axis=1)
+    best = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0].astype(np.float64)
+    best += np.einsum("nd,nd->n", rows, rows, dtype=np.float64)
+    return labels, np.maximum(best, 0.0, out=best)
+
+
+def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Moments:
+    """Per nearest center the sum and number of rows (weighted), and the cost; sums in float64."""
+    labels, squared = nearest(rows, centers)
+    each = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+    member = membership(labels, each, len(centers))
+    return Moments(member @ rows, member.sum(axis=1), np.asarray(squared @ each))
+
+
+def membership(labels: Labels, weights: Floats, n_cells: int) -> Any:
+    """The n_cells x n matrix whose product with rows sums them by cell; dense where it is small anyway."""
+    n = len(labels)
+    if n * n_cells <= SMALL:
+        return np.where(labels == np.arange(n_cells)[:, None], weights, 0.0)
+    return sparse.csc_array((weights, labels, np.arange(n + 1)), shape=(n_cells, n))
+
+
+def cells_of(rows: Rows, parent: npt.NDArray[Any], column: npt.NDArray[Any], threshold: npt.NDArray[Any]) -> Labels:
+    """The cell each row falls into: cut ``i`` moves what lies above it from its parent into cell ``i + 1``."""
+    cells = np.zeros(len(rows), np.intp)
+    for i, (cell, where, cut) in enumerate(zip(parent, column, threshold, strict=True)):
+        cells[(cells == cell) & (rows[:, where] > cut)] = i + 1
+    return cells
+
+
+def cell_sums(
+    rows: Rows, cells: Labels, n_cells: int, origin: Floats, weights: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """Per cell the number of rows, their sum and their sum of squares by column, about ``origin``."""
+    each = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+    member, about = membership(cells, each, n_cells), rows - origin
+    return member.sum(axis=1), member @ about, member @ (about * about)
+
+
+def means(sums: Floats, counts: Floats, *, fallback: Floats) -> Floats:
+    """The mean of each cell; a cell without rows keeps its fallback."""
+    filled = counts > 0
+    divisor = np.where(filled, counts, 1.0)[:, None]
+    return np.where(filled[:, None], sums / divisor, fallback)
+
+
+def squared_shift(before: Floats, after: Floats) -> float:
+    """How far centers moved, as the sum of squared distances (scikit-learn's meaning of ``tol``)."""
+    return float(((after - before) ** 2).sum())
+
+
+def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
+    """Centers drawn uniformly in a public box."""
+    return rng.uniform(low, high, size=(n_centers, len(low)))
+
+
+def weighted_kmeans(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Floats:
+    """Centers of weighted points; with fewer distinct points than clusters, the points and copies of them."""
+    from sklearn.cluster import KMeans
+
+    used = points[weights > 0]
+    distinct = np.unique(used, axis=0)
+    if len(distinct) <= n_clusters:
+        return np.resize(distinct, (n_clusters, points.shape[1]))
+    solver = KMeans(n_clusters, n_init=n_init, random_state=seed)
+    centers: Floats = solver.fit(used, sample_weight=weights[weights > 0]).cluster_centers_
+    return centers.astype(np.float64)

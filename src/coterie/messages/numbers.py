@@ -1,0 +1,119 @@
+"""How numbers lie in bytes: floats of 16, 32 and 64 bits, integers of 1 to 64 bits, little-endian, packed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Wire", "wire"]
+
+Array = npt.NDArray[Any]
+
+_NAME = re.compile(r"(float|uint|int)([1-9][0-9]?)")
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One kind of number on the wire, for example ``Wire("uint", 3)``."""
+
+    family: str
+    bits: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}{self.bits}"
+
+    @cached_property
+    def is_float(self) -> bool:
+        return self.family == "float"
+
+    @property
+    def is_whole_bytes(self) -> bool:
+        return self.bits in (8, 16, 32, 64)
+
+    @cached_property
+    def memory_dtype(self) -> np.dtype[Any]:
+        """What such numbers are read into: floats keep their width, integers become 64-bit ones."""
+        if self.is_float:
+            return np.dtype(f"<f{self.bits // 8}")
+        return np.dtype("<u8") if (self.family, self.bits) == ("uint", 64) else np.dtype("<i8")
+
+    @property
+    def lowest(self) -> int:
+        return -(1 << (self.bits - 1)) if self.family == "int" else 0
+
+    @property
+    def highest(self) -> int:
+        return (1 << (self.bits - 1)) - 1 if self.family == "int" else (1 << self.bits) - 1
+
+    def n_bytes(self, count: int) -> int:
+        """How many bytes ``count`` of them take."""
+        return (count * self.bits + 7) // 8
+
+    def rounded(self, values: Array) -> Array:
+        """``values`` as the other end will read them; ``ValueError`` for integers that do not fit."""
+        if not self.is_float:
+            return self._whole(values)
+        if values.dtype == self.memory_dtype:
+            return values
+        with np.errstate(over="ignore"):  # an overflow becomes infinity, which the caller refuses
+            return values.astype(self.memory_dtype)
+
+    def to_bytes(self, values: Array) -> bytes:
+        """The bytes of ``values``; ``ValueError`` for integers that do not fit."""
+        whole = self.rounded(values)
+        if self.is_float:
+            return whole.tobytes()
+        if self.is_whole_bytes:
+            letter = "u" if self.family == "uint" else "i"
+            return whole.astype(f"<{letter}{self.bits // 8}", copy=False).tobytes()
+        raw = whole.astype("<i8", copy=False).view("<u8").reshape(-1, 1)
+        digits = (raw >> np.arange(self.bits, dtype="<u8")) & np.uint64(1)
+        return np.packbits(digits.astype(np.uint8), bitorder="little").tobytes()
+
+    def from_bytes(self, buffer: bytes | memoryview, shape: tuple[int, ...]) -> Array:
+        """The array of that shape that ``buffer`` holds; the caller has checked the length."""
+        if self.is_float:
+            return np.frombuffer(buffer, self.memory_dtype).reshape(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        if self.is_whole_bytes:
+            letter = "u" if self.family == "uint" else "i"
+            values = np.frombuffer(buffer, f"<{letter}{self.bits // 8}")
+            return values.astype(self.memory_dtype, copy=False).reshape(shape)
+        digits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=count * self.bits, bitorder="little")
+        raw: npt.NDArray[np.uint64] = (
+            digits.reshape(count, self.bits).astype("<u8") << np.arange(self.bits, dtype="<u8")
+        ).sum(axis=1, dtype="<u8")
+        if self.family == "int":  # shifting up and back down repeats the sign
+            return ((raw << np.uint64(64 - self.bits)).view("<i8") >> np.int64(64 - self.bits)).reshape(shape)
+        return raw.view("<i8").reshape(shape)
+
+    def _whole(self, values: Array) -> Array:
+        if values.dtype.kind not in "iub":
+            rounded = np.rint(values)
+            if not np.array_equal(rounded, values):  # also false for NaN and infinity
+                raise ValueError(f"{self.name} holds whole numbers only")
+            # Beyond 2**63 a float cannot be compared with integers safely; none of our integers are floats there.
+            if values.size and not (np.abs(rounded) < 2.0**63).all():
+                raise ValueError(f"a number is outside {self.name}")
+            values = rounded.astype("<i8")
+        if values.size and (int(values.min()) < self.lowest or int(values.max()) > self.highest):
+            raise ValueError(f"a number is outside {self.name}, {self.lowest} to {self.highest}")
+        return values
+
+
+@lru_cache(maxsize=256)
+def wire(name: str) -> Wire:
+    """The kind of number called ``name``: ``float16|32|64``, ``uint1`` to ``uint64``, ``int2`` to ``int64``."""
+    found = _NAME.fullmatch(name)
+    if found:
+        family, bits = found[1], int(found[2])
+        smallest = {"float": 16, "uint": 1, "int": 2}[family]
+        if smallest <= bits <= 64 and (family != "float" or bits in (16, 32, 64)):
+            return Wire(family, bits)
+    raise ValueError(f"no kind of number is called {name!r}; use float16|32|64, uint1..64 or int2..64")

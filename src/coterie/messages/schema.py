@@ -1,0 +1,330 @@
+"""What may be asked and what may be answered, declared as types.
+
+A request is a frozen dataclass that names the one type of reply that answers it. Every array declares its
+axes, its kind of number and, where one can be given, a bound. Every axis of a reply is a size its request
+states, so the size of an answer is known before it is asked for and tells nothing about the site's rows.
+
+>>> @dataclass(frozen=True)
+... class Counts(Reply, content="sums"):
+...     counts: Floats = array("k", bound="rows", nonnegative=True)
+>>> @dataclass(frozen=True)
+... class CountNearest(Request[Counts]):
+...     centers: Floats = array("k", "d")
+>>> ask = CountNearest(np.zeros((3, 2)))
+>>> ask.axes
+{'k': 3, 'd': 2}
+>>> layout_of(ask).numbers, layout_of(ask).n_bytes
+(3, 24)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.messages.bounds import Bound
+from coterie.messages.numbers import Wire, wire
+
+__all__ = [
+    "ArraySpec",
+    "Content",
+    "Floats",
+    "Integers",
+    "LaidField",
+    "Layout",
+    "Nothing",
+    "Reply",
+    "Request",
+    "array",
+    "layout_of",
+    "message_fields",
+    "reply_type",
+    "request_kinds",
+    "request_type",
+]
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+Content = Literal["nothing", "schema", "sums", "averages", "rows"]
+"""What an answer is made of, from harmless to disclosing."""
+
+SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
+MAX_AXES = 4
+
+R = TypeVar("R", bound="Reply")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The declaration behind one array of a message."""
+
+    axes: tuple[str | int, ...]
+    dtype: str
+    bound: Bound | None
+    nonnegative: bool
+
+    def wire(self, request: Request[Any]) -> Wire:
+        """The kind of number, with ``{names}`` filled in from the request's own fields."""
+        return wire(self.dtype.format_map(request.__dict__)) if "{" in self.dtype else wire(self.dtype)
+
+
+def array(*axes: str | int, dtype: str = "float64", bound: str | None = None, nonnegative: bool = False) -> Any:
+    """Declare an array of a message.
+
+    ``dtype`` may name fields of the request, ``"uint{bits}"`` or ``"{precision}"``, so that one type serves
+    several precisions. ``bound`` is read by :class:`~coterie.messages.bounds.Bound`.
+    """
+    if len(axes) > MAX_AXES:
+        raise TypeError(f"an array has at most {MAX_AXES} axes, not {len(axes)}")
+    spec = ArraySpec(axes, dtype, None if bound is None else Bound(bound), nonnegative)
+    return field(metadata={"array": spec})
+
+
+class FieldSpec(NamedTuple):
+    """One field of a message: an array with its declaration, or a plain value with its type."""
+
+    name: str
+    array: ArraySpec | None
+    type: Any
+
+
+def message_fields(message: type) -> tuple[FieldSpec, ...]:
+    """The fields of a message type, in the order they travel."""
+    if not dataclasses.is_dataclass(message):
+        raise TypeError(f"{message.__name__} must be a @dataclass(frozen=True)")
+    hints = typing.get_type_hints(message)
+    specs = []
+    for item in dataclasses.fields(message):
+        spec = item.metadata.get("array")
+        if spec is None and hints[item.name] not in SCALARS:
+            raise TypeError(
+                f"{message.__name__}.{item.name}: a message holds arrays, int, float, str, bool, bytes "
+                f"and tuple[str, ...], not {hints[item.name]}"
+            )
+        specs.append(FieldSpec(item.name, spec, hints[item.name]))
+    return tuple(specs)
+
+
+class Reply:
+    """What a site sends back. Replies of one type add up, which is all a server needs of most of them."""
+
+    content: ClassVar[Content] = "sums"
+
+    def __init_subclass__(cls, content: Content = "sums") -> None:
+        cls.content = content
+
+    def __post_init__(self) -> None:
+        for name, value in self.__dict__.items():
+            if type(value) is not np.ndarray:
+                object.__setattr__(self, name, np.asarray(value))
+
+    def arrays(self) -> Iterable[Array]:
+        """The arrays of this reply in the order they travel."""
+        return self.__dict__.values()
+
+    @classmethod
+    def zeros(cls, axes: Mapping[str, int]) -> Self:
+        """The answer of a site without rows, and the start of a sum over blocks."""
+        shapes = [_shape(_spec(item).axes, axes) for item in message_fields(cls)]
+        return cls(*[np.zeros(shape) for shape in shapes])
+
+    def __add__(self, other: Self) -> Self:
+        if type(other) is not type(self):
+            return NotImplemented
+        return type(self)(*[_sum(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True)])
+
+
+@dataclass(frozen=True)
+class Nothing(Reply, content="nothing"):
+    """An acknowledgement: no numbers at all."""
+
+
+class Request(Generic[R]):
+    """What a server may ask. ``Request[Moments]`` can be answered by ``Moments`` only.
+
+    ``remembered=True`` marks a request that changes what a site remembers. The run keeps these, so that a
+    site that restarted, was away or joined late can be brought up to date by sending them again.
+    """
+
+    kind: ClassVar[str]
+    remembered: ClassVar[bool] = False
+
+    def __init_subclass__(cls, remembered: bool = False) -> None:
+        cls.remembered = remembered
+        cls.kind = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+        known = _KINDS.get(cls.kind)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"two requests are called {cls.kind}: in {known.__module__} and {cls.__module__}")
+        _KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        for item in message_fields(type(self)):
+            if item.array is not None:
+                value = np.asarray(getattr(self, item.name))
+                number = item.array.wire(self)
+                if number.is_float:  # both ends shall see the same numbers, so round to the wire's width here
+                    value = value.astype(number.memory_dtype, copy=False)
+                object.__setattr__(self, item.name, value)
+        _ = self.axes
+
+    @cached_property
+    def axes(self) -> dict[str, int]:
+        """Every size this request states: its integer fields and the axes of its arrays."""
+        found: dict[str, int] = {}
+        for item in message_fields(type(self)):
+            value = getattr(self, item.name)
+            if item.array is None:
+                if item.type is int:
+                    found[item.name] = int(value)
+                continue
+            if value.ndim != len(item.array.axes):
+                raise ValueError(
+                    f"{type(self).__name__}.{item.name} has {value.ndim} axes; "
+                    f"declared are {', '.join(map(str, item.array.axes)) or 'none'}"
+                )
+            for axis, length in zip(item.array.axes, value.shape, strict=True):
+                expected = found.setdefault(axis, length) if isinstance(axis, str) else axis
+                if expected != length:
+                    raise ValueError(
+                        f"{type(self).__name__}.{item.name}: axis {axis} is {length} long, not {expected}"
+                    )
+        return found
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """The names a bound may use: the axes and the numbers this request carries."""
+        plain = {
+            item.name: float(getattr(self, item.name))
+            for item in message_fields(type(self))
+            if item.array is None and item.type in (int, float)
+        }
+        return {**self.axes, **plain}
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What an answer to this very request looks like."""
+        return layout_of(self)
+
+
+_KINDS: dict[str, type[Request[Any]]] = {}
+
+
+def request_type(kind: str) -> type[Request[Any]] | None:
+    """The request called ``kind``, if there is one."""
+    return _KINDS.get(kind)
+
+
+def request_kinds() -> tuple[str, ...]:
+    """The names of all requests declared so far."""
+    return tuple(sorted(_KINDS))
+
+
+def reply_type(request: type[Request[Any]]) -> type[Reply]:
+    """The type of reply that answers ``request``, after checking that the request fixes its every axis."""
+    key: Any = request
+    return _reply_type(key)
+
+
+@cache
+def _reply_type(request: Any) -> type[Reply]:
+    for base in request.__orig_bases__:
+        if typing.get_origin(base) is Request:
+            reply: type[Reply] = typing.get_args(base)[0]
+            break
+    else:
+        raise TypeError(f"{request.__name__} must derive from Request[<its reply>]")
+    stated = {item.name for item in message_fields(request) if item.type is int}
+    for item in message_fields(request):
+        stated.update(axis for axis in (item.array.axes if item.array else ()) if isinstance(axis, str))
+    for item in message_fields(reply):
+        loose = [axis for axis in _spec(item).axes if isinstance(axis, str) and axis not in stated]
+        if loose:
+            raise TypeError(
+                f"{reply.__name__}.{item.name}: {request.__name__} does not state the size of axis {loose[0]!r}"
+            )
+    return reply
+
+
+class LaidField(NamedTuple):
+    """One array of an answer: where it lies, how it is read, what it may hold."""
+
+    name: str
+    shape: tuple[int, ...]
+    wire: Wire
+    size: int
+    start: int
+    stop: int
+    spec: ArraySpec
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The exact form of the answer to one request."""
+
+    reply: type[Reply]
+    fields: tuple[LaidField, ...]
+    numbers: int
+    n_bytes: int
+    tag: bytes
+    """Four bytes that differ where two ends have different ideas of the same answer."""
+    names: Mapping[str, float]
+    _bounds: dict[tuple[tuple[str, float], ...], tuple[tuple[float, float], ...]] = field(default_factory=dict)
+
+    def bounds(self, limits: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
+        """Lowest and highest allowed value of each array under a run's limits."""
+        key = tuple(limits.items())
+        if key not in self._bounds:
+            self._bounds[key] = self._find_bounds({**self.names, **limits})
+        return self._bounds[key]
+
+    def _find_bounds(self, names: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
+        found = []
+        for item in self.fields:
+            high = math.inf if item.spec.bound is None else item.spec.bound.value(names)
+            found.append((0.0 if item.spec.nonnegative else -high, high))
+        return tuple(found)
+
+
+def layout_of(request: Request[Any]) -> Layout:
+    """What an answer to ``request`` looks like; found from the types and the request alone."""
+    reply = reply_type(type(request))
+    laid, start, numbers = [], 0, 0
+    for item in message_fields(reply):
+        spec = _spec(item)
+        shape, number = _shape(spec.axes, request.axes), spec.wire(request)
+        count = math.prod(shape)
+        stop = start + number.n_bytes(count)
+        laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
+        start, numbers = stop, numbers + count
+    text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
+    tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
+    return Layout(reply, tuple(laid), numbers, start, tag, request.numbers)
+
+
+def _spec(item: FieldSpec) -> ArraySpec:
+    if item.array is None:
+        raise TypeError(f"{item.name}: a reply holds arrays only")
+    return item.array
+
+
+def _shape(axes: tuple[str | int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in axes)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"an axis cannot be {min(shape)} long")
+    return shape
+
+
+def _sum(a: Array, b: Array) -> Array:
+    kind = np.float64 if a.dtype.kind == "f" or b.dtype.kind == "f" else np.int64
+    return np.add(a, b, dtype=kind)

@@ -1,0 +1,128 @@
+"""What a site's functions are given: its table, its memory, and how they are found for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.messages.schema import Reply, Request, reply_type
+
+__all__ = [
+    "Block",
+    "Column",
+    "Memory",
+    "Rows",
+    "Table",
+    "Weights",
+    "answers",
+    "find_answer",
+    "find_keeper",
+    "remembers",
+]
+
+Rows = npt.NDArray[np.floating[Any]]
+Weights = npt.NDArray[np.float64]
+
+R = TypeVar("R", bound=Reply)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name and what it holds, ``"number"`` or ``"text"``."""
+
+    name: str
+    kind: str = "number"
+
+
+class Block(NamedTuple):
+    """Some rows of a table, C-ordered float32 or float64, and what each counts (None: once)."""
+
+    rows: Rows
+    weights: Weights | None = None
+
+
+class Table(Protocol):
+    """A site's rows, a block at a time, because a table may exceed memory."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in order."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows, in order, as they are: missing values are NaN."""
+        ...
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
+        ...
+
+
+class Memory(dict[str, Any]):
+    """What a site keeps within one run: only what its rows and the requests so far can rebuild."""
+
+    table: Table | None = None
+    """A prepared view of the site's table that later requests see in its place."""
+
+    def cached(self, key: str, compute: Callable[[], T]) -> T:
+        """``self[key]``, computed the first time."""
+        if key not in self:
+            self[key] = compute()
+        value: T = self[key]
+        return value
+
+
+Answering = Callable[[Table, Memory, Any], Reply]
+Keeping = Callable[[Table, Memory, Any], None]
+
+_ANSWERS: dict[type[Request[Any]], Answering] = {}
+_KEEPERS: dict[type[Request[Any]], Keeping] = {}
+
+
+def answers(
+    request: type[Request[R]],
+) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
+    """Mark the function with which a site answers ``request``."""
+    reply_type(request)
+
+    def register(function: Callable[[Table, Memory, Any], R]) -> Callable[[Table, Memory, Any], R]:
+        _ANSWERS[request] = function
+        return function
+
+    return register
+
+
+def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
+    """Mark the function with which a site updates its memory on ``request``, before it answers.
+
+    It runs again, without an answer, when a site is brought up to date; so it may depend on the site's
+    rows and on earlier requests only.
+    """
+    if not request.remembered:
+        raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
+
+    def register(function: Keeping) -> Keeping:
+        _KEEPERS[request] = function
+        return function
+
+    return register
+
+
+def find_answer(request: type[Request[Any]]) -> Answering | None:
+    """The function that answers ``request``, if one is installed."""
+    return _ANSWERS.get(request)
+
+
+def find_keeper(request: type[Request[Any]]) -> Keeping | None:
+    """The function that remembers ``request``, if one is installed."""
+    return _KEEPERS.get(request)

@@ -1,0 +1,99 @@
+"""The one list of methods: for the command line, for policies, for audits and for studies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.protocols.lloyd import Assign
+from coterie.protocols.preparation import Agree, Prepare, SumColumns
+from coterie.protocols.seeding import Split, Summarise
+
+__all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]
+
+PREPARATION: tuple[type[Request[Any]], ...] = (Agree, SumColumns, Prepare)
+"""The questions any method may be preceded by."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name: what it may ask, what it costs, what it lets the server see."""
+
+    name: str
+    title: str
+    requests: tuple[type[Request[Any]], ...]
+    cost: str
+    """Numbers up a site, in words and letters."""
+    discloses: str
+    sees_single_answers: bool = False
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Add a method to the list."""
+    if method.name in METHODS:
+        raise ValueError(f"there is already a method called {method.name}")
+    METHODS[method.name] = method
+    return method
+
+
+def belongs(request: type[Request[Any]], method: str) -> bool:
+    """Whether ``method`` may ask this at all; a server cannot dress one method's question as another's."""
+    known = METHODS.get(method)
+    return known is not None and (request in known.requests or request in PREPARATION)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One array a site can be made to send by a method, read off the types."""
+
+    asked: str
+    answer: str
+    array: str
+    axes: tuple[str | int, ...]
+    dtype: str
+    bound: str
+    content: Content
+    holds_rows: bool
+
+
+def audit(method: str) -> tuple[Audited, ...]:
+    """Everything a site can be made to send by a method."""
+    if method not in METHODS:
+        raise ValueError(f"there is no method called {method!r}; there are {', '.join(sorted(METHODS))}")
+    found = []
+    for request in (*PREPARATION, *METHODS[method].requests):
+        reply = reply_type(request)
+        for item in message_fields(reply):
+            spec = item.array
+            assert isinstance(spec, ArraySpec)
+            bound = "any" if spec.bound is None else spec.bound.text
+            rows = "rows" in spec.axes
+            found.append(
+                Audited(request.kind, reply.__name__, item.name, spec.axes, spec.dtype, bound, reply.content, rows)
+            )
+    return tuple(found)
+
+
+register(
+    Method(
+        "lloyd",
+        "Lloyd's k-means over all rows, by sums",
+        (Assign, Split, Summarise),
+        "k(d+1)+1 a round and once to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
+        "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
+    )
+)
+register(
+    Method(
+        "one-shot",
+        "k-means from every site's own centers, in one round",
+        (Summarise, Assign),
+        "k(d+1), and k(d+1)+1 to close",
+        "each site's own cluster centers and their sizes, none for fewer rows than min_count",
+        sees_single_answers=True,
+    )
+)

@@ -1,0 +1,338 @@
+"""What any method can be preceded by: agreement on columns, imputation and scaling.
+
+Sites end up with a prepared view of their table, which later questions see in its place. What they are told is
+public (means, deviations, ranges), so a site that joins late or restarts is brought up to date with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import ColumnsDiffer, InputError, MissingValues, OutOfRange
+from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
+from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.protocols.costs import Cost, exchange_cost
+
+__all__ = [
+    "Agree",
+    "ColumnReport",
+    "ColumnSums",
+    "Preparation",
+    "Prepare",
+    "PreparedTable",
+    "SumColumns",
+    "agree",
+    "min_max",
+    "prepare",
+    "standard",
+    "standard_cost",
+]
+
+Missing = Literal["refuse", "mean", "drop"]
+RANGE_SLACK = 1e-6
+
+
+# ---------------------------------------------------------------- agreement on columns
+
+
+class Match(IntEnum):
+    """How a site's column compares with the one expected."""
+
+    SAME = 0
+    ABSENT = 1
+    ELSEWHERE = 2
+    OTHER_KIND = 3
+
+
+@dataclass(frozen=True)
+class ColumnReport(Reply, content="schema"):
+    """For every expected column whether the site has it so; and how many columns it has besides."""
+
+    matches: Integers = array("d", dtype="uint2")
+    others: Integers = array(dtype="uint32")
+
+
+@dataclass(frozen=True)
+class Agree(Request[ColumnReport]):
+    """Are these your columns, in this order?"""
+
+    d: int
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+@answers(Agree)
+def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
+    """Compare the site's columns with the expected ones; rows are not looked at."""
+    places = {column.name: place for place, column in enumerate(table.columns)}
+    matches = np.zeros(ask.d, np.int64)
+    for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
+        if name not in places:
+            matches[i] = Match.ABSENT
+        elif table.columns[places[name]].kind != kind:
+            matches[i] = Match.OTHER_KIND
+        elif places[name] != i:
+            matches[i] = Match.ELSEWHERE
+    return ColumnReport(matches, np.array(len(places.keys() - set(ask.names))))
+
+
+def agree(columns: Sequence[Column]) -> Protocol[None]:
+    """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
+
+    Single answers are seen, because the site that differs is to be named; they tell of columns, not of rows.
+    """
+    names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
+    found = yield from each(Agree(len(names), names, kinds))
+    differences = {site: _differences(report, columns) for site, report in found.items()}
+    differences = {site: texts for site, texts in differences.items() if texts}
+    if differences:
+        told = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
+        raise ColumnsDiffer(f"sites do not hold the same columns. {told}.", differences)
+
+
+def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:
+    words = {
+        Match.ABSENT: "column {0.name!r} is missing",
+        Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
+        Match.ELSEWHERE: "column {0.name!r} is in another place",
+    }
+    told = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
+    others = int(report.others)
+    if others:
+        told.append(f"{others} column{'s' if others > 1 else ''} more than expected")
+    return tuple(told)
+
+
+# ---------------------------------------------------------------- sums by column
+
+
+@dataclass(frozen=True)
+class ColumnSums(Reply, content="sums"):
+    """The number of rows; per column how many values are present, their sum and their squares about an origin."""
+
+    rows: Floats = array(bound="rows", nonnegative=True)
+    present: Floats = array("d", bound="rows", nonnegative=True)
+    sums: Floats = array("d", bound="2 * rows * box")
+    squares: Floats = array("d", bound="4 * rows * box**2", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SumColumns(Request[ColumnSums]):
+    """Sum up every column about ``origin``, missing values left out (with ``drop``: rows that miss any)."""
+
+    drop: bool
+    origin: Floats = array("d")
+
+
+@answers(SumColumns)
+def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
+    """A site's share of every column's sums."""
+    reply = ColumnSums.zeros(ask.axes)
+    for block in table.raw_blocks():
+        rows, weights = _complete(block) if ask.drop else block
+        each = np.ones(len(rows)) if weights is None else weights
+        there = ~np.isnan(rows)
+        about = np.where(there, rows - ask.origin, 0.0)
+        reply += ColumnSums(each.sum(), each @ there, each @ about, each @ (about * about))
+    return reply
+
+
+def _complete(block: Block) -> Block:
+    whole = ~np.isnan(block.rows).any(axis=1)
+    return Block(block.rows[whole], None if block.weights is None else block.weights[whole])
+
+
+# ---------------------------------------------------------------- preparing tables
+
+
+@dataclass(frozen=True)
+class Prepare(Request[Nothing], remembered=True):
+    """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
+
+    ``bounded`` asks that every value then lies between 0 and 1; a site where one does not says so.
+    """
+
+    missing: str
+    bounded: bool
+    fill: Floats = array("d")
+    shift: Floats = array("d")
+    scale: Floats = array("d")
+
+
+@remembers(Prepare)
+def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
+    """Put the prepared view in the table's place."""
+    if len(table.columns) != ask.axes["d"]:
+        raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
+    memory.table = PreparedTable(table, Preparation.of(ask))
+
+
+@answers(Prepare)
+def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
+    """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run."""
+    for _ in table.blocks():
+        pass
+    return Nothing()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How raw rows become the rows a method sees; the same public numbers at every site."""
+
+    missing: Missing
+    fill: Floats
+    shift: Floats
+    scale: Floats
+    bounded: bool = False
+
+    @classmethod
+    def of(cls, ask: Prepare) -> Preparation:
+        """What a request to prepare asks for."""
+        if ask.missing not in ("refuse", "mean", "drop"):
+            raise InputError(f"missing={ask.missing!r}; it is refuse, mean or drop")
+        missing: Missing = ask.missing  # type: ignore[assignment]
+        return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded)
+
+    def request(self) -> Prepare:
+        """The request that asks sites for this preparation."""
+        return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
+
+    def apply(self, block: Block) -> Block:
+        """Prepared rows, in the precision of the raw ones."""
+        rows, weights = _complete(block) if self.missing == "drop" else block
+        if self.missing == "mean":
+            rows = np.where(np.isnan(rows), self.fill.astype(rows.dtype), rows)
+        prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
+        if self.bounded:
+            _check_unit_range(prepared)
+        return Block(prepared, weights)
+
+    def undo(self, points: Floats) -> Floats:
+        """Points of the prepared space in the units of the raw columns."""
+        return points * self.scale + self.shift
+
+
+def _check_unit_range(rows: Rows) -> None:
+    outside = (rows < -RANGE_SLACK) | (rows > 1 + RANGE_SLACK)
+    if outside.any():
+        column = int(np.argmax(outside.any(axis=0)))
+        raise OutOfRange(f"column {column} holds values outside its declared range")
+
+
+class PreparedTable:
+    """A table seen through a preparation."""
+
+    def __init__(self, table: Table, preparation: Preparation) -> None:
+        self._table, self._preparation = table, preparation
+        self._n_rows = None if preparation.missing == "drop" else table.n_rows
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in order."""
+        return self._table.columns
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows are left; counted once where incomplete ones are dropped."""
+        if self._n_rows is None:
+            self._n_rows = sum(len(block.rows) for block in self.raw_blocks())
+        return self._n_rows
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """Prepared rows; where missing values are refused they are still there, as NaN."""
+        return (self._preparation.apply(block) for block in self._table.raw_blocks())
+
+    def blocks(self) -> Iterator[Block]:
+        """Prepared rows, every value finite."""
+        for block in self.raw_blocks():
+            if block.rows.size and not np.isfinite(block.rows.sum(dtype=np.float64)):
+                column = int(np.argmax(~np.isfinite(block.rows).all(axis=0)))
+                raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
+            yield block
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Preparation]:
+    """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
+
+    Two rounds, the second about the first one's mean, so that no digits are lost far from zero. Constant columns
+    are only shifted. With ``missing="mean"`` columns are filled with their mean first.
+    """
+    drop = missing == "drop"
+    first = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    mean = _divided(first.sums, first.present)
+    second = yield from total(SumColumns(drop, mean))
+    counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
+    left = _divided(second.sums, second.present)  # what rounding left of the mean
+    variance = _divided(second.squares, counted) - left**2
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
+    scale = np.where(spread > noise, spread, 1.0)
+    return (yield from _told(Preparation(missing, mean + left, mean + left, scale)))
+
+
+def min_max(low: npt.ArrayLike, high: npt.ArrayLike, *, missing: Missing = "refuse") -> Protocol[Preparation]:
+    """Every column to 0..1 by declared ranges; a site that holds a value outside refuses to go on."""
+    bottom, top = np.asarray(low, float), np.asarray(high, float)
+    if bottom.shape != top.shape or bottom.ndim != 1 or not (bottom <= top).all():
+        raise InputError("declared ranges need one low and one high number a column, low <= high")
+    fill = bottom
+    if missing == "mean":
+        fill = yield from _mean(len(bottom))
+    scale = np.where(top > bottom, top - bottom, 1.0)
+    return (yield from _told(Preparation(missing, fill, bottom, scale, bounded=True)))
+
+
+def prepare(
+    n_columns: int,
+    *,
+    scale: Literal["none", "standard", "minmax"] = "none",
+    missing: Missing = "refuse",
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> Protocol[Preparation]:
+    """Any of the preparations by name; ``ranges`` (lows, highs) are needed for ``minmax``."""
+    if scale == "standard":
+        return (yield from standard(n_columns, missing=missing))
+    if scale == "minmax":
+        if ranges is None:
+            raise InputError("scale='minmax' needs the declared ranges of the columns")
+        return (yield from min_max(*ranges, missing=missing))
+    fill = (yield from _mean(n_columns)) if missing == "mean" else np.zeros(n_columns)
+    plain = Preparation(missing, fill, np.zeros(n_columns), np.ones(n_columns))
+    if missing == "refuse":
+        return plain
+    return (yield from _told(plain))
+
+
+def _mean(n_columns: int) -> Protocol[Floats]:
+    found = yield from total(SumColumns(False, np.zeros(n_columns)))
+    return _divided(found.sums, found.present)
+
+
+def _told(preparation: Preparation) -> Protocol[Preparation]:
+    yield from total(preparation.request())
+    return preparation
+
+
+def _divided(sums: Floats, counts: Floats) -> Floats:
+    return np.where(counts > 0, sums / np.maximum(counts, 1e-300), 0.0)
+
+
+def standard_cost(n_sites: int, d: int, *, method: str, missing: Missing = "refuse") -> Cost:
+    """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
+    ask = SumColumns(missing == "drop", np.zeros(d))
+    sums = exchange_cost(n_sites, floats=3 * d + 1, float_bytes=8, request=ask, method=method)
+    plain = Preparation(missing, np.zeros(d), np.zeros(d), np.ones(d)).request()
+    return sums * 2 + exchange_cost(n_sites, floats=0, float_bytes=8, request=plain, method=method)

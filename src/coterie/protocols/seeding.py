@@ -1,0 +1,231 @@
+"""Where k-means starts. A start is never a row of a site.
+
+- given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
+- one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
+  single answers are seen, each an average over at least ``min_count`` rows (:func:`one_shot`);
+- var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
+  (:func:`var_part`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.maths import clustering
+from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.protocols.costs import Cost, exchange_cost
+
+__all__ = [
+    "CellSums",
+    "LocalCenters",
+    "Split",
+    "Summarise",
+    "one_shot",
+    "one_shot_cost",
+    "random_start",
+    "var_part",
+    "var_part_cost",
+    "var_part_rounds",
+]
+
+
+def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, seed: int) -> Floats:
+    """Centers drawn uniformly in a public box; the same at every end for the same seed."""
+    bottom, top = np.atleast_1d(np.asarray(low, float)), np.atleast_1d(np.asarray(high, float))
+    if bottom.shape != top.shape or not (bottom <= top).all():
+        raise InputError("the public box needs one low and one high number a column, low <= high")
+    return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
+
+
+# ---------------------------------------------------------------- one-shot local centers
+
+
+@dataclass(frozen=True)
+class LocalCenters(Reply, content="averages"):
+    """A site's own k-means centers and how many rows each stands for; unused places have count 0."""
+
+    centers: Floats = array("q", "d", bound="box")
+    counts: Floats = array("q", bound="rows", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Summarise(Request[LocalCenters]):
+    """Cluster your own rows into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+
+    q: int
+    d: int
+    min_count: int
+    sample: int
+    seed: int
+
+
+@answers(Summarise)
+def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
+    """k' = max(1, min(q, n // (2 min_count))) centers from a bounded sample of rows, counted over all of them.
+
+    A center that ends up with fewer than ``min_count`` rows is withheld, and so is everything where the site
+    holds fewer than that in all.
+    """
+    centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
+    rows = _sample(table, ask.sample, ask.seed)
+    wanted = max(1, min(ask.q, len(rows), table.n_rows // (2 * max(1, ask.min_count))))
+    if len(rows) >= max(1, ask.min_count):
+        found = clustering.weighted_kmeans(rows, np.ones(len(rows)), wanted, seed=ask.seed, n_init=3)
+        sums, sizes = np.zeros(found.shape), np.zeros(len(found))
+        for block in table.blocks():
+            part = clustering.moments(block.rows, found, block.weights)
+            sums, sizes = sums + part.sums, sizes + part.counts
+        enough = sizes >= max(1, ask.min_count)
+        centers[:wanted][enough] = sums[enough] / sizes[enough, None]
+        counts[:wanted][enough] = sizes[enough]
+    return LocalCenters(centers, counts)
+
+
+def _sample(table: Table, size: int, seed: int) -> Floats:
+    """At most ``size`` rows, evenly strewn over the table, the same ones whenever asked."""
+    n = table.n_rows
+    chosen = np.arange(n)
+    if n > size:
+        chosen = np.sort(np.random.default_rng([seed, n]).choice(n, size, replace=False))
+    parts, start = [np.zeros((0, len(table.columns)))], 0
+    for block in table.blocks():
+        inside = chosen[(chosen >= start) & (chosen < start + len(block.rows))] - start
+        parts.append(block.rows[inside].astype(np.float64))
+        start += len(block.rows)
+    return np.concatenate(parts)
+
+
+def one_shot(
+    n_clusters: int, n_columns: int, *, seed: int, min_count: int = 1, sample: int = 2000
+) -> Protocol[Floats]:
+    """Centers of all sites' local centers, weighted by the rows they stand for. Single answers are seen."""
+    ask = Summarise(n_clusters, n_columns, min_count, sample, seed)
+    found = yield from each(ask)
+    points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
+    weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
+    if not (weights > 0).any():
+        raise InputError(
+            f"no site holds enough rows to send a local center (min_count={min_count}); "
+            "lower min_count or start by sums (init='var-part')"
+        )
+    return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
+
+
+def one_shot_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
+    """k(d+1) numbers a site in one round."""
+    ask = Summarise(k, d, 1, 2000, 0)
+    return exchange_cost(n_sites, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
+
+
+# ---------------------------------------------------------------- var-part by sums
+
+
+@dataclass(frozen=True)
+class CellSums(Reply, content="sums"):
+    """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
+
+    counts: Floats = array("cells", bound="rows", nonnegative=True)
+    sums: Floats = array("cells", "d", bound="rows * box")
+    squares: Floats = array("cells", "d", bound="4 * rows * box**2", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Split(Request[CellSums]):
+    """Walk every row down a tree of cuts to its cell and sum up each cell.
+
+    Cut ``i`` splits cell ``parent[i]`` at ``threshold[i]`` of column ``column[i]``: what lies above becomes
+    cell ``i + 1``. Sums are taken about ``origin`` to keep their digits.
+    """
+
+    cells: int
+    parent: Integers = array("cuts", dtype="int32")
+    column: Integers = array("cuts", dtype="int32")
+    threshold: Floats = array("cuts")
+    origin: Floats = array("d")
+
+
+@answers(Split)
+def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
+    """A site's share of every cell."""
+    reply = CellSums.zeros(ask.axes)
+    for rows, weights in table.blocks():
+        cells = clustering.cells_of(rows, ask.parent, ask.column, ask.threshold)
+        reply += CellSums(*clustering.cell_sums(rows, cells, ask.cells, ask.origin, weights))
+    return reply
+
+
+@dataclass
+class _Tree:
+    """The cuts so far."""
+
+    parent: list[int]
+    column: list[int]
+    threshold: list[float]
+
+    def ask(self, origin: Floats) -> Split:
+        return Split(
+            len(self.parent) + 1,
+            np.array(self.parent, np.int64),
+            np.array(self.column, np.int64),
+            np.array(self.threshold, float),
+            origin,
+        )
+
+
+def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -> Protocol[Floats]:
+    """Split cells at their mean along their widest column until there are enough; return the cells' means.
+
+    Each round the cells of largest squared error are split, at most doubling their number, so about
+    log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``origin`` is a point
+    near the rows' mean where one is known (zeros, after scaling); without it one round finds the mean.
+    """
+    tree = _Tree([], [], [])
+    if origin is None:
+        m = yield from total(tree.ask(np.zeros(n_columns)))
+        origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
+    while True:
+        m = yield from total(tree.ask(origin))
+        if not m.counts.sum() > 0:
+            raise InputError("no site holds any row")
+        mean, error = _mean_and_error(m)
+        room = n_clusters - len(m.counts)
+        splittable = [int(c) for c in np.argsort(-error.sum(axis=1), kind="stable") if error[c].max() > 0]
+        if room <= 0 or not splittable:
+            return np.resize(mean + origin, (n_clusters, n_columns)) if room > 0 else mean + origin
+        for cell in splittable[: min(room, len(m.counts))]:
+            widest = int(error[cell].argmax())
+            tree.parent.append(cell)
+            tree.column.append(widest)
+            tree.threshold.append(float(mean[cell, widest] + origin[widest]))
+
+
+def _mean_and_error(m: CellSums) -> tuple[Floats, Floats]:
+    """Each cell's mean and squared error by column, about the common origin."""
+    counts = np.maximum(m.counts, 1e-300)[:, None]
+    mean = np.where(m.counts[:, None] > 0, m.sums / counts, 0.0)
+    error = m.squares - m.counts[:, None] * mean**2
+    # What rounding leaves of a column without any spread is not spread.
+    return mean, np.where(error > 1e-12 * np.abs(m.squares), error, 0.0)
+
+
+def var_part_rounds(n_clusters: int) -> int:
+    """Two rounds for the mean and the first cell, then one a doubling (for data that can be split)."""
+    return 2 + int(np.ceil(np.log2(n_clusters)))
+
+
+def var_part_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
+    """cells(2d+1) numbers a site a round, for 1, 1, 2, 4, ... k cells."""
+    cost, cells = Cost(), [1]
+    while cells[-1] < k:
+        cells.append(min(2 * cells[-1], k))
+    for c in [1, *cells]:
+        cuts = np.zeros(c - 1)
+        ask = Split(c, cuts.astype(int), cuts.astype(int), cuts, np.zeros(d))
+        cost += exchange_cost(n_sites, floats=c * (2 * d + 1), float_bytes=8, request=ask, method=method)
+    return cost

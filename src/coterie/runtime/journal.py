@@ -1,0 +1,138 @@
+"""What the algorithm saw, so that a run that was killed goes on where it stopped.
+
+The journal is a header and one record a question. Resuming replays the algorithm from its start and feeds it
+the recorded answers; no algorithm holds checkpoint code. A record torn by the crash is dropped: its question is
+asked again under the same round and attempt, and the sites send the bytes they stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coterie.errors import InputError, JournalMismatch
+from coterie.runtime.ledger import Exchange
+from coterie.runtime.roster import Standing
+
+__all__ = ["JOURNAL_SCHEMA", "Header", "Journal", "Record"]
+
+JOURNAL_SCHEMA = 1
+
+
+class Header(msgspec.Struct):
+    """What must be the same for a replay to be bit-identical."""
+
+    schema: int
+    run: str
+    method: str
+    versions: dict[str, str]
+    settings: dict[str, Any]
+
+
+class Record(msgspec.Struct, array_like=True):
+    """One question and what came of it."""
+
+    question: bytes
+    """Digest of what was asked."""
+    kind: str
+    """``sum``, ``single``, ``present`` or ``raised``."""
+    value: bytes
+    next_round: int
+    exchanges: list[Exchange]
+    standings: dict[str, Standing]
+
+
+_RECORD = msgspec.msgpack.Decoder(Record)
+_CHECK = 8
+
+
+class Journal:
+    """A folder with ``header.json`` and ``records.bin``."""
+
+    def __init__(self, folder: Path, *, resume: bool = False) -> None:
+        self.folder = Path(folder)
+        self.header: Header | None = None
+        self._records: list[Record] = []
+        self._place = 0
+        if resume:
+            self._load()
+        elif self._header_path.exists():
+            raise InputError(f"{self.folder} already holds the journal of a run; resume it, or choose another folder")
+
+    @property
+    def _header_path(self) -> Path:
+        return self.folder / "header.json"
+
+    @property
+    def _records_path(self) -> Path:
+        return self.folder / "records.bin"
+
+    def begin(self, header: Header) -> Header:
+        """Write the header of a new run, or check it against the one being resumed."""
+        if self.header is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            temporary = self._header_path.with_suffix(".tmp")
+            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(header), indent=2))
+            temporary.replace(self._header_path)
+            self.header = header
+            return header
+        for name in ("method", "versions", "settings"):
+            then, now = getattr(self.header, name), getattr(header, name)
+            if then != now:
+                raise JournalMismatch(f"{self.folder}: the run being resumed has {name} {then}, not {now}")
+        return self.header
+
+    def recorded(self) -> Record | None:
+        """The next record to replay, or None where the run stopped."""
+        if self._place >= len(self._records):
+            return None
+        record = self._records[self._place]
+        self._place += 1
+        return record
+
+    def write(self, record: Record) -> None:
+        """Add one record; it is in the file when this returns."""
+        data = msgspec.msgpack.encode(record)
+        frame = len(data).to_bytes(8, "little") + hashlib.blake2b(data, digest_size=_CHECK).digest() + data
+        with self._records_path.open("ab") as file:
+            file.write(frame)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _load(self) -> None:
+        if not self._header_path.exists():
+            return  # killed before it began, or never begun: start anew
+        try:
+            self.header = msgspec.json.decode(self._header_path.read_bytes(), type=Header)
+        except msgspec.DecodeError:
+            raise JournalMismatch(f"{self._header_path} cannot be read") from None
+        if self.header.schema != JOURNAL_SCHEMA:
+            raise JournalMismatch(
+                f"{self.folder}: journal format {self.header.schema} is not known here ({JOURNAL_SCHEMA} is)"
+            )
+        if self._records_path.exists():
+            whole = self._read_records(self._records_path.read_bytes())
+            os.truncate(self._records_path, whole)
+
+    def _read_records(self, data: bytes) -> int:
+        """Read whole records; return where they end. Whatever follows was torn by the crash."""
+        place = 0
+        while True:
+            start = place + 8 + _CHECK
+            stop = start + int.from_bytes(data[place : place + 8], "little")
+            if start > len(data) or stop > len(data):
+                return place
+            body = data[start:stop]
+            if hashlib.blake2b(body, digest_size=_CHECK).digest() != data[place + 8 : start]:
+                if stop == len(data):
+                    return place
+                raise JournalMismatch(f"{self._records_path} is damaged at byte {place}")
+            try:
+                self._records.append(_RECORD.decode(body))
+            except msgspec.DecodeError:
+                raise JournalMismatch(f"{self._records_path} is damaged at byte {place}") from None
+            place = stop

@@ -1,0 +1,76 @@
+"""Layers between a protocol and the wire: each rewrites a question into questions that can travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
+
+from coterie.messages.schema import Reply
+from coterie.messages.verbs import Question, Seen
+
+__all__ = ["Declared", "Layer", "PlainSums", "ask_through", "sum_in_order"]
+
+Lowering = Generator[Question, Any, Any]
+
+
+class Layer(Protocol):
+    """Turns one question into a small protocol of its own that ends in the question's answer."""
+
+    def lower(self, question: Question) -> Lowering:
+        """Yield what is to be asked in its stead; return what the asker shall see."""
+        ...
+
+
+class PlainSums:
+    """A sum as the server's own sum of single answers, in roster order, in float64."""
+
+    def lower(self, question: Question) -> Lowering:
+        """Ask for every answer and add them up."""
+        if not question.summed:
+            return (yield question)
+        found: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
+        return sum_in_order(found.values())
+
+
+class Declared:
+    """Puts a run's declared limits (``rows``, ``box``, ...) onto every question."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.limits = dict(limits)
+
+    def lower(self, question: Question) -> Lowering:
+        """Ask the same, with the limits; what the question itself declares goes first."""
+        return (yield replace(question, limits={**self.limits, **question.limits}))
+
+
+def sum_in_order(replies: Iterable[Reply]) -> Reply:
+    """The replies' sum, added one after the other, so that it comes out the same bit for bit every time."""
+    first, *rest = replies
+    return reduce(add, rest, _widened(first))
+
+
+def _widened(reply: Reply) -> Reply:
+    """The same numbers as 64-bit ones: a sum of one is a sum, too."""
+    return type(reply)(*[a.astype("f8" if a.dtype.kind == "f" else "i8") for a in reply.arrays()])
+
+
+def ask_through(layers: tuple[Layer, ...], gather: Callable[[Question], Any], question: Question) -> Any:
+    """Lower a question through all layers, the first outermost, and gather what comes out below."""
+    if not layers:
+        return gather(question)
+    lowering = layers[0].lower(question)
+    answer: Any = None
+    failure: BaseException | None = None
+    while True:
+        try:
+            below = lowering.send(answer) if failure is None else lowering.throw(failure)
+        except StopIteration as stop:
+            return stop.value
+        answer, failure = None, None
+        try:
+            answer = ask_through(layers[1:], gather, below)
+        except Exception as problem:  # the layer may have a way around it
+            failure = problem

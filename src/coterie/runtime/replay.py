@@ -1,0 +1,126 @@
+"""Between a run and its journal: records what the algorithm saw and shows it again."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from coterie.errors import JournalMismatch, QuorumLost, RosterChanged, RunError
+from coterie.messages import codec
+from coterie.messages.schema import Reply
+from coterie.messages.verbs import Present, Question
+from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
+from coterie.runtime.roster import Standing
+
+if TYPE_CHECKING:
+    from coterie.runtime.run import Run
+
+__all__ = ["Recorder", "Replayed"]
+
+_RAISED: dict[str, type[RunError]] = {"QuorumLost": QuorumLost, "RosterChanged": RosterChanged}
+
+
+class Replayed(NamedTuple):
+    """An answer from the journal; asking for its value may raise what was raised then."""
+
+    question: Question | Present
+    record: Record
+
+    def value(self) -> Any:
+        """What the algorithm saw."""
+        kind, data = self.record.kind, self.record.value
+        if kind == "raised":
+            name, message, outcomes = msgspec.msgpack.decode(data, type=tuple[str, str, dict[str, str]])
+            raise _RAISED[name](message, outcomes)
+        if kind == "present":
+            return tuple(msgspec.msgpack.decode(data, type=list[str]))
+        assert isinstance(self.question, Question)
+        if kind == "sum":
+            request = self.question.request
+            assert not isinstance(request, Mapping)
+            return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
+        found = msgspec.msgpack.decode(data, type=dict[str, bytes])
+        return {
+            site: codec.reply_from_arrays(type(self.question.request_for(site)), codec.unpack_arrays(packed))
+            for site, packed in found.items()
+        }
+
+
+class Recorder:
+    """Keeps a run and its journal in step."""
+
+    def __init__(self, run: Run, journal: Journal, settings: Mapping[str, Any]) -> None:
+        self._run, self._journal = run, journal
+        header = journal.begin(Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings)))
+        run.identity = bytes.fromhex(header.run)
+        run.ledger.run = header.run
+        self._counted = len(run.ledger.exchanges)
+
+    def replay(self, question: Question | Present) -> Replayed | None:
+        """The recorded answer to this question, or None where the record ends and asking begins."""
+        record = self._journal.recorded()
+        if record is None:
+            return None
+        if record.question != _digest(question):
+            raise JournalMismatch(
+                f"{self._journal.folder}: the run asks something else than it did before it stopped "
+                f"(at round {self._run.round}); it was started with other settings or another version"
+            )
+        self._restore(question, record)
+        return Replayed(question, record)
+
+    def record(self, question: Question | Present, answer: Any, failure: RunError | None) -> None:
+        """Write down what the algorithm is about to see."""
+        kind, value = _recorded_value(answer, failure)
+        ledger = self._run.ledger
+        new, self._counted = ledger.exchanges[self._counted :], len(ledger.exchanges)
+        standings = self._run.roster.standings
+        self._journal.write(Record(_digest(question), kind, value, self._run.round, new, standings))
+
+    def _restore(self, question: Question | Present, record: Record) -> None:
+        run = self._run
+        run.round = record.next_round
+        run.roster.standings = {n: Standing(s.misses, s.until, s.out) for n, s in record.standings.items()}
+        for exchange in record.exchanges:
+            run.ledger.record(exchange)
+            if isinstance(question, Question):
+                self._remember(question, exchange.sites)
+        self._counted = len(run.ledger.exchanges)
+
+    def _remember(self, question: Question, sites: Mapping[str, Any]) -> None:
+        for name in sites:
+            request = question.request_for(name)
+            if request.remembered:
+                self._run.remember(name, request, codec.encode_body(request, question.limits))
+
+
+def _recorded_value(answer: Any, failure: RunError | None) -> tuple[str, bytes]:
+    encode = msgspec.msgpack.encode
+    if failure is not None:
+        return "raised", encode((type(failure).__name__, str(failure), failure.outcomes))
+    if isinstance(answer, Reply):
+        return "sum", codec.pack_arrays(answer.arrays())
+    if isinstance(answer, dict):
+        return "single", encode({site: codec.pack_arrays(reply.arrays()) for site, reply in answer.items()})
+    return "present", encode(list(answer))
+
+
+def _digest(question: Question | Present) -> bytes:
+    """Sixteen bytes that stand for what was asked, of whom."""
+    if isinstance(question, Present):
+        return bytes(16)
+    requests = question.request if isinstance(question.request, Mapping) else {"": question.request}
+    parts = [repr((question.to, question.summed, question.complete)).encode()]
+    for site, request in requests.items():
+        parts += [site.encode(), codec.encode_body(request, question.limits).digest]
+    return hashlib.blake2b(b"|".join(parts), digest_size=16).digest()
+
+
+def _versions() -> dict[str, str]:
+    names = ("coterie", "numpy", "scipy", "scikit-learn")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,0 +1,69 @@
+"""Who takes part, who sits out after a fault, and who is let in again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+__all__ = ["Roster", "Standing"]
+
+LONGEST_PAUSE = 16
+
+
+class Standing(msgspec.Struct, array_like=True):
+    """What is known of one site's reliability."""
+
+    misses: int = 0
+    """Rounds missed in a row."""
+    until: int = 0
+    """The first round in which it is asked again."""
+    out: str = ""
+    """Why it is asked no more in this run; empty while it is."""
+
+
+class Roster:
+    """The sites of a run, in the order in which their answers are summed.
+
+    A site that misses a round sits out the next one; each further miss in a row doubles the pause, up to 16
+    rounds, and one answer wipes the slate. A site that refuses for good is not asked again.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.standings: dict[str, Standing] = {name: Standing() for name in sorted(names)}
+
+    def admit(self, names: Iterable[str]) -> None:
+        """Let sites in that were not there before, behind those that were."""
+        for name in names:
+            if name not in self.standings:
+                self.standings[name] = Standing()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every site of the run, whatever its standing."""
+        return tuple(self.standings)
+
+    def ready(self, round: int) -> tuple[str, ...]:
+        """The sites to be asked in this round."""
+        return tuple(n for n, s in self.standings.items() if not s.out and s.until <= round)
+
+    def answered(self, name: str) -> None:
+        """A good answer came."""
+        self.standings[name].misses = 0
+
+    def missed(self, name: str, round: int) -> None:
+        """No good answer came."""
+        standing = self.standings[name]
+        standing.misses += 1
+        standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
+
+    def leave(self, name: str, reason: str) -> None:
+        """The site refused for good."""
+        self.standings[name].out = reason
+
+    def why_not(self, name: str) -> str:
+        """Why a site is not asked in this round."""
+        standing = self.standings[name]
+        if standing.out:
+            return standing.out
+        return f"sits out until round {standing.until} after {standing.misses} missed in a row"

@@ -1,0 +1,146 @@
+"""The site's own book: every answer that left, stored before it leaves, sealed line by line."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coterie.messages.chain import Chain
+from coterie.messages.codec import Envelope
+
+__all__ = ["MAX_RUNS", "Key", "SiteLedger"]
+
+MAX_RUNS = 8
+"""How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
+
+
+class Key(NamedTuple):
+    """What names a question for ever: asked again, it gets the same bytes."""
+
+    run: bytes
+    round: int
+    attempt: int
+
+
+@dataclass
+class _RunPages:
+    """What the ledger knows of one run: how many answers, the newest, and where to find each."""
+
+    answers: int = 0
+    newest: tuple[int, int] = (-1, -1)
+    stored: dict[tuple[int, int], tuple[bytes, bytes | int]] = field(default_factory=dict)
+
+
+class SiteLedger:
+    """What left this site.
+
+    With a path every answer is in the file before it leaves, and a site that starts again finds it there.
+    Without one (simulations) only the newest answer of each run is kept; older questions are then stale.
+    """
+
+    def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
+        self._chain = Chain(path, durable=durable)
+        self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
+        self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
+        for start, line in self._chain.reopen():
+            self._count(line["floats"], line["bytes"], line["event"] == "answer")
+            if line["event"] == "answer":
+                key = Key(bytes.fromhex(line["run"]), line["round"], line["attempt"])
+                self._keep(key, bytes.fromhex(line["request"]), start)
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if there is one."""
+        return self._chain.path
+
+    @property
+    def head(self) -> str:
+        """The hash that seals everything so far."""
+        return self._chain.head
+
+    def total(self, what: str) -> int:
+        """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""
+        return self._totals[what]
+
+    def stored(self, key: Key) -> tuple[bytes, bytes] | None:
+        """The digest of the request answered under ``key``, and the bytes of the answer."""
+        pages = self._runs.get(key.run)
+        found = pages.stored.get((key.round, key.attempt)) if pages else None
+        if found is None:
+            return None
+        request, where = found
+        if isinstance(where, int):
+            return request, base64.b64decode(self._chain.line_at(where)["frame"])
+        return request, where
+
+    def newest(self, run: bytes) -> tuple[int, int]:
+        """Round and attempt of the newest answer in ``run``; (-1, -1) before the first."""
+        pages = self._runs.get(run)
+        return pages.newest if pages else (-1, -1)
+
+    def answers(self, run: bytes) -> int:
+        """How many questions of ``run`` this site has answered."""
+        pages = self._runs.get(run)
+        return pages.answers if pages else 0
+
+    def answer(self, envelope: Envelope, frame: bytes, floats: int, **facts: Any) -> None:
+        """Store an answer; after this it may leave."""
+        start = self._chain.size
+        if self.path is not None:
+            facts["frame"] = base64.b64encode(frame).decode()
+        self._line("answer", envelope, floats, len(frame), facts)
+        key = Key(envelope.run, envelope.round, envelope.attempt)
+        self._keep(key, envelope.request, frame if self.path is None else start)
+
+    def resend(self, envelope: Envelope, n_bytes: int) -> None:
+        """The same bytes leave once more."""
+        self._line("resend", envelope, 0, n_bytes, {})
+
+    def recall(self, envelope: Envelope, n_bytes: int) -> None:
+        """An empty answer leaves: the site was brought up to date."""
+        self._line("recall", envelope, 0, n_bytes, {})
+
+    def refusal(self, envelope: Envelope, n_bytes: int, code: str) -> None:
+        """Nothing but a code leaves."""
+        self._line("refusal", envelope, 0, n_bytes, {"code": code})
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._chain.close()
+
+    def _line(self, event: str, envelope: Envelope, floats: int, n_bytes: int, facts: dict[str, Any]) -> None:
+        self._chain.append(
+            {
+                "event": event,
+                "time": round(time.time(), 3),
+                "run": envelope.run.hex(),
+                "round": envelope.round,
+                "attempt": envelope.attempt,
+                "method": envelope.method,
+                "request": envelope.request.hex(),
+                "floats": floats,
+                "bytes": n_bytes,
+                **facts,
+            }
+        )
+        self._count(floats, n_bytes, event == "answer")
+
+    def _count(self, floats: int, n_bytes: int, is_answer: bool) -> None:
+        self._totals["floats_up"] += floats
+        self._totals["bytes_up"] += n_bytes
+        self._totals["answers"] += is_answer
+
+    def _keep(self, key: Key, request: bytes, where: bytes | int) -> None:
+        pages = self._runs.setdefault(key.run, _RunPages())
+        self._runs.move_to_end(key.run)
+        if self.path is None:
+            pages.stored.clear()
+            if len(self._runs) > MAX_RUNS:
+                self._runs.popitem(last=False)
+        pages.answers += 1
+        pages.newest = max(pages.newest, (key.round, key.attempt))
+        pages.stored[key.round, key.attempt] = (request, where)

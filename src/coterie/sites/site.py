@@ -1,0 +1,186 @@
+"""A site's one exit: bytes in, bytes out, and nothing leaves that was not declared, checked and written down."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange
+from coterie.messages import codec
+from coterie.messages.codec import Decoded, Envelope, Form
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import Layout, Nothing, Reply, Request
+from coterie.messages.site_part import Table, find_answer, find_keeper
+from coterie.sites.ledger import Key, SiteLedger
+from coterie.sites.memory import RunMemories, RunMemory
+from coterie.sites.policy import Policy
+
+__all__ = ["Site"]
+
+
+class _Refused(Exception):
+    """Carries a code to the exit; the sentence stays in the site's log."""
+
+    def __init__(self, code: Refusal) -> None:
+        super().__init__(code.sentence)
+        self.code = code
+
+
+_CODES: dict[type[Exception], Refusal] = {
+    MalformedMessage: Refusal.MALFORMED,
+    MissingValues: Refusal.MISSING_VALUES,
+    OutOfRange: Refusal.OUT_OF_RANGE,
+    BadAnswer: Refusal.INVALID_ANSWER,
+}
+
+
+class Site:
+    """The site's end of every run.
+
+    :meth:`answer` never raises and never lets an exception's text out: a text may quote a row.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table,
+        *,
+        policy: Policy | None = None,
+        ledger: SiteLedger | None = None,
+        log: logging.Logger | None = None,
+    ) -> None:
+        self.name = name
+        self.table = table
+        self.policy = policy or Policy()
+        self.ledger = ledger or SiteLedger()
+        self.compute_seconds = 0.0
+        """Time spent in the protocols' own mathematics, as opposed to everything around it."""
+        self._log = log or logging.getLogger("coterie.site")
+        self._tag = codec.site_tag(name)
+        self._memories = RunMemories()
+        self._lock = threading.Lock()
+
+    def answer(self, frame: bytes) -> bytes:
+        """The one exit. A question asked again gets the bytes it got before."""
+        with self._lock:  # the same question may arrive twice at once; it is computed once
+            envelope = Envelope(codec.FORMAT_VERSION, bytes(16), 0, 0, bytes(8), self._tag, bytes(16), "")
+            try:
+                decoded = codec.decode_question(frame)
+                if decoded.envelope.site != self._tag:
+                    raise _Refused(Refusal.FOREIGN)
+                envelope = decoded.envelope
+                if decoded.form is Form.RECALL:
+                    return self._recall(decoded)
+                return self._stored(envelope) or self._answer(decoded)
+            except _Refused as refused:
+                code = refused.code
+                self._log.warning("%s, round %d: refused: %s", self.name, envelope.round, refused)
+            except Exception as problem:
+                code = _CODES.get(type(problem), Refusal.FAILED)
+                self._log.warning("%s, round %d: %s", self.name, envelope.round, problem, exc_info=True)
+            return self._refuse(envelope, code)
+
+    def _stored(self, envelope: Envelope) -> bytes | None:
+        """The bytes this question got before, if it was asked before. Questions out of turn are refused."""
+        stored = self.ledger.stored(Key(envelope.run, envelope.round, envelope.attempt))
+        if stored is not None:
+            request, frame = stored
+            if request != envelope.request:
+                raise _Refused(Refusal.CONFLICT)
+            self.ledger.resend(envelope, len(frame))
+            return frame
+        if (envelope.round, envelope.attempt) <= self.ledger.newest(envelope.run):
+            raise _Refused(Refusal.STALE)
+        return None
+
+    def _answer(self, decoded: Decoded) -> bytes:
+        envelope = decoded.envelope
+        request = self._permitted(decoded)
+        run = self._memories.of(envelope.run)
+        if run.transcript != decoded.transcript:
+            raise _Refused(Refusal.FORGOT)
+        layout = _layout(request)
+        if request.remembered:
+            self._remember(envelope.run, request, decoded.bodies[0])
+        reply = self._compute(run, request)
+        frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
+        self.ledger.answer(
+            envelope,
+            frame,
+            layout.numbers,
+            asked=request.kind,
+            answer=layout.reply.__name__,
+            content=layout.reply.content,
+            seen=decoded.seen.name.lower(),
+        )
+        return frame
+
+    def _permitted(self, decoded: Decoded) -> Request[Any]:
+        """The request, once the site's policy has nothing against it."""
+        request, envelope = decoded.request, decoded.envelope
+        if request is None or find_answer(type(request)) is None:
+            raise _Refused(Refusal.UNKNOWN_QUESTION)
+        objection = self.policy.objection(envelope.method, type(request), decoded.seen)
+        if objection is not None:
+            raise _Refused(objection)
+        allowed = self.policy.max_questions
+        if allowed is not None and self.ledger.answers(envelope.run) >= allowed:
+            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+        if self.table.n_rows < self.policy.min_rows:
+            raise _Refused(Refusal.TOO_FEW_ROWS)
+        if self.table.n_rows > decoded.limits.get("rows", float("inf")):
+            raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {decoded.limits['rows']:g}")
+        return request
+
+    def _compute(self, run: RunMemory, request: Request[Any]) -> Reply:
+        compute = find_answer(type(request))
+        assert compute is not None
+        began = time.perf_counter()
+        try:
+            return compute(run.memory.table or self.table, run.memory, request)
+        finally:
+            self.compute_seconds += time.perf_counter() - began
+
+    def _remember(self, run: bytes, request: Request[Any], body: bytes) -> None:
+        """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
+        kept, keep = self._memories.of(run), find_keeper(type(request))
+        try:
+            if keep is not None:
+                keep(kept.memory.table or self.table, kept.memory, request)
+        except Exception:
+            self._memories.forget(run)
+            raise
+        kept.transcript = codec.extend_transcript(kept.transcript, body)
+
+    def _recall(self, decoded: Decoded) -> bytes:
+        """Forget a run and remember it again from its own requests; only an empty answer leaves."""
+        envelope = decoded.envelope
+        self._memories.forget(envelope.run)
+        for body in decoded.bodies:
+            request, _ = codec.decode_body(body)
+            if request is None or not request.remembered:
+                raise _Refused(Refusal.UNKNOWN_QUESTION)
+            objection = self.policy.objection(envelope.method, type(request), decoded.seen)
+            if objection is not None:
+                raise _Refused(objection)
+            self._remember(envelope.run, request, body)
+        frame = codec.encode_answer(envelope, codec.EMPTY_LAYOUT, Nothing(), ())
+        self.ledger.recall(envelope, len(frame))
+        return frame
+
+    def _refuse(self, envelope: Envelope, code: Refusal) -> bytes:
+        frame = codec.encode_refusal(envelope, code)
+        try:
+            self.ledger.refusal(envelope, len(frame), code.name)
+        except Exception:  # a full disk must not turn a bare code into silence
+            self._log.exception("%s: the ledger cannot be written", self.name)
+        return frame
+
+
+def _layout(request: Request[Any]) -> Layout:
+    layout = request.layout
+    if layout.n_bytes > codec.MAX_ANSWER_BYTES:
+        raise _Refused(Refusal.TOO_LARGE)
+    return layout

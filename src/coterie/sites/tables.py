@@ -1,0 +1,150 @@
+"""A site's rows, read a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError, MissingValues
+from coterie.messages.site_part import Block, Column, Rows
+
+__all__ = ["BLOCK_BYTES", "ArrayTable", "ParquetTable"]
+
+BLOCK_BYTES = 1 << 22
+"""Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
+
+
+class _Checked:
+    """Refuses blocks that are not finite; a table found finite once is not checked again."""
+
+    name: str
+    columns: tuple[Column, ...]
+    _is_finite = False
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows as they are."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows, every value finite."""
+        if self._is_finite:
+            yield from self.raw_blocks()
+            return
+        for block in self.raw_blocks():
+            self._check(block.rows)
+            yield block
+        self._is_finite = True
+
+    def _check(self, rows: Rows) -> None:
+        if rows.size and not np.isfinite(rows.sum(dtype=np.float64)):
+            bad = ~np.isfinite(rows)
+            column = int(np.argmax(bad.any(axis=0)))
+            raise MissingValues(
+                f"{self.name}: column {self.columns[column].name!r} holds missing or infinite values; "
+                "say how to treat them (mean or drop), or remove them"
+            )
+
+
+class ArrayTable(_Checked):
+    """Rows in memory (or mapped from a file), float32 or float64; other numbers become float64."""
+
+    def __init__(
+        self,
+        rows: npt.ArrayLike,
+        *,
+        columns: Sequence[str] | None = None,
+        weights: npt.ArrayLike | None = None,
+        name: str = "table",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        values = np.asarray(rows)
+        if values.ndim != 2:
+            raise InputError(f"{name}: a table has two axes, rows and columns, not {values.ndim}")
+        if values.dtype not in (np.float32, np.float64):
+            try:
+                values = values.astype(np.float64)
+            except (TypeError, ValueError):
+                raise InputError(f"{name}: holds something other than numbers") from None
+        names = [f"x{i}" for i in range(values.shape[1])] if columns is None else list(columns)
+        if len(names) != values.shape[1]:
+            raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns")
+        self.name = name
+        self.columns = tuple(Column(n) for n in names)
+        self._rows = values
+        self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        if self._weights is not None and self._weights.shape != (len(values),):
+            raise InputError(f"{name}: {self._weights.shape} weights for {len(values)} rows")
+        self._step = rows_a_block(values.shape[1], values.dtype.itemsize, block_bytes)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """Slices of the rows; nothing is copied where they are C-ordered already."""
+        for start in range(0, len(self._rows), self._step):
+            rows = np.ascontiguousarray(self._rows[start : start + self._step])
+            weights = None if self._weights is None else self._weights[start : start + self._step]
+            yield Block(rows, weights)
+
+
+class ParquetTable(_Checked):
+    """Rows streamed from a Parquet file of numbers, so that it may exceed memory."""
+
+    def __init__(self, path: Path, *, columns: Sequence[str] | None = None, block_bytes: int = BLOCK_BYTES) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.name = path.name
+        self.path = path
+        try:
+            with pq.ParquetFile(path) as file:
+                schema, self._n_rows = file.schema_arrow, int(file.metadata.num_rows)
+        except FileNotFoundError:
+            raise InputError(f"{path}: there is no such file") from None
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise InputError(f"{path}: not a readable Parquet file ({problem})") from None
+        wanted = list(schema.names if columns is None else columns)
+        self._check_columns(schema, wanted)
+        self.columns = tuple(Column(n) for n in wanted)
+        single = all(schema.field(n).type in (pa.float32(), pa.float16()) for n in wanted)
+        self._dtype = np.dtype(np.float32 if single else np.float64)
+        self._step = rows_a_block(len(wanted), self._dtype.itemsize, block_bytes)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._n_rows
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The file's rows in blocks of one size, whatever its own row groups are."""
+        import pyarrow.parquet as pq
+
+        names = [column.name for column in self.columns]
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=self._step, columns=names, use_threads=False):
+                rows = np.empty((batch.num_rows, len(names)), self._dtype)
+                for place, name in enumerate(names):
+                    rows[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
+                yield Block(rows)
+
+    def _check_columns(self, schema: Any, wanted: list[str]) -> None:
+        import pyarrow.types as kinds
+
+        for name in wanted:
+            place = schema.get_field_index(name)
+            if place < 0:
+                raise InputError(f"{self.path}: there is no column {name!r}, or more than one")
+            kind = schema.field(place).type
+            if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
+                raise InputError(f"{self.path}: column {name!r} holds {kind}, not numbers")
+
+
+def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:
+    """How many rows make a block of about ``block_bytes``."""
+    return max(256, block_bytes // max(1, n_columns * itemsize))
