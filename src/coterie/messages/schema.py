@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound
 from coterie.messages.numbers import Wire, wire
 
@@ -321,7 +322,7 @@ def _spec(item: FieldSpec) -> ArraySpec:
 def _shape(axes: tuple[str | int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
     shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in axes)
     if any(length < 0 for length in shape):
-        raise ValueError(f"an axis cannot be {min(shape)} long")
+        raise MalformedMessage(f"an axis cannot be {min(shape)} long")
     return shape
 
 

@@ -1,0 +1,58 @@
+"""Arrays by themselves, with their shapes and exact numbers: for the journal rather than for the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import numpy.typing as npt
+
+from coterie.errors import MalformedMessage
+from coterie.messages.numbers import wire
+from coterie.messages.schema import Reply, Request, message_fields, reply_type
+
+Array = npt.NDArray[Any]
+
+
+class _Free(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    number: str
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=4)]
+    data: bytes
+
+
+_FREE = msgspec.msgpack.Decoder(list[_Free])
+
+
+def pack_arrays(arrays: Iterable[Array]) -> bytes:
+    """Arrays with their shapes and exact numbers, for a journal rather than for the wire."""
+    packed = []
+    for value in arrays:
+        name = {"f": "float", "i": "int", "u": "uint"}[value.dtype.kind] + str(value.dtype.itemsize * 8)
+        packed.append(_Free(name, list(value.shape), wire(name).to_bytes(value)))
+    return msgspec.msgpack.encode(packed)
+
+
+def unpack_arrays(data: bytes) -> list[Array]:
+    """The arrays of :func:`pack_arrays`; :class:`MalformedMessage` for anything else."""
+    try:
+        free = _FREE.decode(data)
+        found = []
+        for item in free:
+            number, count = wire(item.number), 1
+            for length in item.shape:
+                count *= length
+            if len(item.data) != number.n_bytes(count):
+                raise MalformedMessage("recorded numbers are cut short")
+            found.append(number.from_bytes(item.data, tuple(item.shape)))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise MalformedMessage("recorded numbers cannot be read") from None
+    return found
+
+
+def reply_from_arrays(request: type[Request[Any]], arrays: Sequence[Array]) -> Reply:
+    """A recorded reply to a request of that type."""
+    kind = reply_type(request)
+    if len(arrays) != len(message_fields(kind)):
+        raise MalformedMessage(f"a recorded {kind.__name__} has {len(arrays)} arrays")
+    return kind(*arrays)

@@ -1,0 +1,143 @@
+"""Requests: their fields and the limits they are asked under, as bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from coterie.errors import MalformedMessage
+from coterie.messages.codec.envelope import MAX_FRAME_BYTES, request_digest
+from coterie.messages.numbers import wire
+from coterie.messages.schema import Request, message_fields, request_type
+
+MAX_ITEMS = 1 << 17
+"""How many strings or recalled requests one message may list."""
+
+
+class Body(NamedTuple):
+    """An encoded request with its limits, and its digest."""
+
+    data: bytes
+    digest: bytes
+
+
+class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=4)]
+    data: memoryview
+
+
+MANY = msgspec.Meta(max_length=MAX_ITEMS)
+_LIMITS = Annotated[dict[str, float], msgspec.Meta(max_length=16)]
+
+
+class _Coder(NamedTuple):
+    struct: type[Any]
+    decoder: msgspec.msgpack.Decoder[Any]
+
+
+def _coder(kind: Any) -> _Coder:
+    return _coder_of(kind)
+
+
+@cache
+def _coder_of(kind: Any) -> _Coder:
+    """The wire form of a request: its limits, then its fields in order."""
+    fields: list[tuple[str, Any]] = [("limits_", _LIMITS)]
+    for item in message_fields(kind):
+        plain = Annotated[item.type, MANY] if item.type == tuple[str, ...] else item.type
+        fields.append((item.name, plain if item.array is None else _Packed))
+    made = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
+    return _Coder(made, msgspec.msgpack.Decoder(made))
+
+
+def encode_body(request: Request[Any], limits: Mapping[str, float]) -> Body:
+    """The bytes of a request and the limits it is asked under."""
+    kind = type(request)
+    values: list[Any] = [dict(limits)]
+    for item in message_fields(kind):
+        value = getattr(request, item.name)
+        if item.array is not None:
+            value = _Packed(list(value.shape), memoryview(item.array.wire(request).to_bytes(value)))
+        values.append(value)
+    name = kind.kind.encode()
+    data = bytes([len(name)]) + name + msgspec.msgpack.encode(_coder(kind).struct(*values))
+    if len(data) > MAX_FRAME_BYTES:
+        raise MalformedMessage(f"{kind.kind} takes {len(data)} bytes; a message has at most {MAX_FRAME_BYTES}")
+    return Body(data, request_digest(data))
+
+
+def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Mapping[str, float]]:
+    """The request in ``data`` and its limits; None for a request this installation does not know.
+
+    ``digest`` is the digest of ``data``, where the caller has computed it already.
+    """
+    return _decode_body(digest or request_digest(data), _Carried(data))
+
+
+class _Carried:
+    """Bytes that ride along with a cache key without being part of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Carried)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=16)  # in one process many sites are asked the same; the digest stands for the bytes
+def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None, Mapping[str, float]]:  # noqa: ARG001
+    data = carried.data
+    if len(data) < 2 or len(data) < 1 + data[0]:
+        raise MalformedMessage("the request is cut short")
+    try:
+        name = data[1 : 1 + data[0]].decode("ascii")
+    except UnicodeDecodeError:
+        raise MalformedMessage("the request's name is not readable") from None
+    kind = request_type(name)
+    if kind is None:
+        return None, {}
+    coder = _coder(kind)
+    try:
+        raw = coder.decoder.decode(memoryview(data)[1 + data[0] :])
+    except (msgspec.DecodeError, RecursionError):
+        raise MalformedMessage(f"{name} does not have the fields of its type") from None
+    if not all(math.isfinite(limit) and limit > 0 for limit in raw.limits_.values()):
+        raise MalformedMessage(f"{name}: a limit is a finite number above 0")
+    return _request(kind, raw), raw.limits_
+
+
+def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
+    plain = {i.name: getattr(raw, i.name) for i in message_fields(kind) if i.array is None}
+    values: dict[str, Any] = dict(plain)
+    for item in message_fields(kind):
+        if item.array is None:
+            continue
+        packed: _Packed = getattr(raw, item.name)
+        try:
+            number = wire(item.array.dtype.format_map(plain))
+        except (ValueError, KeyError):
+            raise MalformedMessage(f"{kind.kind}.{item.name} has no such kind of number") from None
+        count = 1
+        for length in packed.shape:
+            count *= length
+        if len(packed.data) != number.n_bytes(count):
+            raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
+        try:
+            value = number.from_bytes(packed.data, tuple(packed.shape))
+        except ValueError:  # an empty array with an axis numpy cannot hold
+            raise MalformedMessage(f"{kind.kind}.{item.name} has an impossible shape") from None
+        if number.is_float and not np.isfinite(value).all():
+            raise MalformedMessage(f"{kind.kind}.{item.name} is not finite")
+        values[item.name] = value
+    try:
+        return kind(**values)
+    except (ValueError, KeyError, TypeError, OverflowError) as problem:
+        raise MalformedMessage(f"{kind.kind}: {problem}") from None

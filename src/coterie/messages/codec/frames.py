@@ -1,0 +1,214 @@
+"""Whole frames: questions, recalls, answers and refusals."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import BadAnswer, MalformedMessage
+from coterie.messages.codec.bodies import MANY, Body, decode_body
+from coterie.messages.codec.envelope import (
+    HEADER,
+    NO_TRANSCRIPT,
+    Envelope,
+    Form,
+    header,
+    read_envelope,
+    request_digest,
+)
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
+from coterie.messages.verbs import Seen
+
+Array = npt.NDArray[Any]
+Bounds = Sequence[tuple[float, float]]
+
+_QUESTION = struct.Struct("<8sB")
+_BODIES = msgspec.msgpack.Decoder(Annotated[list[bytes], MANY])
+_TAG_BYTES = 4
+_SUM_BYTES = 4
+
+
+def answer_header_bytes(method: str) -> int:
+    """What an answer weighs besides its numbers."""
+    return HEADER.size + len(method) + _TAG_BYTES + _SUM_BYTES
+
+
+def question_header_bytes(method: str) -> int:
+    """What a question weighs besides its request's body."""
+    return HEADER.size + len(method) + _QUESTION.size
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A question or a recall as a site reads it."""
+
+    envelope: Envelope
+    form: Form
+    bodies: tuple[bytes, ...]
+    request: Request[Any] | None
+    limits: Mapping[str, float]
+    seen: Seen
+    transcript: bytes
+
+
+def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen) -> bytes:
+    """A request on its way to one site."""
+    return header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen) + body.data
+
+
+def encode_recall(envelope: Envelope, bodies: Sequence[bytes]) -> bytes:
+    """All remembered requests of a run, for a site that has to be brought up to date."""
+    data = msgspec.msgpack.encode(list(bodies))
+    return header(Form.RECALL, envelope._replace(request=request_digest(data))) + data
+
+
+def encode_refusal(envelope: Envelope, code: Refusal) -> bytes:
+    """A site's no: one byte of it."""
+    return header(Form.REFUSAL, envelope) + bytes([code])
+
+
+def decode_question(frame: bytes) -> Decoded:
+    """A question or recall as a site reads it; ``request`` is None where its kind is unknown here."""
+    form, envelope, start = read_envelope(frame)
+    if form is Form.RECALL:
+        data = memoryview(frame)[start:]
+        if request_digest(data) != envelope.request:
+            raise MalformedMessage("the recalled requests do not match their digest")
+        try:
+            bodies = tuple(_BODIES.decode(data))
+        except (msgspec.DecodeError, RecursionError):
+            raise MalformedMessage("the recalled requests cannot be read") from None
+        return Decoded(envelope, form, bodies, None, {}, Seen.SINGLE, NO_TRANSCRIPT)
+    if form is not Form.QUESTION or len(frame) < start + _QUESTION.size:
+        raise MalformedMessage("the message is no question")
+    transcript, seen = _QUESTION.unpack_from(frame, start)
+    body = frame[start + _QUESTION.size :]
+    if request_digest(body) != envelope.request:
+        raise MalformedMessage("the request does not match its digest")
+    try:
+        seen = Seen(seen)
+    except ValueError:
+        raise MalformedMessage(f"nobody sees an answer in way {seen}") from None
+    request, limits = decode_body(body, envelope.request)
+    return Decoded(envelope, form, (body,), request, limits, seen, transcript)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Bounds) -> bytes:
+    """An answer's bytes; :class:`BadAnswer` unless it is what its request asked for, finite and within bounds."""
+    if type(reply) is not layout.reply:
+        raise BadAnswer(f"the answer is {type(reply).__name__}, not {layout.reply.__name__}")
+    parts = [header(Form.ANSWER, envelope), layout.tag]
+    for item, value, bound in zip(layout.fields, reply.arrays(), bounds, strict=True):
+        if value.shape != item.shape:
+            raise BadAnswer(f"its {item.name} has shape {value.shape}, not {item.shape}")
+        if value.dtype.kind not in "fiub":
+            raise BadAnswer(f"its {item.name} does not hold numbers")
+        try:
+            rounded = item.wire.rounded(value)
+        except ValueError as problem:
+            raise BadAnswer(f"its {item.name}: {problem}") from None
+        _check(item, rounded, bound)
+        parts.append(item.wire.to_bytes(rounded))
+    frame = b"".join(parts)
+    return frame + _checksum(frame)
+
+
+def _checksum(frame: bytes | memoryview) -> bytes:
+    """Four bytes against damage on the way; against people there is the engine's own encryption."""
+    return zlib.crc32(frame).to_bytes(_SUM_BYTES, "little")
+
+
+def decode_answer(frame: bytes, expected: Envelope, layout: Layout, bounds: Bounds) -> Reply | Refusal:
+    """What a site sent, checked against what it was asked; :class:`BadAnswer` says what does not fit."""
+    start = HEADER.size + len(expected.method) + _TAG_BYTES
+    if not frame.startswith(header(Form.ANSWER, expected) + layout.tag):
+        return _explain(frame, expected, layout)
+    view = memoryview(frame)
+    payload = view[start:-_SUM_BYTES]
+    if len(payload) != layout.n_bytes:
+        raise BadAnswer(f"its answer holds {len(payload)} bytes of numbers, not {layout.n_bytes}")
+    if _checksum(view[:-_SUM_BYTES]) != frame[-_SUM_BYTES:]:
+        raise BadAnswer("its answer arrived damaged")
+    values = []
+    for item, bound in zip(layout.fields, bounds, strict=True):
+        value = item.wire.from_bytes(payload[item.start : item.stop], item.shape)
+        _check(item, value, bound)
+        values.append(value)
+    return layout.reply(*values)
+
+
+def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
+    """The refusal in a frame that is not the answer expected, or :class:`BadAnswer` with what it is instead."""
+    try:
+        form, envelope, start = read_envelope(frame)
+    except MalformedMessage as problem:
+        raise BadAnswer(f"its answer cannot be read: {problem}") from None
+    if form is Form.REFUSAL and len(frame) == start + 1:
+        return _refusal(frame[start], envelope, expected)
+    if envelope != expected:
+        raise BadAnswer(_misfit(envelope, expected))
+    if form is not Form.ANSWER:
+        raise BadAnswer(f"its message is no answer but a {form.name.lower()}")
+    raise BadAnswer(f"its answer is not the {layout.reply.__name__} asked for")
+
+
+def _refusal(code: int, envelope: Envelope, expected: Envelope) -> Refusal:
+    # A site that could not read the question cannot name it either: it may leave everything blank.
+    if envelope.site != expected.site or (envelope.run != expected.run and code != Refusal.MALFORMED):
+        raise BadAnswer(_misfit(envelope, expected))
+    try:
+        return Refusal(code)
+    except ValueError:
+        raise BadAnswer(f"it refused with code {code}, which means nothing here") from None
+
+
+def _misfit(envelope: Envelope, expected: Envelope) -> str:
+    if envelope.site != expected.site:
+        return "its answer was made by another site"
+    for name in ("run", "round", "attempt", "roster", "request", "method"):
+        if getattr(envelope, name) != getattr(expected, name):
+            return f"its answer belongs to another {name}"
+    return "its answer does not fit the question"
+
+
+def _check(item: LaidField, value: Array, bound: tuple[float, float]) -> None:
+    """Raise :class:`BadAnswer` unless every number is finite and within its declared bound."""
+    if not item.size:
+        return
+    low, high = bound
+    slack = _SLACK[item.wire.bits] * high if item.wire.is_float and high < math.inf else 0.0
+    if value.ndim == 0:
+        smallest = largest = value.item()
+    else:  # ufunc.reduce is what min() and max() come down to; here every microsecond is paid per site and round
+        smallest = np.minimum.reduce(value, None)
+        largest = np.maximum.reduce(value, None)
+    # Comparisons with NaN are false, so this one line also finds what is not a number at all.
+    if low - slack <= smallest and largest <= high + slack and largest < math.inf and smallest > -math.inf:
+        return
+    if item.wire.is_float and not np.isfinite(value).all():
+        raise BadAnswer(f"its {item.name} is not finite")
+    raise BadAnswer(f"its {item.name} is outside the declared bound")
+
+
+# Rounding may carry a sum a hair beyond an exact bound; the hair is stated, by width of the number.
+_SLACK = {64: 1e-9, 32: 1e-5, 16: 2e-3}
+
+
+@dataclass(frozen=True)
+class _Recalled(Request[Nothing]):
+    """Stands for a recall where the form of its empty answer is needed."""
+
+
+EMPTY_LAYOUT = _Recalled().layout
