@@ -7,17 +7,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from coterie.messages.codec import read_envelope
+from coterie.messages.site_part import Table
 from coterie.runtime.channel import Outcome
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 
-__all__ = ["Fault", "InProcess", "Schedule"]
+__all__ = ["Fault", "InProcess", "Schedule", "in_process"]
 
 PAYS = 0.003
 """Seconds an answer must take for threads to pay."""
@@ -157,3 +162,20 @@ class InProcess:
         if "delay" in faults and timeout is not None and faults["delay"].seconds > timeout:
             return Outcome("late")
         return Outcome("answered", self._schedule.spoil(answer, round_) if "corrupt" in faults else answer)
+
+
+def in_process(
+    tables: Mapping[str, Table],
+    *,
+    policy: Policy | Mapping[str, Policy] | None = None,
+    folder: Path | None = None,
+    schedule: Schedule | None = None,
+    threads: int | None = None,
+) -> InProcess:
+    """Sites for these tables in this process, each with its own ledger (in ``folder``, where one is given)."""
+    sites = []
+    for name, table in tables.items():
+        rules = policy.get(name) if isinstance(policy, Mapping) else policy
+        ledger = SiteLedger(None if folder is None else folder / f"{quote(name, safe='')}.jsonl")
+        sites.append(Site(name, table, policy=rules or Policy.simulation(), ledger=ledger))
+    return InProcess(sites, schedule=schedule, threads=threads)

@@ -195,14 +195,21 @@ def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -
             raise InputError("no site holds any row")
         mean, error = _mean_and_error(m)
         room = n_clusters - len(m.counts)
-        splittable = [int(c) for c in np.argsort(-error.sum(axis=1), kind="stable") if error[c].max() > 0]
+        splittable = [c for c in _largest_first(error.sum(axis=1)) if error[c].max() > 0]
         if room <= 0 or not splittable:
             return np.resize(mean + origin, (n_clusters, n_columns)) if room > 0 else mean + origin
         for cell in splittable[: min(room, len(m.counts))]:
-            widest = int(error[cell].argmax())
+            widest = _largest_first(error[cell])[0]
             tree.parent.append(cell)
             tree.column.append(widest)
             tree.threshold.append(float(mean[cell, widest] + origin[widest]))
+
+
+def _largest_first(values: Floats) -> list[int]:
+    """Places from the largest value down. Values that differ by rounding only count as equal, the first goes first:
+    after scaling every column is as wide as any other, and the last digits depend on who holds which row."""
+    steps = np.log(np.maximum(values, 1e-300) / max(float(values.max()), 1e-300))
+    return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
 
 
 def _mean_and_error(m: CellSums) -> tuple[Floats, Floats]:

@@ -17,6 +17,7 @@ import msgspec
 from coterie.errors import InputError, JournalMismatch
 from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
+from coterie.runtime.transcript import Remembered
 
 __all__ = ["JOURNAL_SCHEMA", "Header", "Journal", "Record"]
 
@@ -44,6 +45,7 @@ class Record(msgspec.Struct, array_like=True):
     next_round: int
     exchanges: list[Exchange]
     standings: dict[str, Standing]
+    remembered: list[Remembered]
 
 
 _RECORD = msgspec.msgpack.Decoder(Record)

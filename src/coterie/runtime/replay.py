@@ -60,6 +60,7 @@ class Recorder:
         run.identity = bytes.fromhex(header.run)
         run.ledger.run = header.run
         self._counted = len(run.ledger.exchanges)
+        self._remembered = 0
 
     def replay(self, question: Question | Present) -> Replayed | None:
         """The recorded answer to this question, or None where the record ends and asking begins."""
@@ -71,7 +72,7 @@ class Recorder:
                 f"{self._journal.folder}: the run asks something else than it did before it stopped "
                 f"(at round {self._run.round}); it was started with other settings or another version"
             )
-        self._restore(question, record)
+        self._restore(record)
         return Replayed(question, record)
 
     def record(self, question: Question | Present, answer: Any, failure: RunError | None) -> None:
@@ -79,24 +80,20 @@ class Recorder:
         kind, value = _recorded_value(answer, failure)
         ledger = self._run.ledger
         new, self._counted = ledger.exchanges[self._counted :], len(ledger.exchanges)
+        entries = self._run.transcript.entries
+        kept, self._remembered = entries[self._remembered :], len(entries)
         standings = self._run.roster.standings
-        self._journal.write(Record(_digest(question), kind, value, self._run.round, new, standings))
+        self._journal.write(Record(_digest(question), kind, value, self._run.round, new, standings, kept))
 
-    def _restore(self, question: Question | Present, record: Record) -> None:
+    def _restore(self, record: Record) -> None:
         run = self._run
         run.round = record.next_round
         run.roster.standings = {n: Standing(s.misses, s.until, s.out) for n, s in record.standings.items()}
         for exchange in record.exchanges:
             run.ledger.record(exchange)
-            if isinstance(question, Question):
-                self._remember(question, exchange.sites)
-        self._counted = len(run.ledger.exchanges)
-
-    def _remember(self, question: Question, sites: Mapping[str, Any]) -> None:
-        for name in sites:
-            request = question.request_for(name)
-            if request.remembered:
-                self._run.remember(name, request, codec.encode_body(request, question.limits))
+        for entry in record.remembered:
+            run.transcript.add(entry)
+        self._counted, self._remembered = len(run.ledger.exchanges), len(run.transcript.entries)
 
 
 def _recorded_value(answer: Any, failure: RunError | None) -> tuple[str, bytes]:

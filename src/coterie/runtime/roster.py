@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -47,6 +47,13 @@ class Roster:
         """The sites to be asked in this round."""
         return tuple(n for n, s in self.standings.items() if not s.out and s.until <= round)
 
+    def choose(self, wanted: Collection[str], round: int, needed: int) -> list[str]:
+        """Those of ``wanted`` to be asked now; without a quorum among the ready, also those who would sit out."""
+        chosen = [name for name in self.ready(round) if name in wanted]
+        if len(chosen) < needed:
+            chosen = [name for name, s in self.standings.items() if not s.out and name in wanted]
+        return chosen
+
     def answered(self, name: str) -> None:
         """A good answer came."""
         self.standings[name].misses = 0
@@ -63,7 +70,9 @@ class Roster:
 
     def why_not(self, name: str) -> str:
         """Why a site is not asked in this round."""
-        standing = self.standings[name]
+        standing = self.standings.get(name)
+        if standing is None:
+            return "is not a site of this run"
         if standing.out:
-            return standing.out
+            return f"takes no part any more: {standing.out}"
         return f"sits out until round {standing.until} after {standing.misses} missed in a row"

@@ -4,7 +4,7 @@ A frame is a fixed header, the method's name, and one of four forms:
 
 - question: ``transcript`` (8 bytes), ``seen`` (1), then the request's body;
 - recall: the bodies of the run's remembered requests, to bring a site up to date; its answer is empty;
-- answer: a tag of the answer's form (4), its numbers and nothing else, a checksum (4): sizes follow from the question;
+- answer: a tag of the answer's form (4), its numbers and nothing else, a checksum (4); the question fixes all sizes;
 - refusal: one code (1).
 
 Any byte string decodes to a valid message or raises :class:`MalformedMessage` (:class:`BadAnswer` for answers).

@@ -1,0 +1,35 @@
+"""When a run waits, asks again and gives up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coterie.errors import InputError
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """When a run waits, asks again and gives up."""
+
+    deadline: float | None = None
+    """Seconds one exchange may take; None waits for ever."""
+    quorum: float = 1.0
+    """The share of the sites asked (of all sites, where all are asked) that must answer."""
+    resends: int = 2
+    """How often a question is sent again within its deadline when its answer got lost or arrived damaged."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quorum <= 1:
+            raise InputError(f"quorum={self.quorum} is a share of the sites: above 0 and at most 1")
+        if self.deadline is not None and not self.deadline > 0:
+            raise InputError(f"deadline={self.deadline} seconds; it must be above 0")
+        if self.resends < 0:
+            raise InputError(f"resends={self.resends}; it cannot be negative")
+
+    def words(self, status: str) -> str:
+        """What it means for a site to have ended an exchange so."""
+        if status == "late":
+            return "was late" + ("" if self.deadline is None else f" (deadline {self.deadline:g} s)")
+        return {"lost": "could not be reached", "refused": "was turned away by the engine"}[status]

@@ -1,0 +1,100 @@
+"""One case a registered method: how to run it small, what pooling would give, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.messages.verbs import Protocol
+from coterie.protocols.costs import Cost
+from coterie.protocols.lloyd import lloyd, lloyd_cost
+from coterie.protocols.preparation import agree, standard, standard_cost
+from coterie.protocols.seeding import one_shot, one_shot_cost, var_part, var_part_cost
+from coterie.sites.tables import ArrayTable
+from tests.federations import Rows, central_lloyd
+
+K, D = 3, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protocol on small data."""
+
+    name: str
+    method: str
+    protocol: Callable[[Rows], Protocol[Any]]
+    numbers: Callable[[Any], list[Rows]]
+    """The result as arrays that can be compared."""
+    cost: Callable[[int, Any], Cost]
+    """Closed form from the number of sites and the result (for rounds that were not known before)."""
+    pooled: Callable[[Rows], list[Rows]] | None = None
+    """What the pooled rows would give; None where the split of the rows is part of the problem."""
+    tolerance: float = 1e-10
+
+
+def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
+    yield from agree(ArrayTable(rows).columns)
+    made = yield from standard(D)
+    start = yield from var_part(K, D, origin=np.zeros(D))
+    return made, (yield from lloyd(start, max_rounds=5, tol=0.0))
+
+
+def _prepared_pooled(rows: Rows) -> list[Rows]:
+    from tests.protocols.test_seeding import central_var_part
+
+    scaled = (rows - rows.mean(0)) / rows.std(0)
+    centers, cost, _ = central_lloyd(scaled, central_var_part(scaled, K), 5, 0.0)
+    return [rows.mean(0), rows.std(0), centers, np.array(cost)]
+
+
+def _prepared_cost(n_sites: int, result: Any) -> Cost:
+    from coterie.protocols.costs import exchange_cost
+    from coterie.protocols.preparation import Agree
+    from coterie.protocols.seeding import Split
+
+    names = tuple(f"x{i}" for i in range(D))
+    # Agreement: a 2-bit mark a column and one 32-bit count, D + 1 numbers in 5 bytes.
+    asked = exchange_cost(
+        n_sites, floats=D + 1, float_bytes=1, request=Agree(D, names, ("number",) * D), method="lloyd"
+    )
+    asked = Cost(asked.floats_up, asked.bytes_up, asked.bytes_down, 1)
+    none = np.zeros(0)
+    first = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
+    known = exchange_cost(n_sites, floats=2 * D + 1, float_bytes=8, request=first, method="lloyd")
+    saved = var_part_cost(n_sites, K, D, method="lloyd") + known * -1
+    return asked + standard_cost(n_sites, D, method="lloyd") + saved + lloyd_cost(n_sites, K, D, result[1].n_rounds)
+
+
+def _one_shot(rows: Rows) -> Protocol[Any]:
+    start = yield from one_shot(K, D, seed=3)
+    return (yield from lloyd(start, max_rounds=0))
+
+
+CASES = [
+    Case(
+        "lloyd from given centers",
+        "lloyd",
+        lambda rows: lloyd(np.eye(K, D) * 3, max_rounds=6, tol=0.0),
+        lambda fit: [fit.centers, np.array(fit.cost)],
+        lambda m, fit: lloyd_cost(m, K, D, fit.n_rounds),
+        lambda rows: [np.asarray(x) for x in central_lloyd(rows, np.eye(K, D) * 3, 6, 0.0)[:2]],
+    ),
+    Case(
+        "agreement, scaling, var-part and lloyd",
+        "lloyd",
+        _prepared_kmeans,
+        lambda both: [both[0].shift, both[0].scale, both[1].centers, np.array(both[1].cost)],
+        _prepared_cost,
+        _prepared_pooled,
+    ),
+    Case(
+        "one-shot",
+        "one-shot",
+        _one_shot,
+        lambda fit: [fit.centers, np.array(fit.cost)],
+        lambda m, fit: one_shot_cost(m, K, D, method="one-shot") + lloyd_cost(m, K, D, 0, method="one-shot"),
+    ),
+]

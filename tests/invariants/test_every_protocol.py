@@ -1,0 +1,217 @@
+"""What holds for every protocol, whatever it computes."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from coterie.engines.inprocess import Fault, Schedule, in_process
+from coterie.errors import QuorumLost
+from coterie.messages.codec import read_envelope
+from coterie.messages.schema import Request, message_fields, reply_type
+from coterie.messages.site_part import Memory, find_answer, find_keeper
+from coterie.messages.verbs import Present
+from coterie.protocols.methods import METHODS, audit
+from coterie.runtime.journal import Journal
+from coterie.runtime.layers import sum_in_order
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.run import run
+from coterie.runtime.terms import Terms
+from coterie.sites.tables import ArrayTable
+from tests.federations import Tampered, blobs, split_evenly, tables_of
+from tests.invariants.cases import CASES, D
+
+every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+ROWS = blobs(90, D, 3, seed=21)
+
+
+def result(case, tables, **options):
+    with in_process(tables, schedule=options.pop("schedule", None)) as channel:
+        return run(case.protocol(ROWS), channel, method=case.method, **options)
+
+
+def assert_same(case, one, two, tolerance=None):
+    for a, b in zip(case.numbers(one), case.numbers(two), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance or case.tolerance, atol=tolerance or case.tolerance)
+
+
+def test_every_registered_method_has_a_case():
+    assert {case.method for case in CASES} == set(METHODS)
+
+
+@every
+@pytest.mark.parametrize("n_sites", [1, 3, 7])
+def test_federated_is_pooled(case, n_sites):
+    if case.pooled is None:
+        pytest.skip("how rows are split is part of this problem")
+    found = case.numbers(result(case, split_evenly(ROWS, n_sites)))
+    for a, b in zip(found, case.pooled(ROWS), strict=True):
+        np.testing.assert_allclose(a, b, rtol=case.tolerance, atol=case.tolerance)
+
+
+@every
+def test_how_rows_are_split_does_not_matter(case):
+    if case.pooled is None:
+        pytest.skip("how rows are split is part of this problem")
+    whole = result(case, split_evenly(ROWS, 1))
+    rng = np.random.default_rng(0)
+    sorted_by_value = np.argsort(np.argsort(ROWS[:, 0])) * 5 // len(ROWS)
+    lonely = np.minimum(np.arange(len(ROWS)), 4)  # four sites of one row
+    for owners in (rng.integers(0, 5, len(ROWS)), sorted_by_value, lonely, np.zeros(len(ROWS), int)):
+        assert_same(case, whole, result(case, tables_of(ROWS, owners, 6)))  # the sixth has no rows
+
+
+@every
+def test_the_order_of_sites_does_not_matter(case):
+    tables = split_evenly(ROWS, 4)
+    forwards = result(case, tables)
+    backwards = result(case, dict(reversed(tables.items())))
+    assert_same(case, forwards, backwards, 1e-15)
+
+
+@every
+def test_replay_is_the_run(case, tmp_path):
+    tables = split_evenly(ROWS, 3)
+    first = result(case, tables, journal=Journal(tmp_path))
+
+    class Silent:
+        def sites(self):
+            return tuple(tables)
+
+        def exchange(self, payloads, timeout):
+            raise AssertionError("a replay asks nobody")
+
+    again = run(case.protocol(ROWS), Silent(), method=case.method, journal=Journal(tmp_path, resume=True))
+    for a, b in zip(case.numbers(first), case.numbers(again), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@every
+def test_blocks_and_threads_do_not_matter(case):
+    small = split_evenly(ROWS, 3, block_bytes=1)
+    assert_same(case, result(case, split_evenly(ROWS, 3)), result(case, small))
+
+
+@every
+@pytest.mark.parametrize("n_sites", [1, 4])
+def test_the_closed_form_is_the_ledger(case, n_sites):
+    ledger = Ledger()
+    found = result(case, split_evenly(ROWS, n_sites), ledger=ledger)
+    cost = case.cost(n_sites, found)
+    assert ledger.total("floats_up") == cost.floats_up
+    assert ledger.total("bytes_up") == cost.bytes_up
+    assert ledger.total("bytes_down") == cost.bytes_down
+    assert ledger.total("rounds") == cost.rounds
+
+
+@every
+def test_the_sites_ledgers_add_up_to_the_servers(case):
+    ledger = Ledger()
+    with in_process(split_evenly(ROWS, 3)) as channel:
+        run(case.protocol(ROWS), channel, method=case.method, ledger=ledger)
+    for what in ("floats_up", "bytes_up"):
+        for name, site in channel.members.items():
+            assert site.ledger.total(what) == ledger.total(what, name)
+
+
+@every
+def test_what_is_asked_belongs_to_the_method_and_is_audited(case):
+    ledger = Ledger()
+    result(case, split_evenly(ROWS, 3), ledger=ledger)
+    asked = {exchange.asked for exchange in ledger.exchanges}
+    silent = {r.kind for r in _requests(case.method) if not message_fields(reply_type(r))}
+    assert asked <= {line.asked for line in audit(case.method)} | silent
+
+
+def _requests(method):
+    from coterie.protocols.methods import PREPARATION
+
+    return (*PREPARATION, *METHODS[method].requests)
+
+
+@every
+def test_the_server_half_can_be_driven_by_hand(case):
+    tables = split_evenly(ROWS, 3)
+    memories = {name: Memory() for name in tables}
+
+    def local(name, request: Request):
+        memory = memories[name]
+        keep = find_keeper(type(request))
+        if keep:
+            keep(memory.table or tables[name], memory, request)
+        return find_answer(type(request))(memory.table or tables[name], memory, request)
+
+    protocol, answer = case.protocol(ROWS), None
+    try:
+        while True:
+            question = protocol.send(answer)
+            if isinstance(question, Present):
+                answer = tuple(tables)
+                continue
+            replies = {name: local(name, question.request_for(name)) for name in question.to or tables}
+            answer = sum_in_order(replies.values()) if question.summed else replies
+    except StopIteration as stop:
+        assert_same(case, stop.value, result(case, tables))
+
+
+@every
+def test_a_site_that_is_down_from_the_start_is_as_if_it_were_not_there(case):
+    tables = split_evenly(ROWS, 4)
+    down = Schedule([Fault("site-3", "drop")])
+    without = result(case, {name: table for name, table in tables.items() if name != "site-3"})
+    assert_same(case, without, result(case, tables, schedule=down, terms=Terms(quorum=0.75)))
+
+
+@every
+def test_every_answer_damaged_once_changes_nothing(case):
+    tables = split_evenly(ROWS, 3)
+    damaged = Schedule([Fault(name, "corrupt", times=1) for name in tables], seed=5)
+    assert_same(case, result(case, tables), result(case, tables, schedule=damaged), 1e-15)
+
+
+@every
+def test_no_exception_text_path_or_row_ever_leaves_a_site(case, tmp_path, caplog):
+    """Tables that raise errors quoting a row and a path; only bare codes may come out."""
+    secret, path = 271828.182845904, str(tmp_path / "patients.parquet")
+
+    class Quoting(ArrayTable):
+        def raw_blocks(self):
+            raise RuntimeError(f"row {secret} of {path} cannot be read")
+
+    tables = {name: Quoting(np.full((5, D), secret), name=name) for name in ("a", "b")}
+    sent = []
+
+    def listen(name, question, frame):
+        sent.append((question, frame))
+        return frame
+
+    with caplog.at_level(logging.CRITICAL), in_process(tables) as channel, pytest.raises(QuorumLost):
+        run(case.protocol(ROWS), Tampered(channel, listen), method=case.method)
+    assert sent
+    for _, frame in sent:
+        for leak in (str(secret), "row", path, "patients", "Error", "Traceback", "read"):
+            assert leak.encode() not in frame
+        assert np.float64(secret).tobytes() not in frame
+        assert np.float32(secret).tobytes() not in frame
+
+
+@every
+def test_a_single_row_of_a_larger_site_never_travels(case):
+    """Every row is unique and recognisable: none of its numbers may appear in what leaves."""
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(90, D)) * 1000
+    values = {np.float64(v).tobytes() for v in rows.ravel()}
+    sent = []
+
+    def listen(name, question, frame):
+        sent.append(frame)
+        return frame
+
+    with in_process(split_evenly(rows, 3)) as channel:
+        run(case.protocol(rows), Tampered(channel, listen), method=case.method)
+    for frame in sent:
+        start = read_envelope(frame)[2] + 4
+        numbers = {frame[i : i + 8] for i in range(start, len(frame) - 7)}
+        assert not numbers & values
