@@ -24,8 +24,8 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.intp]
 
-SMALL = 1 << 15
-"""Entries below which building a sparse matrix costs more than it saves."""
+SMALL = 1 << 17
+"""Multiplications below which building a sparse matrix costs more than it saves."""
 
 
 class Moments(NamedTuple):
@@ -49,25 +49,33 @@ def nearest(rows: Rows, centers: Floats) -> tuple[Labels, Floats]:
     scores = rows @ (-2 * centers.T).astype(rows.dtype)
     scores += np.einsum("kd,kd->k", centers, centers).astype(rows.dtype)
     labels = scores.argmin(axis=1)
-    best = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0].astype(np.float64)
-    best += np.einsum("nd,nd->n", rows, rows, dtype=np.float64)
+    best = scores[np.arange(len(rows)), labels].astype(np.float64)
+    best += np.vecdot(rows, rows)
     return labels, np.maximum(best, 0.0, out=best)
 
 
 def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Moments:
     """Per nearest center the sum and number of rows (weighted), and the cost; sums in float64."""
     labels, squared = nearest(rows, centers)
-    each = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
-    member = membership(labels, each, len(centers))
-    return Moments(member @ rows, member.sum(axis=1), np.asarray(squared @ each))
+    each = np.ones(len(rows)) if weights is None else weights
+    sums = sums_by_cell(rows, labels, each, len(centers))
+    return Moments(sums, counts_by_cell(labels, each, len(centers)), np.asarray(squared @ each))
 
 
-def membership(labels: Labels, weights: Floats, n_cells: int) -> Any:
-    """The n_cells x n matrix whose product with rows sums them by cell; dense where it is small anyway."""
+def counts_by_cell(labels: Labels, weights: Floats, n_cells: int) -> Floats:
+    """The weight of each cell's rows."""
+    counted: Floats = np.bincount(labels, weights, n_cells).astype(np.float64, copy=False)
+    return counted
+
+
+def sums_by_cell(rows: Rows, labels: Labels, weights: Floats, n_cells: int) -> Floats:
+    """The weighted sum of each cell's rows, in float64: a product with a sparse matrix, or a small dense one."""
     n = len(labels)
-    if n * n_cells <= SMALL:
-        return np.where(labels == np.arange(n_cells)[:, None], weights, 0.0)
-    return sparse.csc_array((weights, labels, np.arange(n + 1)), shape=(n_cells, n))
+    if n_cells * rows.size <= SMALL:
+        return np.where(labels == np.arange(n_cells)[:, None], weights, 0.0) @ rows
+    member = sparse.csc_array((weights, labels, np.arange(n + 1)), shape=(n_cells, n))
+    summed: Floats = member @ rows
+    return summed
 
 
 def cells_of(rows: Rows, parent: npt.NDArray[Any], column: npt.NDArray[Any], threshold: npt.NDArray[Any]) -> Labels:
@@ -82,9 +90,9 @@ def cell_sums(
     rows: Rows, cells: Labels, n_cells: int, origin: Floats, weights: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Per cell the number of rows, their sum and their sum of squares by column, about ``origin``."""
-    each = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
-    member, about = membership(cells, each, n_cells), rows - origin
-    return member.sum(axis=1), member @ about, member @ (about * about)
+    each, about = np.ones(len(rows)) if weights is None else weights, rows - origin
+    sums = sums_by_cell(about, cells, each, n_cells)
+    return counts_by_cell(cells, each, n_cells), sums, sums_by_cell(about * about, cells, each, n_cells)
 
 
 def means(sums: Floats, counts: Floats, *, fallback: Floats) -> Floats:

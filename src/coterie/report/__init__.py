@@ -1,0 +1,1 @@
+"""What a person looks at: pictures and a page, made from result files."""

@@ -1,0 +1,1 @@
+"""Comparisons on data one owner holds: what federation costs and what pooling would have given."""

@@ -1,0 +1,49 @@
+"""Pictures of clusters by site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+__all__ = ["draw_clusters_by_site"]
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
+"""Told apart with any kind of colour vision (Okabe & Ito)."""
+
+
+def draw_clusters_by_site(
+    path: Path,
+    rows: npt.NDArray[np.float64],
+    sites: npt.NDArray[Any],
+    panels: Mapping[str, Mapping[str, npt.NDArray[Any]]],
+    centers: npt.NDArray[np.float64],
+    axes_names: Sequence[str],
+) -> None:
+    """One row of panels a way of clustering, one column a site; two columns of the data span every panel.
+
+    ``panels`` maps the name of a way to each site's labels; the first way is drawn with ``centers``.
+    """
+    names = [str(name) for name in np.unique(sites)]
+    with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+        figure = Figure(figsize=(3.2 * len(names), 2.9 * len(panels) + 0.3), layout="constrained", dpi=130)
+        grid = figure.subplots(len(panels), len(names), sharex=True, sharey=True, squeeze=False)
+        for i, (way, labels) in enumerate(panels.items()):
+            for j, name in enumerate(names):
+                panel, own = grid[i][j], rows[sites == name]
+                colours = [COLOURS[int(label) % len(COLOURS)] for label in labels[name]]
+                panel.scatter(rows[:, 0], rows[:, 1], s=5, c="#e4e4e4", linewidths=0)
+                panel.scatter(own[:, 0], own[:, 1], s=14, c=colours, linewidths=0.3, edgecolors="white")
+                if i == 0:
+                    panel.scatter(centers[:, 0], centers[:, 1], s=90, marker="X", c="black", edgecolors="white")
+                    panel.set_title(f"{name} ({len(own)})")
+                if j == 0:
+                    panel.set_ylabel(f"{way}\n{axes_names[1]}")
+                if i == len(panels) - 1:
+                    panel.set_xlabel(axes_names[0])
+        figure.savefig(path)
