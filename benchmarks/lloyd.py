@@ -43,7 +43,7 @@ def beside_scikit_learn() -> Result:
             run(lloyd(start, max_rounds=10, tol=-1.0), channel, method="lloyd")
 
     def pooled() -> None:
-        KMeans(10, init=start, n_init=1, max_iter=10, algorithm="lloyd", tol=0).fit(rows)
+        KMeans(10, init=start, n_init=1, max_iter=10, algorithm="lloyd").fit(rows)
 
     federated(), pooled()  # once to warm up
     ratio = alternating(federated, pooled)

@@ -100,17 +100,22 @@ class FieldSpec(NamedTuple):
     type: Any
 
 
-def message_fields(message: type) -> tuple[FieldSpec, ...]:
+def message_fields(message: Any) -> tuple[FieldSpec, ...]:
     """The fields of a message type, in the order they travel."""
+    return _message_fields(message)
+
+
+@cache
+def _message_fields(message: Any) -> tuple[FieldSpec, ...]:
     if not dataclasses.is_dataclass(message):
-        raise TypeError(f"{message.__name__} must be a @dataclass(frozen=True)")
+        raise TypeError(f"{message!r} must be a @dataclass(frozen=True)")
     hints = typing.get_type_hints(message)
     specs = []
     for item in dataclasses.fields(message):
         spec = item.metadata.get("array")
         if spec is None and hints[item.name] not in SCALARS:
             raise TypeError(
-                f"{message.__name__}.{item.name}: a message holds arrays, int, float, str, bool, bytes "
+                f"{message!r}.{item.name}: a message holds arrays, int, float, str, bool, bytes "
                 f"and tuple[str, ...], not {hints[item.name]}"
             )
         specs.append(FieldSpec(item.name, spec, hints[item.name]))
