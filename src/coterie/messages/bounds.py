@@ -33,13 +33,14 @@ class Bound:
         self.names = frozenset(_names(self._tree, text))
 
     def value(self, names: Mapping[str, float]) -> float:
-        """The bound as a number, infinite when a name is missing or the number too large."""
+        """The bound as a number, infinite where nothing can be said: a name is missing, the number too large."""
         if not self.names.issubset(names):
             return math.inf
         try:
-            return float(_evaluate(self._tree, names))
-        except OverflowError:
+            value = float(_evaluate(self._tree, names))
+        except (ArithmeticError, TypeError):  # too large, 0**-1, or a root of a negative number
             return math.inf
+        return math.inf if math.isnan(value) else value
 
     def __repr__(self) -> str:
         return f"Bound({self.text!r})"
@@ -49,7 +50,7 @@ def _names(node: ast.expr, text: str) -> set[str]:
     match node:
         case ast.Name(id=name):
             return {name}
-        case ast.Constant(value=int() | float()):
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return set()
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
             return _names(left, text) | _names(right, text)

@@ -53,19 +53,23 @@ class Chain:
         """
         if self.path is None or not self.path.exists():
             return
-        expected = _read_head(self.path)
+        written, head = _read_head(self.path) or (0, START)
         for line, end in _lines(self.path, torn_tail_allowed=True):
             start, self.size = self.size, end
             self.head, self.n_lines = line["chain"], self.n_lines + 1
-            if expected is not None and expected[0] == self.n_lines and expected[1] != self.head:
+            if written == self.n_lines and head != self.head:
                 raise LedgerBroken(f"{self.path}: line {self.n_lines} is not the one that was written last")
             yield start, line
-        if expected is not None and self.n_lines < expected[0]:
-            raise LedgerBroken(f"{self.path}: {expected[0] - self.n_lines} lines are missing at the end")
+        if self.n_lines < written:
+            raise LedgerBroken(f"{self.path}: {written - self.n_lines} lines are missing at the end")
+        if self.n_lines > written + 1:  # a crash can part one line from the head, not two
+            raise LedgerBroken(f"{self.path}: its head is gone or old, so lines may be missing or added")
         os.truncate(self.path, self.size)
 
     def append(self, line: dict[str, Any]) -> str:
         """Seal and store one line; return its hash. A line that cannot be stored leaves no trace."""
+        if not line:
+            raise ValueError("a line of a ledger says something")
         raw = msgspec.json.encode(line)
         head = seal(self.head, raw)
         if self.path is not None:
@@ -90,6 +94,8 @@ class Chain:
 
     def _write(self, line: bytes, head: str) -> None:
         lines, heads = self._open()
+        if os.fstat(lines).st_size != self.size:  # half a line that could not be taken back when it failed
+            os.ftruncate(lines, self.size)
         try:
             written = os.write(lines, line)
             while written < len(line):
@@ -131,7 +137,7 @@ def read_chain(path: Path) -> list[dict[str, Any]]:
 
 def _read_head(path: Path) -> tuple[int, str] | None:
     head = head_path(path)
-    if not head.exists():
+    if not head.exists() or not head.stat().st_size:  # a crash before the first line was whole
         return None
     try:
         lines, chain = head.read_text().split()

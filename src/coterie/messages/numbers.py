@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -80,7 +81,7 @@ class Wire:
         """The array of that shape that ``buffer`` holds; the caller has checked the length."""
         if self.is_float:
             return np.frombuffer(buffer, self.memory_dtype).reshape(shape)
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         if self.is_whole_bytes:
             letter = "u" if self.family == "uint" else "i"
             values = np.frombuffer(buffer, f"<{letter}{self.bits // 8}")

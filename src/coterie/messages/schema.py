@@ -107,15 +107,16 @@ def message_fields(message: Any) -> tuple[FieldSpec, ...]:
 
 @cache
 def _message_fields(message: Any) -> tuple[FieldSpec, ...]:
+    name: str = message.__name__
     if not dataclasses.is_dataclass(message):
-        raise TypeError(f"{message!r} must be a @dataclass(frozen=True)")
+        raise TypeError(f"{name} must be a @dataclass(frozen=True)")
     hints = typing.get_type_hints(message)
     specs = []
     for item in dataclasses.fields(message):
         spec = item.metadata.get("array")
         if spec is None and hints[item.name] not in SCALARS:
             raise TypeError(
-                f"{message!r}.{item.name}: a message holds arrays, int, float, str, bool, bytes "
+                f"{name}.{item.name}: a message holds arrays, int, float, str, bool, bytes "
                 f"and tuple[str, ...], not {hints[item.name]}"
             )
         specs.append(FieldSpec(item.name, spec, hints[item.name]))

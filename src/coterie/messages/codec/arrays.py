@@ -45,7 +45,7 @@ def unpack_arrays(data: bytes) -> list[Array]:
             if len(item.data) != number.n_bytes(count):
                 raise MalformedMessage("recorded numbers are cut short")
             found.append(number.from_bytes(item.data, tuple(item.shape)))
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         raise MalformedMessage("recorded numbers cannot be read") from None
     return found
 

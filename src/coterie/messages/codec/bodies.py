@@ -107,7 +107,7 @@ def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None,
     coder = _coder(kind)
     try:
         raw = coder.decoder.decode(memoryview(data)[1 + data[0] :])
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedMessage(f"{name} does not have the fields of its type") from None
     if not all(math.isfinite(limit) and limit > 0 for limit in raw.limits_.values()):
         raise MalformedMessage(f"{name}: a limit is a finite number above 0")
@@ -132,10 +132,11 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
             raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
         try:
             value = number.from_bytes(packed.data, tuple(packed.shape))
-        except ValueError:  # an empty array with an axis numpy cannot hold
+        except (ValueError, OverflowError):  # an empty array with an axis numpy cannot hold
             raise MalformedMessage(f"{kind.kind}.{item.name} has an impossible shape") from None
         if number.is_float and not np.isfinite(value).all():
             raise MalformedMessage(f"{kind.kind}.{item.name} is not finite")
+        value.flags.writeable = False  # one reading may serve many sites
         values[item.name] = value
     try:
         return kind(**values)
