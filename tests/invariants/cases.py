@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 
 from coterie.messages.verbs import Protocol
-from coterie.protocols.costs import Cost
+from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.federated_kmeans import (
+    Reassignment,
+    Settings,
+    choose_start,
+    federated_kmeans,
+    federated_kmeans_cost,
+)
 from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.preparation import agree, standard, standard_cost
-from coterie.protocols.seeding import one_shot, one_shot_cost, var_part, var_part_cost
+from coterie.protocols.preparation import Agree, SumColumns, agree, spread, standard, standard_cost
+from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
 from coterie.sites.tables import ArrayTable
 from tests.federations import Rows, central_lloyd
 
 K, D = 3, 4
+FED = "federated-kmeans"
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,8 @@ class Case:
     pooled: Callable[[Rows], list[Rows]] | None = None
     """What the pooled rows would give; None where the split of the rows is part of the problem."""
     tolerance: float = 1e-10
+    samples_sites: bool = False
+    """Whether the roster itself decides who is asked when."""
 
 
 def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
@@ -51,10 +61,6 @@ def _prepared_pooled(rows: Rows) -> list[Rows]:
 
 
 def _prepared_cost(n_sites: int, result: Any) -> Cost:
-    from coterie.protocols.costs import exchange_cost
-    from coterie.protocols.preparation import Agree
-    from coterie.protocols.seeding import Split
-
     names = tuple(f"x{i}" for i in range(D))
     # Agreement: a 2-bit mark a column and one 32-bit count, D + 1 numbers in 5 bytes.
     asked = exchange_cost(
@@ -73,7 +79,53 @@ def _one_shot(rows: Rows) -> Protocol[Any]:
     return (yield from lloyd(start, max_rounds=0))
 
 
+SETTINGS = Settings(fraction=0.6, epochs=2, batch_size=16, server_momentum=0.5, site_rate=0.5, max_rounds=6)
+
+
+def _sampled(rows: Rows) -> Protocol[Any]:
+    """Every knob of federated k-means turned; which rows a site holds matters, so nothing pooled compares."""
+    box = Reassignment(np.full(D, -9.0), np.full(D, 9.0), share=0.2, patience=2)
+    return (yield from federated_kmeans(np.eye(K, D) * 3, SETTINGS, seed=5, reassignment=box))
+
+
+def _found_start(rows: Rows) -> Protocol[Any]:
+    found = yield from spread(D)
+    start = yield from choose_start("var-part", K, found, seed=1)
+    return (yield from federated_kmeans(start, Settings(max_rounds=5), tol=0.0))
+
+
+def _found_start_cost(m: int, fit: Any) -> Cost:
+    first = exchange_cost(m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D)), method=FED) * 2
+    none = np.zeros(0)
+    known = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
+    saved = exchange_cost(m, floats=2 * D + 1, float_bytes=8, request=known, method=FED) * -1
+    start = var_part_cost(m, K, D, method=FED) + saved
+    return first + start + federated_kmeans_cost(m, K, D, fit.n_rounds, Settings())
+
+
+def _found_start_pooled(rows: Rows) -> list[Rows]:
+    from tests.protocols.test_seeding import central_var_part
+
+    return [np.asarray(x) for x in central_lloyd(rows, central_var_part(rows, K), 5, 0.0)[:2]]
+
+
 CASES = [
+    Case(
+        "federated k-means, sampled and momentous",
+        FED,
+        _sampled,
+        lambda fit: [fit.centers, np.array(fit.cost)],
+        lambda m, fit: federated_kmeans_cost(m, K, D, fit.n_rounds, SETTINGS),
+        samples_sites=True,
+    ),
+    Case(
+        "federated k-means as Lloyd",
+        FED,
+        _found_start,
+        lambda fit: [fit.centers, np.array(fit.cost)],
+        _found_start_cost,
+        _found_start_pooled,
+    ),
     Case(
         "lloyd from given centers",
         "lloyd",

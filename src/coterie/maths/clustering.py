@@ -12,11 +12,15 @@ __all__ = [
     "Moments",
     "cell_sums",
     "cells_of",
+    "largest_first",
+    "mean_and_error",
     "means",
     "moments",
     "nearest",
     "random_in_box",
     "squared_shift",
+    "var_part_centers",
+    "var_part_cuts",
     "weighted_kmeans",
 ]
 
@@ -112,14 +116,63 @@ def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Gene
     return rng.uniform(low, high, size=(n_centers, len(low)))
 
 
-def weighted_kmeans(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Floats:
-    """Centers of weighted points; with fewer distinct points than clusters, the points and copies of them."""
+def largest_first(values: Floats) -> list[int]:
+    """Places from the largest value down. Values that differ by rounding only count as equal, the first goes first:
+    after scaling every column is as wide as any other, and the last digits depend on who holds which row."""
+    steps = np.log(np.maximum(values, 1e-300) / max(float(values.max()), 1e-300))
+    return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
+
+
+def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, int, float]]:
+    """Which cells to split, along which column and where: the cells of largest squared error, at their mean along
+    their widest column (Su & Dy 2007), at most ``room`` of them and at most each once."""
+    order = [cell for cell in largest_first(errors.sum(axis=1)) if errors[cell].max() > 0]
+    cuts = []
+    for cell in order[: min(room, len(means_))]:
+        widest = largest_first(errors[cell])[0]
+        cuts.append((cell, widest, float(means_[cell, widest])))
+    return cuts
+
+
+def mean_and_error(counts: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """Each cell's mean and squared error by column; what rounding leaves of a column without spread is none."""
+    middle = means(sums, counts, fallback=np.zeros_like(sums))
+    error = squares - counts[:, None] * middle**2
+    return middle, np.where(error > 1e-12 * np.abs(squares), error, 0.0)
+
+
+def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats:
+    """The var-part rule on points at hand; the same whether a point has weight 2 or is there twice."""
+    origin = weights @ points / weights.sum()
+    cells, n_cells = np.zeros(len(points), np.intp), 1
+    while True:
+        middle, error = mean_and_error(*cell_sums(points, cells, n_cells, origin, weights))
+        cuts = var_part_cuts(middle, error, n_clusters - n_cells)
+        if not cuts:
+            return np.resize(middle + origin, (n_clusters, points.shape[1]))
+        for cell, column, cut in cuts:
+            cells[(cells == cell) & (points[:, column] > cut + origin[column])] = n_cells
+            n_cells += 1
+
+
+def weighted_kmeans(
+    points: Floats, weights: Floats, n_clusters: int, *, seed: int | None, n_init: int = 10
+) -> Floats:
+    """Centers of weighted points; with fewer distinct points than clusters, the points and copies of them.
+
+    Without a seed the start is the var-part rule's: no chance is involved, and a point of weight 2 is the same as
+    two points.
+    """
     from sklearn.cluster import KMeans
 
-    used = points[weights > 0]
-    distinct = np.unique(used, axis=0)
+    points, weights = points[weights > 0], weights[weights > 0]
+    distinct = np.unique(points, axis=0)
     if len(distinct) <= n_clusters:
         return np.resize(distinct, (n_clusters, points.shape[1]))
-    solver = KMeans(n_clusters, n_init=n_init, random_state=seed)
-    centers: Floats = solver.fit(used, sample_weight=weights[weights > 0]).cluster_centers_
+    if seed is None:
+        start = var_part_centers(points, weights, n_clusters)
+        solver = KMeans(n_clusters, init=start, n_init=1, tol=0.0)
+    else:
+        solver = KMeans(n_clusters, n_init=n_init, random_state=seed)
+    centers: Floats = solver.fit(points, sample_weight=weights).cluster_centers_
     return centers.astype(np.float64)

@@ -37,6 +37,11 @@ class Refusal(IntEnum):
         """Whether asking the same site again in this run is pointless."""
         return self in _FINAL
 
+    @property
+    def is_about_the_question(self) -> bool:
+        """Whether the site declines this one question and stays in the run for others."""
+        return self in (Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN, Refusal.TOO_LARGE)
+
 
 _SENTENCES = {
     Refusal.MALFORMED: "the question arrived damaged",
@@ -61,8 +66,6 @@ _FINAL = frozenset(
     {
         Refusal.UNKNOWN_QUESTION,
         Refusal.METHOD_FORBIDDEN,
-        Refusal.SINGLE_ANSWER_FORBIDDEN,
-        Refusal.ROWS_FORBIDDEN,
         Refusal.TOO_MANY_QUESTIONS,
         Refusal.TOO_FEW_ROWS,
         Refusal.MISSING_VALUES,

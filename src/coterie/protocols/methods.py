@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.lloyd import Assign
 from coterie.protocols.preparation import Agree, Prepare, SumColumns
 from coterie.protocols.seeding import Split, Summarise
@@ -85,6 +86,16 @@ register(
         (Assign, Split, Summarise),
         "k(d+1)+1 a round and once to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
+    )
+)
+register(
+    Method(
+        "federated-kmeans",
+        "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
+        (Train, Assign, Split, Summarise),
+        "k(d+1) a round from each sampled site and k(d+1)+1 to close; start by sums: cells(2d+1) a round; "
+        "one-shot start: k(d+1)",
+        "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
     )
 )
 register(

@@ -27,10 +27,12 @@ __all__ = [
     "Preparation",
     "Prepare",
     "PreparedTable",
+    "Spread",
     "SumColumns",
     "agree",
     "min_max",
     "prepare",
+    "spread",
     "standard",
     "standard_cost",
 ]
@@ -264,11 +266,30 @@ class PreparedTable:
 # ---------------------------------------------------------------- the server's part
 
 
-def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Preparation]:
-    """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
+@dataclass(frozen=True)
+class Spread:
+    """How many rows there are over all sites, and each column's mean and standard deviation."""
 
-    Two rounds, the second about the first one's mean, so that no digits are lost far from zero. Constant columns
-    are only shifted. With ``missing="mean"`` columns are filled with their mean first.
+    rows: float
+    mean: Floats
+    deviation: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Two deviations below the mean: the lower end of a box anyone may know."""
+        return self.mean - 2 * self.deviation
+
+    @property
+    def high(self) -> Floats:
+        """Two deviations above the mean."""
+        return self.mean + 2 * self.deviation
+
+
+def spread(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Spread]:
+    """Mean and deviation of every column over all rows, by sums.
+
+    Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
+    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
     """
     drop = missing == "drop"
     first = yield from total(SumColumns(drop, np.zeros(n_columns)))
@@ -277,10 +298,20 @@ def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Prepara
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
-    spread = np.sqrt(np.maximum(variance, 0.0))
+    deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
-    scale = np.where(spread > noise, spread, 1.0)
-    return (yield from _told(Preparation(missing, mean + left, mean + left, scale)))
+    return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
+
+
+def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Preparation]:
+    """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
+
+    Two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. With
+    ``missing="mean"`` columns are filled with their mean first.
+    """
+    found = yield from spread(n_columns, missing=missing)
+    scale = np.where(found.deviation > 0, found.deviation, 1.0)
+    return (yield from _told(Preparation(missing, found.mean, found.mean, scale)))
 
 
 def min_max(low: npt.ArrayLike, high: npt.ArrayLike, *, missing: Missing = "refuse") -> Protocol[Preparation]:

@@ -70,43 +70,49 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     """k' = max(1, min(q, n // (2 min_count))) centers from a bounded sample of rows, counted over all of them.
 
     A center that ends up with fewer than ``min_count`` rows is withheld, and so is everything where the site
-    holds fewer than that in all.
+    holds fewer than that in all. Chance only decides which rows are sampled.
     """
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    rows = _sample(table, ask.sample, ask.seed)
-    wanted = max(1, min(ask.q, len(rows), table.n_rows // (2 * max(1, ask.min_count))))
-    if len(rows) >= max(1, ask.min_count):
-        found = clustering.weighted_kmeans(rows, np.ones(len(rows)), wanted, seed=ask.seed, n_init=3)
+    rows, weights, held = _sample(table, ask.sample, ask.seed)
+    fewest = max(1, ask.min_count)
+    wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
+    if held >= fewest:
+        found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)
         sums, sizes = np.zeros(found.shape), np.zeros(len(found))
         for block in table.blocks():
             part = clustering.moments(block.rows, found, block.weights)
             sums, sizes = sums + part.sums, sizes + part.counts
-        enough = sizes >= max(1, ask.min_count)
+        enough = sizes >= fewest
         centers[:wanted][enough] = sums[enough] / sizes[enough, None]
         counts[:wanted][enough] = sizes[enough]
     return LocalCenters(centers, counts)
 
 
-def _sample(table: Table, size: int, seed: int) -> Floats:
-    """At most ``size`` rows, evenly strewn over the table, the same ones whenever asked."""
+def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
+    """At most ``size`` rows with their weights, the same whenever asked; and the weight of all rows."""
     n = table.n_rows
     chosen = np.arange(n)
     if n > size:
         chosen = np.sort(np.random.default_rng([seed, n]).choice(n, size, replace=False))
-    parts, start = [np.zeros((0, len(table.columns)))], 0
+    rows, weights, held, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0.0, 0
     for block in table.blocks():
         inside = chosen[(chosen >= start) & (chosen < start + len(block.rows))] - start
-        parts.append(block.rows[inside].astype(np.float64))
-        start += len(block.rows)
-    return np.concatenate(parts)
+        each_ = np.ones(len(block.rows)) if block.weights is None else block.weights
+        rows.append(block.rows[inside].astype(np.float64))
+        weights.append(each_[inside])
+        held, start = held + float(each_.sum()), start + len(block.rows)
+    return np.concatenate(rows), np.concatenate(weights), held
 
 
 def one_shot(
-    n_clusters: int, n_columns: int, *, seed: int, min_count: int = 1, sample: int = 2000
+    n_clusters: int, n_columns: int, *, seed: int, min_count: int = 1, sample: int = 2000, complete: bool = False
 ) -> Protocol[Floats]:
-    """Centers of all sites' local centers, weighted by the rows they stand for. Single answers are seen."""
+    """Centers of all sites' local centers, weighted by the rows they stand for. Single answers are seen.
+
+    ``complete`` makes it an error when any site does not answer.
+    """
     ask = Summarise(n_clusters, n_columns, min_count, sample, seed)
-    found = yield from each(ask)
+    found = yield from each(ask, complete=complete)
     points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
     weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
     if not (weights > 0).any():
@@ -193,32 +199,14 @@ def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -
         m = yield from total(tree.ask(origin))
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
-        mean, error = _mean_and_error(m)
-        room = n_clusters - len(m.counts)
-        splittable = [c for c in _largest_first(error.sum(axis=1)) if error[c].max() > 0]
-        if room <= 0 or not splittable:
-            return np.resize(mean + origin, (n_clusters, n_columns)) if room > 0 else mean + origin
-        for cell in splittable[: min(room, len(m.counts))]:
-            widest = _largest_first(error[cell])[0]
+        mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
+        cuts = clustering.var_part_cuts(mean, error, n_clusters - len(m.counts))
+        if not cuts:
+            return np.resize(mean + origin, (n_clusters, n_columns))
+        for cell, column, cut in cuts:
             tree.parent.append(cell)
-            tree.column.append(widest)
-            tree.threshold.append(float(mean[cell, widest] + origin[widest]))
-
-
-def _largest_first(values: Floats) -> list[int]:
-    """Places from the largest value down. Values that differ by rounding only count as equal, the first goes first:
-    after scaling every column is as wide as any other, and the last digits depend on who holds which row."""
-    steps = np.log(np.maximum(values, 1e-300) / max(float(values.max()), 1e-300))
-    return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
-
-
-def _mean_and_error(m: CellSums) -> tuple[Floats, Floats]:
-    """Each cell's mean and squared error by column, about the common origin."""
-    counts = np.maximum(m.counts, 1e-300)[:, None]
-    mean = np.where(m.counts[:, None] > 0, m.sums / counts, 0.0)
-    error = m.squares - m.counts[:, None] * mean**2
-    # What rounding leaves of a column without any spread is not spread.
-    return mean, np.where(error > 1e-12 * np.abs(m.squares), error, 0.0)
+            tree.column.append(column)
+            tree.threshold.append(cut + float(origin[column]))
 
 
 def var_part_rounds(n_clusters: int) -> int:

@@ -34,6 +34,8 @@ class Asked:
     problem: str = ""
     is_final: bool = False
     """Whether asking this site again in this run is pointless."""
+    has_declined: bool = False
+    """Whether the site declined this question only, and stays in the run for others."""
     may_resend: bool = False
     """Whether the same question sent again may fare better."""
     was_recalled: bool = False
@@ -42,7 +44,7 @@ class Asked:
 
     def read(self, outcome: Outcome, terms: Terms) -> None:
         """Take in what became of the question."""
-        self.reply, self.is_final, self.may_resend = None, False, False
+        self.reply, self.is_final, self.has_declined, self.may_resend = None, False, False, False
         if outcome.status != "answered":
             self.problem = terms.words(outcome.status)
             self.may_resend = outcome.status == "lost"
@@ -55,6 +57,7 @@ class Asked:
             return
         if isinstance(found, Refusal):
             self.problem, self.is_final = found.sentence, found.is_final
+            self.has_declined = found.is_about_the_question
             self.may_resend = found in (Refusal.MALFORMED, Refusal.FORGOT)
         else:
             self.reply, self.problem = found, ""

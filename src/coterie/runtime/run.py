@@ -123,7 +123,7 @@ class Run:
                 self.transcript.add(Remembered(codec.encode_body(request, question.limits).data, (name,)))
 
     def _judge(self, name: str, one: Asked, number: int) -> None:
-        if one.reply is not None:
+        if one.reply is not None or one.has_declined:
             self.roster.answered(name)
         elif one.is_final:
             self.roster.leave(name, one.problem)

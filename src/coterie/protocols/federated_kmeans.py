@@ -1,0 +1,254 @@
+"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), "Federated k-means: clustering algorithm and proof of
+concept", whole: sampled sites, local epochs, mini-batches, rates at both ends, momentum, reassignment.
+
+Letters of the paper: C ``fraction``, E ``epochs``, B ``batch_size``, alpha ``server_rate`` (and ``server_momentum``),
+beta ``site_rate``, T ``max_rounds``, Gamma the centers, Lambda the sizes. A site answers sizes times centers, and
+sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.errors import InputError, RunError
+from coterie.maths import clustering
+from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.site_part import Block, Memory, Table, answers
+from coterie.messages.verbs import Protocol, present, total
+from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.lloyd import Assign, KMeansFit, lloyd_cost
+from coterie.protocols.preparation import Spread
+from coterie.protocols.seeding import one_shot, random_start, var_part
+
+__all__ = [
+    "Reassignment",
+    "Settings",
+    "Train",
+    "WeightedCenters",
+    "choose_start",
+    "federated_kmeans",
+    "federated_kmeans_cost",
+]
+
+WINDOW_ROWS = 1 << 16
+"""Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""
+
+
+@dataclass(frozen=True)
+class WeightedCenters(Reply, content="sums"):
+    """A site's centers times their sizes, and the sizes, after its last epoch."""
+
+    weighted: Floats = array("k", "d", bound="rows * box")
+    sizes: Floats = array("k", bound="rows", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Train(Request[WeightedCenters]):
+    """ClientKMeans: move these centers over your rows for some epochs."""
+
+    epochs: int
+    batch_size: int
+    """Rows a mini-batch; 0 is all of them."""
+    site_rate: float
+    seed: int
+    step: int
+    centers: Floats = array("k", "d")
+
+
+@answers(Train)
+def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> WeightedCenters:
+    """ClientKMeans(i, Gamma) of Algorithm 1. An empty cluster's center stays; sizes are those of the last epoch."""
+    centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
+    for epoch in range(ask.epochs):
+        sizes = np.zeros(ask.axes["k"])
+        for batch in _batches(table, ask, epoch):
+            m = _moments(batch, centers)
+            sizes = sizes + m.counts
+            share = np.divide(m.counts, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            goal = clustering.means(m.sums, m.counts, fallback=centers)
+            centers = _moved(centers, goal, ask.site_rate * share[:, None])
+    return WeightedCenters(sizes[:, None] * centers, sizes)
+
+
+def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
+    """Centers moved towards their goal; at rate 1 exactly onto it, without a rounding error on the way."""
+    return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
+
+
+def _moments(batch: Iterator[Block], centers: Floats) -> clustering.Moments:
+    """Moments of one batch, which may come in several blocks or, at a site without rows, in none."""
+    sums, counts, cost = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(())
+    for rows, weights in batch:
+        part = clustering.moments(rows, centers, weights)
+        sums, counts, cost = sums + part.sums, counts + part.counts, cost + part.cost
+    return clustering.Moments(sums, counts, cost)
+
+
+def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
+    """The rows as one batch, or as mini-batches in an order all ends can recompute."""
+    if ask.batch_size <= 0:
+        yield table.blocks()
+        return
+    rng = np.random.default_rng([ask.seed, ask.step, epoch])
+    for window in _windows(table, ask.batch_size):
+        starts = np.arange(0, len(window.rows), ask.batch_size)
+        for start in rng.permutation(starts):
+            stop = start + ask.batch_size
+            weights = None if window.weights is None else window.weights[start:stop]
+            yield iter([Block(window.rows[start:stop], weights)])
+
+
+def _windows(table: Table, batch_size: int) -> Iterator[Block]:
+    """The rows in windows of whole batches, so that the table may exceed memory."""
+    whole = -(-WINDOW_ROWS // batch_size) * batch_size
+    rows, weights, held = [], [], 0
+    for block in table.blocks():
+        rows.append(block.rows)
+        weights.append(np.ones(len(block.rows)) if block.weights is None else block.weights)
+        held += len(block.rows)
+        if held >= whole:
+            all_rows, all_weights = np.concatenate(rows), np.concatenate(weights)
+            yield Block(all_rows[:whole], all_weights[:whole])
+            rows, weights, held = [all_rows[whole:]], [all_weights[whole:]], held - whole
+    if held:
+        yield Block(np.concatenate(rows), np.concatenate(weights))
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+@dataclass(frozen=True)
+class Reassignment:
+    """Small clusters move: below ``share`` of the sampled sites' rows for ``patience`` rounds in a row."""
+
+    low: Floats
+    high: Floats
+    share: float = 0.01
+    patience: int = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The knobs of Algorithm 1."""
+
+    fraction: float = 1.0
+    epochs: int = 1
+    batch_size: int | None = None
+    server_rate: float = 1.0
+    server_momentum: float = 0.0
+    site_rate: float = 1.0
+    max_rounds: int = 100
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("fraction", 0, 1), ("server_rate", 0, 2), ("site_rate", 0, 1)):
+            if not low < getattr(self, name) <= high:
+                raise InputError(f"{name}={getattr(self, name)} must be above {low} and at most {high}.")
+        if not 0 <= self.server_momentum < 1:
+            raise InputError(f"server_momentum={self.server_momentum} must be at least 0 and below 1.")
+        for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
+            if value is not None and value < 1:
+                raise InputError(f"{name}={value} must be at least 1.")
+        if self.max_rounds < 0:
+            raise InputError(f"max_rounds={self.max_rounds} cannot be negative.")
+
+    def ask(self, centers: Floats, seed: int, step: int) -> Train:
+        """What sites are asked in one round."""
+        return Train(self.epochs, self.batch_size or 0, self.site_rate, seed, step, centers)
+
+
+def federated_kmeans(
+    centers: Floats,
+    settings: Settings,
+    *,
+    tol: float = 0.0,
+    seed: int = 0,
+    reassignment: Reassignment | None = None,
+    trajectory: list[Floats] | None = None,
+) -> Protocol[KMeansFit]:
+    """Algorithm 1 from given centers.
+
+    ``tol`` is a squared shift of all centers at which to stop; it is used only where every site takes part in every
+    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round.
+    """
+    velocity = np.zeros_like(centers)
+    small = np.zeros(len(centers), np.int64)
+    rounds = 0
+    while rounds < settings.max_rounds:
+        rounds += 1
+        sampled = yield from _sampled(settings.fraction, seed, rounds)
+        reply = yield from total(settings.ask(centers, seed, rounds), to=sampled)
+        goal = clustering.means(reply.weighted, reply.sizes, fallback=centers)
+        velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
+        aim = goal if settings.server_momentum == 0 else centers + velocity
+        previous, centers = centers, _moved(centers, aim, settings.server_rate)
+        if reassignment is not None:
+            small = _count_small(reply.sizes, small, reassignment)
+            centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
+        if trajectory is not None:
+            trajectory.append(centers)
+        if settings.fraction >= 1 and clustering.squared_shift(previous, centers) <= tol:
+            break
+    closing = yield from total(Assign(centers))
+    return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
+
+
+def _sampled(fraction: float, seed: int, step: int) -> Protocol[Sequence[str] | None]:
+    """S_t: m = max(1, int(C M)) of the sites that are there; None is all of them."""
+    if fraction >= 1:
+        return None
+    names = yield from present()
+    m = max(1, int(fraction * len(names)))
+    chosen = np.random.default_rng([seed, step]).choice(len(names), m, replace=False)
+    return [names[i] for i in sorted(chosen)]
+
+
+def _count_small(sizes: Floats, small: Integers, rule: Reassignment) -> Integers:
+    is_small = sizes < rule.share * sizes.sum()
+    return np.where(is_small, small + 1, 0)
+
+
+def _reassigned(
+    centers: Floats, velocity: Floats, small: Integers, rule: Reassignment, seed: int, step: int
+) -> tuple[Floats, Floats, Integers]:
+    """Move what has been small for too long to a fresh random place in the public box, its momentum reset."""
+    moved = (small >= rule.patience)[:, None]
+    rng = np.random.default_rng([seed, step, 1])
+    places = clustering.random_in_box(rule.low, rule.high, len(centers), rng)
+    return np.where(moved, places, centers), np.where(moved, 0.0, velocity), np.where(moved[:, 0], 0, small)
+
+
+def choose_start(
+    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, min_count: int = 1
+) -> Protocol[Floats]:
+    """Starting centers by name, never a row of a site.
+
+    ``"auto"`` is one-shot where every site lets its averages be seen, else var-part by sums.
+    """
+    d = len(spread.mean)
+    if not isinstance(init, str):
+        return np.array(init, np.float64)
+    if init == "random":
+        return random_start(spread.low, spread.high, n_clusters, seed=seed)
+    if init == "var-part":
+        return (yield from var_part(n_clusters, d, origin=spread.mean))
+    if init == "one-shot":
+        return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count))
+    if init != "auto":
+        raise InputError(f"init={init!r} is none of auto, one-shot, var-part, random, nor an array of centers.")
+    try:
+        return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count, complete=True))
+    except (RunError, InputError):
+        return (yield from var_part(n_clusters, d, origin=spread.mean))
+
+
+def federated_kmeans_cost(
+    n_sites: int, k: int, d: int, rounds: int, settings: Settings, *, method: str = "federated-kmeans"
+) -> Cost:
+    """k(d+1) numbers from each of the m sampled sites a round, and k(d+1)+1 from every site to close."""
+    m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
+    ask = settings.ask(np.zeros((k, d)), 0, 0)
+    one = exchange_cost(m, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
+    return one * rounds + lloyd_cost(n_sites, k, d, 0, method=method)
