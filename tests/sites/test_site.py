@@ -241,7 +241,7 @@ def test_runs_do_not_mix():
         (Policy(), Tell(1, "count"), {}, Refusal.SINGLE_ANSWER_FORBIDDEN),
         (Policy(), Tell(1, "count"), {"seen": Seen.SUMMED}, Refusal.SINGLE_ANSWER_FORBIDDEN),
         (Policy(single_answers="averages"), TellRows(5), {}, Refusal.SINGLE_ANSWER_FORBIDDEN),
-        (Policy(single_answers="averages"), TellRows(5), {"seen": Seen.MASKED}, Refusal.ROWS_FORBIDDEN),
+        (Policy(), Tell(1, "count"), {"seen": Seen.MASKED}, Refusal.SINGLE_ANSWER_FORBIDDEN),
         (Policy(single_answers="rows", min_rows=6), Tell(1, "count"), {}, Refusal.TOO_FEW_ROWS),
         (Policy(single_answers="rows", max_questions=0), Tell(1, "count"), {}, Refusal.TOO_MANY_QUESTIONS),
         (Policy.simulation(), TellRows(1 << 40), {}, Refusal.TOO_LARGE),

@@ -15,6 +15,9 @@ __all__ = ["Wire", "wire"]
 
 Array = npt.NDArray[Any]
 
+CHUNK = 1 << 13
+"""Numbers packed at a time; a multiple of 8."""
+
 _NAME = re.compile(r"(float|uint|int)([1-9][0-9]?)")
 
 
@@ -73,9 +76,8 @@ class Wire:
         if self.is_whole_bytes:
             letter = "u" if self.family == "uint" else "i"
             return whole.astype(f"<{letter}{self.bits // 8}", copy=False).tobytes()
-        raw = whole.astype("<i8", copy=False).view("<u8").reshape(-1, 1)
-        digits = (raw >> np.arange(self.bits, dtype="<u8")) & np.uint64(1)
-        return np.packbits(digits.astype(np.uint8), bitorder="little").tobytes()
+        raw = whole.astype("<i8", copy=False).view("<u8").reshape(-1)
+        return b"".join(self._packed(raw[i : i + CHUNK]) for i in range(0, len(raw), CHUNK))
 
     def from_bytes(self, buffer: bytes | memoryview, shape: tuple[int, ...]) -> Array:
         """The array of that shape that ``buffer`` holds; the caller has checked the length."""
@@ -86,21 +88,36 @@ class Wire:
             letter = "u" if self.family == "uint" else "i"
             values = np.frombuffer(buffer, f"<{letter}{self.bits // 8}")
             return values.astype(self.memory_dtype, copy=False).reshape(shape)
-        digits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=count * self.bits, bitorder="little")
-        raw: npt.NDArray[np.uint64] = (
-            digits.reshape(count, self.bits).astype("<u8") << np.arange(self.bits, dtype="<u8")
-        ).sum(axis=1, dtype="<u8")
+        raw = self._unpacked(np.frombuffer(buffer, np.uint8), count)
         if self.family == "int":  # shifting up and back down repeats the sign
             return ((raw << np.uint64(64 - self.bits)).view("<i8") >> np.int64(64 - self.bits)).reshape(shape)
         return raw.view("<i8").reshape(shape)
 
+    def _packed(self, raw: npt.NDArray[np.uint64]) -> bytes:
+        """The lowest bits of some numbers, side by side; a chunk at a time: a bit takes bytes while it is moved."""
+        digits = (raw[:, None] >> np.arange(self.bits, dtype="<u8")).astype(np.uint8) & np.uint8(1)
+        return np.packbits(digits, bitorder="little").tobytes()
+
+    def _unpacked(self, buffer: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.uint64]:
+        """The other way round."""
+        raw = np.empty(count, "<u8")
+        for start in range(0, count, CHUNK):  # a chunk of 8n numbers begins at a whole byte
+            stop = min(start + CHUNK, count)
+            part = buffer[start * self.bits // 8 : -(-stop * self.bits // 8)]
+            flat = np.unpackbits(part, count=(stop - start) * self.bits, bitorder="little")
+            digits = flat.reshape(stop - start, self.bits)
+            raw[start:stop] = 0
+            for bit in range(self.bits):
+                raw[start:stop] |= digits[:, bit].astype("<u8") << np.uint64(bit)
+        return raw
+
     def _whole(self, values: Array) -> Array:
         if values.dtype.kind not in "iub":
             rounded = np.rint(values)
-            if not np.array_equal(rounded, values):  # also false for NaN and infinity
+            if not np.array_equal(rounded, values):  # also false for NaN
                 raise ValueError(f"{self.name} holds whole numbers only")
-            # Beyond 2**63 a float cannot be compared with integers safely; none of our integers are floats there.
-            if values.size and not (np.abs(rounded) < 2.0**63).all():
+            # Infinity is equal to itself; and beyond 2**63 no float is one of our integers.
+            if values.size and not (np.abs(rounded.astype(np.float64)) < 2.0**63).all():
                 raise ValueError(f"a number is outside {self.name}")
             values = rounded.astype("<i8")
         if values.size and (int(values.min()) < self.lowest or int(values.max()) > self.highest):

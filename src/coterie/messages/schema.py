@@ -192,8 +192,8 @@ class Request(Generic[R]):
         for item in message_fields(type(self)):
             value = getattr(self, item.name)
             if item.array is None:
-                if item.type is int:
-                    found[item.name] = int(value)
+                if item.type is int and found.setdefault(item.name, int(value)) != value:
+                    raise ValueError(f"{type(self).__name__}.{item.name} is {value}, not {found[item.name]}")
                 continue
             if value.ndim != len(item.array.axes):
                 raise ValueError(

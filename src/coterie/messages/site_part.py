@@ -73,6 +73,8 @@ class Memory(dict[str, Any]):
 
     table: Table | None = None
     """A prepared view of the site's table that later requests see in its place."""
+    min_count: int = 1
+    """The fewest rows the site's own rules let an average stand for, whatever a request says."""
 
     def cached(self, key: str, compute: Callable[[], T]) -> T:
         """``self[key]``, computed the first time."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import InputError, RunError
+from coterie.errors import InputError, MalformedMessage, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
@@ -32,6 +32,9 @@ __all__ = [
     "federated_kmeans",
     "federated_kmeans_cost",
 ]
+
+MAX_EPOCHS = 1000
+"""The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
 
 WINDOW_ROWS = 1 << 16
 """Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""
@@ -61,6 +64,8 @@ class Train(Request[WeightedCenters]):
 @answers(Train)
 def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> WeightedCenters:
     """ClientKMeans(i, Gamma) of Algorithm 1. An empty cluster's center stays; sizes are those of the last epoch."""
+    if not 1 <= ask.epochs <= MAX_EPOCHS or not 0 < ask.site_rate <= 1:
+        raise MalformedMessage(f"epochs={ask.epochs}, site_rate={ask.site_rate}: no such training")
     centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
     for epoch in range(ask.epochs):
         sizes = np.zeros(ask.axes["k"])
@@ -151,6 +156,8 @@ class Settings:
         for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
             if value is not None and value < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
+        if self.epochs > MAX_EPOCHS:
+            raise InputError(f"epochs={self.epochs} must be at most {MAX_EPOCHS}.")
         if self.max_rounds < 0:
             raise InputError(f"max_rounds={self.max_rounds} cannot be negative.")
 

@@ -27,7 +27,8 @@ class Method:
     cost: str
     """Numbers up a site, in words and letters."""
     discloses: str
-    sees_single_answers: bool = False
+    single_answers: str = "no"
+    """Whether the server sees what one site answered: no, yes, or when."""
 
 
 METHODS: dict[str, Method] = {}
@@ -86,6 +87,7 @@ register(
         (Assign, Split, Summarise),
         "k(d+1)+1 a round and once to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
+        single_answers="only with a one-shot start",
     )
 )
 register(
@@ -96,6 +98,7 @@ register(
         "k(d+1) a round from each sampled site and k(d+1)+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
+        single_answers="only with a one-shot start (the default where every site allows averages)",
     )
 )
 register(
@@ -105,6 +108,6 @@ register(
         (Summarise, Assign),
         "k(d+1), and k(d+1)+1 to close",
         "each site's own cluster centers and their sizes, none for fewer rows than min_count",
-        sees_single_answers=True,
+        single_answers="yes: every site must allow averages",
     )
 )

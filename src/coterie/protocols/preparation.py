@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import ColumnsDiffer, InputError, MissingValues, OutOfRange
+from coterie.errors import ColumnsDiffer, InputError, MalformedMessage, MissingValues, OutOfRange
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, total
@@ -73,6 +73,8 @@ class Agree(Request[ColumnReport]):
 @answers(Agree)
 def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
     """Compare the site's columns with the expected ones; rows are not looked at."""
+    if not ask.d == len(ask.names) == len(ask.kinds):
+        raise MalformedMessage(f"{len(ask.names)} names and {len(ask.kinds)} kinds for {ask.d} columns")
     places = {column.name: place for place, column in enumerate(table.columns)}
     matches = np.zeros(ask.d, np.int64)
     for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
@@ -188,6 +190,25 @@ def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How many rows there are over all sites, and each column's mean and standard deviation."""
+
+    rows: float
+    mean: Floats
+    deviation: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Two deviations below the mean: the lower end of a box anyone may know."""
+        return self.mean - 2 * self.deviation
+
+    @property
+    def high(self) -> Floats:
+        """Two deviations above the mean."""
+        return self.mean + 2 * self.deviation
+
+
+@dataclass(frozen=True)
 class Preparation:
     """How raw rows become the rows a method sees; the same public numbers at every site."""
 
@@ -196,6 +217,8 @@ class Preparation:
     shift: Floats
     scale: Floats
     bounded: bool = False
+    spread: Spread | None = None
+    """The prepared columns' own spread, where it is known without asking again."""
 
     @classmethod
     def of(cls, ask: Prepare) -> Preparation:
@@ -266,25 +289,6 @@ class PreparedTable:
 # ---------------------------------------------------------------- the server's part
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How many rows there are over all sites, and each column's mean and standard deviation."""
-
-    rows: float
-    mean: Floats
-    deviation: Floats
-
-    @property
-    def low(self) -> Floats:
-        """Two deviations below the mean: the lower end of a box anyone may know."""
-        return self.mean - 2 * self.deviation
-
-    @property
-    def high(self) -> Floats:
-        """Two deviations above the mean."""
-        return self.mean + 2 * self.deviation
-
-
 def spread(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
@@ -311,7 +315,8 @@ def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Prepara
     """
     found = yield from spread(n_columns, missing=missing)
     scale = np.where(found.deviation > 0, found.deviation, 1.0)
-    return (yield from _told(Preparation(missing, found.mean, found.mean, scale)))
+    known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
+    return (yield from _told(Preparation(missing, found.mean, found.mean, scale, spread=known)))
 
 
 def min_max(low: npt.ArrayLike, high: npt.ArrayLike, *, missing: Missing = "refuse") -> Protocol[Preparation]:

@@ -74,7 +74,7 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     """
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
     rows, weights, held = _sample(table, ask.sample, ask.seed)
-    fewest = max(1, ask.min_count)
+    fewest = max(1, ask.min_count, memory.min_count)
     wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
     if held >= fewest:
         found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
-from coterie.messages.verbs import Seen
 from coterie.protocols.methods import belongs
 
 __all__ = ["Policy"]
@@ -27,6 +26,8 @@ class Policy:
     methods: frozenset[str] | None = None
     """The methods allowed; None is all."""
     single_answers: Literal["none", "averages", "rows"] = "none"
+    min_count: int = 5
+    """The fewest rows any average sent by itself may stand for."""
     max_questions: int | None = None
     """How many questions one run may ask."""
     min_rows: int = 0
@@ -35,17 +36,20 @@ class Policy:
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(single_answers="rows")
+        return cls(single_answers="rows", min_count=1)
 
-    def objection(self, method: str, request: type[Request[Any]], seen: Seen) -> Refusal | None:
-        """Why this question may not be answered, or None."""
+    def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
+        """Why this question may not be answered, or None.
+
+        ``is_masked`` is what the site itself does to the answer, not what the question promises.
+        """
         if self.methods is not None and method not in self.methods:
             return Refusal.METHOD_FORBIDDEN
         if not belongs(request, method):
             return Refusal.UNKNOWN_QUESTION
         reply = reply_type(request)
         allowed = _ALLOWED[self.single_answers]
-        if seen is not Seen.MASKED and _LEVEL[reply.content] > allowed:
+        if not is_masked and _LEVEL[reply.content] > allowed:
             return Refusal.SINGLE_ANSWER_FORBIDDEN
         if allowed < _ALLOWED["rows"] and has_row_axis(reply):
             return Refusal.ROWS_FORBIDDEN

@@ -59,7 +59,7 @@ class Site:
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self._log = log or logging.getLogger("coterie.site")
         self._tag = codec.site_tag(name)
-        self._memories = RunMemories()
+        self._memories = RunMemories(self.policy.min_count)
         self._lock = threading.Lock()
 
     def answer(self, frame: bytes) -> bytes:
@@ -122,7 +122,7 @@ class Site:
         request, envelope = decoded.request, decoded.envelope
         if request is None or find_answer(type(request)) is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
-        objection = self.policy.objection(envelope.method, type(request), decoded.seen)
+        objection = self.policy.objection(envelope.method, type(request))
         if objection is not None:
             raise _Refused(objection)
         allowed = self.policy.max_questions
@@ -162,7 +162,7 @@ class Site:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
-            objection = self.policy.objection(envelope.method, type(request), decoded.seen)
+            objection = self.policy.objection(envelope.method, type(request))
             if objection is not None:
                 raise _Refused(objection)
             self._remember(envelope.run, request, body)
@@ -181,6 +181,6 @@ class Site:
 
 def _layout(request: Request[Any]) -> Layout:
     layout = request.layout
-    if layout.n_bytes > codec.MAX_ANSWER_BYTES:
+    if layout.n_bytes > codec.MAX_ANSWER_BYTES or layout.numbers > codec.MAX_ANSWER_BYTES // 8:
         raise _Refused(Refusal.TOO_LARGE)
     return layout

@@ -11,12 +11,13 @@ import msgspec
 import numpy as np
 
 from coterie.errors import MalformedMessage
-from coterie.messages.codec.envelope import MAX_FRAME_BYTES, request_digest
+from coterie.messages.codec.envelope import request_digest
 from coterie.messages.numbers import wire
 from coterie.messages.schema import Request, message_fields, request_type
 
 MAX_ITEMS = 1 << 17
 """How many strings or recalled requests one message may list."""
+MAX_LIMITS = 16
 
 
 class Body(NamedTuple):
@@ -32,7 +33,7 @@ class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 MANY = msgspec.Meta(max_length=MAX_ITEMS)
-_LIMITS = Annotated[dict[str, float], msgspec.Meta(max_length=16)]
+_LIMITS = Annotated[dict[str, float], msgspec.Meta(max_length=MAX_LIMITS)]
 
 
 class _Coder(NamedTuple):
@@ -56,18 +57,19 @@ def _coder_of(kind: Any) -> _Coder:
 
 
 def encode_body(request: Request[Any], limits: Mapping[str, float]) -> Body:
-    """The bytes of a request and the limits it is asked under."""
+    """The bytes of a request and the limits it is asked under; what no site would read is not written."""
     kind = type(request)
+    _check_limits(kind.kind, limits)
     values: list[Any] = [dict(limits)]
     for item in message_fields(kind):
         value = getattr(request, item.name)
         if item.array is not None:
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise MalformedMessage(f"{kind.kind}.{item.name} is not finite")
             value = _Packed(list(value.shape), memoryview(item.array.wire(request).to_bytes(value)))
         values.append(value)
     name = kind.kind.encode()
     data = bytes([len(name)]) + name + msgspec.msgpack.encode(_coder(kind).struct(*values))
-    if len(data) > MAX_FRAME_BYTES:
-        raise MalformedMessage(f"{kind.kind} takes {len(data)} bytes; a message has at most {MAX_FRAME_BYTES}")
     return Body(data, request_digest(data))
 
 
@@ -109,9 +111,13 @@ def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None,
         raw = coder.decoder.decode(memoryview(data)[1 + data[0] :])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedMessage(f"{name} does not have the fields of its type") from None
-    if not all(math.isfinite(limit) and limit > 0 for limit in raw.limits_.values()):
-        raise MalformedMessage(f"{name}: a limit is a finite number above 0")
+    _check_limits(name, raw.limits_)
     return _request(kind, raw), raw.limits_
+
+
+def _check_limits(name: str, limits: Mapping[str, float]) -> None:
+    if len(limits) > MAX_LIMITS or not all(math.isfinite(limit) and limit > 0 for limit in limits.values()):
+        raise MalformedMessage(f"{name}: limits are at most {MAX_LIMITS} finite numbers above 0")
 
 
 def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
@@ -130,6 +136,8 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
             count *= length
         if len(packed.data) != number.n_bytes(count):
             raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
+        if not count and any(length > MAX_ITEMS for length in packed.shape):  # long axes that cost nothing to send
+            raise MalformedMessage(f"{kind.kind}.{item.name} is empty and claims a long axis")
         try:
             value = number.from_bytes(packed.data, tuple(packed.shape))
         except (ValueError, OverflowError):  # an empty array with an axis numpy cannot hold

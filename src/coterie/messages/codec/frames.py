@@ -17,6 +17,7 @@ from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages.codec.bodies import MANY, Body, decode_body
 from coterie.messages.codec.envelope import (
     HEADER,
+    MAX_FRAME_BYTES,
     NO_TRANSCRIPT,
     Envelope,
     Form,
@@ -62,13 +63,19 @@ class Decoded:
 
 def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen) -> bytes:
     """A request on its way to one site."""
-    return header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen) + body.data
+    return _sized(header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen) + body.data)
 
 
 def encode_recall(envelope: Envelope, bodies: Sequence[bytes]) -> bytes:
     """All remembered requests of a run, for a site that has to be brought up to date."""
     data = msgspec.msgpack.encode(list(bodies))
-    return header(Form.RECALL, envelope._replace(request=request_digest(data))) + data
+    return _sized(header(Form.RECALL, envelope._replace(request=request_digest(data))) + data)
+
+
+def _sized(frame: bytes) -> bytes:
+    if len(frame) > MAX_FRAME_BYTES:
+        raise MalformedMessage(f"a message of {len(frame)} bytes; it may have at most {MAX_FRAME_BYTES}")
+    return frame
 
 
 def encode_refusal(envelope: Envelope, code: Refusal) -> bytes:
@@ -165,8 +172,9 @@ def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
 
 
 def _refusal(code: int, envelope: Envelope, expected: Envelope) -> Refusal:
-    # A site that could not read the question cannot name it either: it may leave everything blank.
-    if envelope.site != expected.site or (envelope.run != expected.run and code != Refusal.MALFORMED):
+    # A site that could not read a question, or found it was another's, cannot name it: it leaves everything blank.
+    blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
+    if envelope != expected and not (envelope == blank and code in (Refusal.MALFORMED, Refusal.FOREIGN)):
         raise BadAnswer(_misfit(envelope, expected))
     try:
         return Refusal(code)
@@ -195,7 +203,12 @@ def _check(item: LaidField, value: Array, bound: tuple[float, float]) -> None:
         smallest = np.minimum.reduce(value, None)
         largest = np.maximum.reduce(value, None)
     # Comparisons with NaN are false, so this one line also finds what is not a number at all.
-    if low - slack <= smallest and largest <= high + slack and largest < math.inf and smallest > -math.inf:
+    if (
+        (low - slack if low else low) <= smallest
+        and largest <= high + slack
+        and largest < math.inf
+        and smallest > -math.inf
+    ):
         return
     if item.wire.is_float and not np.isfinite(value).all():
         raise BadAnswer(f"its {item.name} is not finite")

@@ -1,0 +1,186 @@
+"""Bytes that are nearly messages, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from coterie.errors import MalformedMessage
+from coterie.messages.codec import Form, read_envelope
+from coterie.messages.codec.envelope import HEADER, header, request_digest
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import request_kinds
+
+NUMBERS = (0, 1, 2, 3, 4, 5, 8, -1, 127, 128, 255, 256, 65535, 65536, 2**31 - 1, 2**32, 2**53, 2**63 - 1, 2**64 - 1)
+FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-310, 1e300, -1e300, float("nan"), float("inf"), 5e4)
+TEXTS = ("", "mean", "drop", "refuse", "float16", "uint3", "x0", "x1", "{seed}", "../x", "größe", "\0", "rows", "box")
+QUESTION_BYTES = 9  # transcript and seen
+
+
+def mutations(corpus: list[bytes], count: int, seed: int) -> Iterator[bytes]:
+    """``count`` inputs, made from valid frames by small and by knowing changes."""
+    rng = random.Random(seed)
+    ways = (_bits, _splice, _cut, _noise, _envelope, _envelope, *[_body] * 3, *[_fields] * 4, _answer)
+    for _ in range(count):
+        data = rng.choice(corpus)
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            data = rng.choice(ways)(rng, data, corpus)
+        yield _with_digest(data) if rng.random() < 0.5 else data
+
+
+def in_turn(data: bytes, number: int) -> bytes:
+    """The frame as the next question of a run of forty, so that most, not all, are neither stale nor repeated."""
+    try:
+        form, said, start = read_envelope(data)
+    except MalformedMessage:
+        return data
+    round = max(0, number % 40 - (2 if number % 7 == 0 else 0))
+    return (
+        data
+        if number % 5 == 0
+        else header(form, said._replace(run=(number // 40).to_bytes(16), round=round)) + data[start:]
+    )
+
+
+def _bits(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    changed = bytearray(data or b"\0")
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _splice(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    other = rng.choice(corpus)
+    start, place = rng.randrange(len(other)), rng.randrange(len(data) + 1)
+    piece = other[start : start + rng.choice((1, 4, 8, 60, 1000))]
+    return data[:place] + piece + data[place + rng.choice((0, len(piece), 1000)) :]
+
+
+def _cut(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    place = rng.randrange(len(data) + 1)
+    return rng.choice((data[:place], data[place:], data + rng.randbytes(rng.randrange(1, 20))))
+
+
+def _noise(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    return rng.choice((rng.randbytes(rng.randrange(200)), data[: HEADER.size + 5] + rng.randbytes(rng.randrange(60))))
+
+
+def _envelope(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """Another run, round, attempt, roster, site, request, method or form."""
+    try:
+        form, said, start = read_envelope(data)
+    except MalformedMessage:
+        return data
+    name = rng.choice(said._fields)
+    new: dict[str, Any] = {
+        "version": rng.randrange(4),
+        "round": rng.choice((0, 1, 2, 2**32 - 1)),
+        "attempt": rng.choice((0, 1, 2**16 - 1)),
+        "method": rng.choice(("", "lloyd", "one-shot", "dspgd", "x" * 32, "x" * 33)),
+    }
+    old = getattr(said, name)
+    value = new[name] if name in new else rng.randbytes(len(old))
+    form = rng.choice((form, form, form, rng.choice(list(Form))))
+    return header(form, said._replace(**{name: value})) + data[start:]
+
+
+def _body(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """A question whose body is changed blindly and whose digest fits it again."""
+    parts = _parts(data)
+    if parts is None:
+        return data
+    before, body = parts
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        body = rng.choice((_bits, _bits, _bits, _splice, _cut))(rng, body, corpus)
+    return _with_digest(before + body)
+
+
+def _fields(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """A question one of whose fields is changed for something a field may be."""
+    parts = _parts(data)
+    if parts is None or not parts[1]:
+        return data
+    before, body = parts
+    name, packed = body[1 : 1 + body[0]], body[1 + body[0] :]
+    if rng.random() < 0.05:
+        name = rng.choice(request_kinds()).encode()
+    try:
+        fields = msgspec.msgpack.decode(packed)
+        packed = msgspec.msgpack.encode(_changed(rng, fields))
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, ValueError, TypeError):
+        return data
+    return _with_digest(before + bytes([len(name)]) + name + packed)
+
+
+def _changed(rng: random.Random, value: Any) -> Any:
+    if _is_array(value) and rng.random() < 0.4:
+        shape = [rng.randrange(4) for _ in range(rng.choice((len(value[0]), 1, 2)))]
+        return [shape, struct.pack("<d", rng.uniform(0, 1e5)) * math.prod(shape)]
+    if isinstance(value, list) and value and rng.random() < 0.95:
+        place = rng.randrange(len(value))
+        return [*value[:place], _changed(rng, value[place]), *value[place + 1 :]]
+    if isinstance(value, list):
+        return rng.choice((value[:-1], [*value, rng.choice(NUMBERS)], [*value, *value[:1]], []))
+    if isinstance(value, dict):
+        return {**value, rng.choice(TEXTS): rng.choice(FLOATS)}
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return rng.choice((rng.choice(NUMBERS), value + 1, value - 1, rng.randrange(20)))
+    if isinstance(value, bytes):
+        return _other_numbers(rng, value)
+    return rng.choice((*TEXTS, value)) if isinstance(value, str) else rng.choice((*NUMBERS, *FLOATS, *TEXTS, None))
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], bytes)
+
+
+def _other_numbers(rng: random.Random, value: bytes) -> bytes:
+    place = rng.randrange(0, len(value) + 1, 8)
+    number = struct.pack("<d", rng.choice((*FLOATS, rng.uniform(0, 1e5), rng.gauss(0, 1))))
+    return rng.choice(
+        (value[:place] + number + value[place + 8 :], value[:-8], value + number, rng.randbytes(len(value)))
+    )
+
+
+def _answer(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """An answer whose numbers are changed and whose checksum fits them again, or another refusal."""
+    try:
+        form, _, start = read_envelope(data)
+    except MalformedMessage:
+        return data
+    if form is Form.REFUSAL:
+        return data[:start] + bytes([rng.choice((*Refusal, 0, 17, 255))])
+    if form is not Form.ANSWER or len(data) < start + 16:
+        return data
+    numbers = _other_numbers(rng, data[start + 4 : -4])
+    whole = data[: start + 4] + numbers
+    return whole + zlib.crc32(whole).to_bytes(4, "little")
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes] | None:
+    """What lies before a question's or recall's body, and the body."""
+    try:
+        form, _, start = read_envelope(data)
+    except MalformedMessage:
+        return None
+    if form not in (Form.QUESTION, Form.RECALL):
+        return None
+    start += QUESTION_BYTES if form is Form.QUESTION else 0
+    return data[:start], data[start:]
+
+
+def _with_digest(data: bytes) -> bytes:
+    """A question or recall with the digest of the body it holds now; anything else as it is."""
+    parts = _parts(data)
+    if parts is None:
+        return data
+    form, said, start = read_envelope(data)
+    return header(form, said._replace(request=request_digest(parts[1]))) + data[start:]
