@@ -1,3 +1,27 @@
 """Clustering and embedding data that cannot be pooled."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
+__all__ = ["FederatedKMeans", "__version__", "fit", "load_model", "open_table", "save_model"]
+
+if TYPE_CHECKING:
+    from coterie.estimators import FederatedKMeans, fit
+    from coterie.estimators.models import load_model, save_model
+    from coterie.sites.tables import open_table
+
+_HOMES = {
+    "FederatedKMeans": "coterie.estimators",
+    "fit": "coterie.estimators",
+    "load_model": "coterie.estimators.models",
+    "save_model": "coterie.estimators.models",
+    "open_table": "coterie.sites.tables",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names, imported when first used: the command line answers faster without scikit-learn."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'coterie' has no attribute {name!r}")

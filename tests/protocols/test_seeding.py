@@ -10,6 +10,7 @@ from sklearn.cluster import KMeans
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
+from coterie.messages.site_part import Memory
 from coterie.protocols.lloyd import lloyd
 from coterie.protocols.seeding import (
     Summarise,
@@ -109,7 +110,7 @@ def test_one_shot_finds_clusters_that_only_one_site_has():
 @given(st.integers(0, 5000), st.integers(0, 60), st.integers(1, 12), st.integers(1, 8))
 def test_no_local_center_stands_for_fewer_rows_than_min_count(seed, n, min_count, q):
     table = ArrayTable(blobs(max(n, 1), 3, 3, seed=seed)[:n])
-    reply = local_centers(table, {}, Summarise(q, 3, min_count, 2000, seed))
+    reply = local_centers(table, Memory(), Summarise(q, 3, min_count, 2000, seed))
     assert reply.centers.shape == (q, 3)
     used = reply.counts > 0
     assert (reply.counts[used] >= min_count).all()
@@ -120,7 +121,7 @@ def test_no_local_center_stands_for_fewer_rows_than_min_count(seed, n, min_count
 
 def test_local_centers_are_means_of_the_rows_nearest_to_them_counted_over_all_rows():
     rows = blobs(400, 3, 3, seed=1)
-    reply = local_centers(ArrayTable(rows, block_bytes=1), {}, Summarise(3, 3, 1, 50, 7))
+    reply = local_centers(ArrayTable(rows, block_bytes=1), Memory(), Summarise(3, 3, 1, 50, 7))
     assert reply.counts.sum() == 400
     np.testing.assert_allclose(reply.counts @ reply.centers / 400, rows.mean(0), rtol=1e-12)
 

@@ -75,7 +75,7 @@ def test_bad_files_end_in_one_clear_sentence(tmp_path):
         (tmp_path / "empty.parquet", "not a readable Parquet file"),
         (tmp_path / "not.parquet", "not a readable Parquet file"),
         (tmp_path, "not a readable Parquet file"),
-        (text, "column 'a' holds string, not numbers"),
+        (text, r"column 'a' holds text \('x' in row 1\)"),
     ):
         with pytest.raises(InputError, match=told):
             ParquetTable(path)

@@ -14,11 +14,13 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem }
 h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
 p.lead { color: #555; margin-top: 0 } img { max-width: 100%; margin-top: .6rem }
+div.wide { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem }
 th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid #e3e3e3 }
 th:first-child, td:first-child { text-align: left } thead th { border-bottom: 2px solid #999; vertical-align: bottom }
-tr.ours td { background: #eef6fb; font-weight: 600 } small, figcaption { color: #666 }
+tr.ours td { background: #eef6fb; font-weight: 600 } small { color: #666 }
 """
+SHOWN_COLUMNS = 12
 
 
 def write_page(folder: Path) -> Path:
@@ -26,33 +28,35 @@ def write_page(folder: Path) -> Path:
     result = json.loads((folder / "result.json").read_text())
     ledger = json.loads((folder / "ledger.json").read_text())
     picture = base64.b64encode((folder / "clusters.png").read_bytes()).decode()
-    body = "\n".join(
-        [
-            f"<h1>{_text(result['title'])}</h1><p class=lead>{_text(result['summary'])}</p>",
-            "<h2>Together, pooled, and each site alone</h2>",
-            _comparisons(result["comparisons"]),
-            "<p><small>ARI and NMI against the known classes, over all rows; cost as a ratio to the pooled optimum. "
-            "Pooling sends every value of every row.</small></p>",
-            f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{picture}'>",
-            f"<p><small>{_text(result['caption'])}</small></p>",
-            "<h2>What left each site</h2>",
-            _sites(ledger["sites"]),
-            f"<h2>What was asked</h2>{_asked(result['asked'])}",
-            f"<h2>Centers</h2>{_centers(result['columns'], result['centers'])}",
-        ]
-    )
-    page = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\n"
-    page += f"<title>{_text(result['title'])}</title><style>{_STYLE}</style>\n{body}\n</html>\n"
+    parts = [f"<h1>{_text(result['title'])}</h1><p class=lead>{_text(result['summary'])}</p>"]
+    if "comparisons" in result:
+        parts += ["<h2>Together, pooled, and each site alone</h2>", _comparisons(result["comparisons"]), _LEGEND]
+    parts += [
+        f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{picture}'>",
+        f"<p><small>{_text(result['caption'])}</small></p>",
+        "<h2>What left each site</h2>",
+        _sites(ledger["sites"]),
+        f"<h2>What was asked</h2>{_asked(result['asked'])}",
+        f"<h2>Centers</h2>{_centers(result['columns'], result['centers'], result['counts'])}",
+    ]
+    head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    body = "\n".join(parts)
     path = folder / "report.html"
-    path.write_text(page)
+    path.write_text(f"{head}\n<title>{_text(result['title'])}</title><style>{_STYLE}</style>\n{body}\n</html>\n")
     return path
+
+
+_LEGEND = (
+    "<p><small>ARI and NMI against the known classes, over all rows; cost as a ratio to the pooled optimum. "
+    "Pooling sends every value of every row.</small></p>"
+)
 
 
 def _comparisons(rows: list[dict[str, Any]]) -> str:
     head = ["", "ARI", "NMI", "cost ratio", "numbers sent", "bytes sent", "rounds"]
     lines = []
     for i, row in enumerate(rows):
-        cells = [_text(row["way"]), f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
+        cells = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
         cells += [f"{row['floats_up']:,}", f"{row['bytes_up']:,}", str(row["rounds"])]
         lines.append((cells, "ours" if i == 0 else ""))
     return _table(head, lines)
@@ -61,27 +65,32 @@ def _comparisons(rows: list[dict[str, Any]]) -> str:
 def _sites(sites: dict[str, dict[str, int]]) -> str:
     head = ["site", "numbers up", "bytes up", "bytes down", "rounds"]
     names = ("floats_up", "bytes_up", "bytes_down", "rounds")
-    return _table(head, [([_text(s), *[f"{c[n]:,}" for n in names]], "") for s, c in sites.items()])
+    return _table(head, [([s, *[f"{c[n]:,}" for n in names]], "") for s, c in sites.items()])
 
 
 def _asked(rows: list[dict[str, Any]]) -> str:
     head = ["question", "answer", "content", "the server sees", "times", "numbers a site"]
     names = ("asked", "answer", "content", "seen", "times", "numbers")
-    return _table(head, [([_text(str(row[n])) for n in names], "") for row in rows])
+    return _table(head, [([str(row[n]) for n in names], "") for row in rows])
 
 
-def _centers(columns: list[str], centers: list[list[float]]) -> str:
-    lines = [([f"cluster {i}", *[f"{v:,.1f}" for v in c]], "") for i, c in enumerate(centers)]
-    return _table(["", *[_text(c) for c in columns]], lines)
+def _centers(columns: list[str], centers: list[list[float]], counts: list[float]) -> str:
+    shown = columns[:SHOWN_COLUMNS]
+    lines = []
+    for i, (center, count) in enumerate(zip(centers, counts, strict=True)):
+        lines.append(([f"cluster {i}", f"{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]], ""))
+    more = len(columns) - len(shown)
+    note = f"<p><small>and {more} more columns in centers.csv</small></p>" if more > 0 else ""
+    return _table(["", "rows", *shown], lines) + note
 
 
 def _table(head: list[str], lines: list[tuple[list[str], str]]) -> str:
-    heads = "".join(f"<th>{h}</th>" for h in head)
+    heads = "".join(f"<th>{_text(h)}</th>" for h in head)
     rows = "".join(
-        f"<tr{f' class={kind}' if kind else ''}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+        f"<tr{f' class={kind}' if kind else ''}>" + "".join(f"<td>{_text(c)}</td>" for c in cells) + "</tr>"
         for cells, kind in lines
     )
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
 def _text(value: str) -> str:

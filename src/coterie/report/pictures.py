@@ -25,25 +25,33 @@ def draw_clusters_by_site(
     centers: npt.NDArray[np.float64],
     axes_names: Sequence[str],
 ) -> None:
-    """One row of panels a way of clustering, one column a site; two columns of the data span every panel.
+    """A panel for every site and way of clustering; two columns of numbers span every panel.
 
     ``panels`` maps the name of a way to each site's labels; the first way is drawn with ``centers``.
     """
-    names = [str(name) for name in np.unique(sites)]
+    names = list(next(iter(panels.values())))
+    across = min(len(names), 4)
+    tiers = [(way, names[i : i + across]) for way in panels for i in range(0, len(names), across)]
     with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(3.2 * len(names), 2.9 * len(panels) + 0.3), layout="constrained", dpi=130)
-        grid = figure.subplots(len(panels), len(names), sharex=True, sharey=True, squeeze=False)
-        for i, (way, labels) in enumerate(panels.items()):
-            for j, name in enumerate(names):
-                panel, own = grid[i][j], rows[sites == name]
-                colours = [COLOURS[int(label) % len(COLOURS)] for label in labels[name]]
-                panel.scatter(rows[:, 0], rows[:, 1], s=5, c="#e4e4e4", linewidths=0)
-                panel.scatter(own[:, 0], own[:, 1], s=14, c=colours, linewidths=0.3, edgecolors="white")
-                if i == 0:
+        figure = Figure(figsize=(3.2 * across, 2.9 * len(tiers) + 0.3), layout="constrained", dpi=130)
+        grid = figure.subplots(len(tiers), across, sharex=True, sharey=True, squeeze=False)
+        for i, (way, shown) in enumerate(tiers):
+            for j, panel in enumerate(grid[i]):
+                if j >= len(shown):
+                    panel.set_axis_off()
+                    continue
+                _draw_site(panel, rows, rows[sites == shown[j]], panels[way][shown[j]])
+                panel.set_title(f"{shown[j]} ({(sites == shown[j]).sum()})")
+                if way == next(iter(panels)):
                     panel.scatter(centers[:, 0], centers[:, 1], s=90, marker="X", c="black", edgecolors="white")
-                    panel.set_title(f"{name} ({len(own)})")
                 if j == 0:
                     panel.set_ylabel(f"{way}\n{axes_names[1]}")
-                if i == len(panels) - 1:
+                if i == len(tiers) - 1:
                     panel.set_xlabel(axes_names[0])
         figure.savefig(path)
+
+
+def _draw_site(panel: Any, rows: npt.NDArray[Any], own: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
+    colours = [COLOURS[int(label) % len(COLOURS)] for label in labels]
+    panel.scatter(rows[:, 0], rows[:, 1], s=5, c="#e4e4e4", linewidths=0)
+    panel.scatter(own[:, 0], own[:, 1], s=14, c=colours, linewidths=0.3, edgecolors="white")

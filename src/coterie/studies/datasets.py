@@ -1,21 +1,38 @@
-"""Data that ships with coterie, by site."""
+"""Data by site: what ships with coterie, what is drawn, and what lies in the data folder where there is one."""
 
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SiteData", "penguins"]
+from coterie.errors import InputError
+
+__all__ = [
+    "DataMissing",
+    "SiteData",
+    "data_folder",
+    "gaussian_sites",
+    "heart_disease",
+    "penguins",
+    "pjm_load_shapes",
+    "wisdm",
+]
+
+
+class DataMissing(InputError):
+    """A data set is not in the data folder, or there is no such folder."""
 
 
 @dataclass(frozen=True)
 class SiteData:
-    """Rows with the site each belongs to and, for judging a clustering, its class."""
+    """Rows with the site each belongs to and, for judging a clustering, its class (of length 0: none is known)."""
 
     rows: npt.NDArray[np.float64]
     columns: tuple[str, ...]
@@ -29,7 +46,13 @@ class SiteData:
     def complete(self) -> SiteData:
         """Without the rows that miss a value."""
         whole = ~np.isnan(self.rows).any(axis=1)
-        return SiteData(self.rows[whole], self.columns, self.site[whole], self.truth[whole])
+        truth = self.truth[whole] if self.has_truth else self.truth
+        return SiteData(self.rows[whole], self.columns, self.site[whole], truth)
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether classes are known."""
+        return len(self.truth) > 0
 
 
 def penguins() -> SiteData:
@@ -42,3 +65,76 @@ def penguins() -> SiteData:
     columns: Any = list(zip(*lines, strict=True))
     rows = np.array([[float(v) if v else np.nan for v in column] for column in columns[2:]]).T
     return SiteData(rows, tuple(head[2:]), np.array(columns[0]), np.array(columns[1]))
+
+
+# ---------------------------------------------------------------- drawn
+
+
+def gaussian_sites(seed: int, *, n_sites: int = 50, rows_a_site: int = 10) -> SiteData:
+    """The data of Triebe & Rajagopal (2019): each site draws from one of five Gaussians on a line.
+
+    Means 1 to 5, deviation 0.2; which Gaussian is a site's is drawn for each on its own.
+    """
+    rng = np.random.default_rng(seed)
+    means = np.repeat(rng.integers(1, 6, n_sites), rows_a_site)
+    rows = means + 0.2 * rng.standard_normal(len(means))
+    sites = np.repeat([f"site-{i:02d}" for i in range(n_sites)], rows_a_site)
+    return SiteData(rows[:, None], ("x",), sites, means.astype(str))
+
+
+# ---------------------------------------------------------------- from the data folder
+
+
+def data_folder() -> Path | None:
+    """The folder of data sets: ``COTERIE_DATA``, else ``../shared/data`` beside the repository or from here."""
+    told = os.environ.get("COTERIE_DATA")
+    if told:
+        return Path(told)
+    for above in (Path(__file__).parents[3], Path.cwd()):
+        folder = above.parent / "shared" / "data"
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def _stored(name: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of one file of the data folder."""
+    folder = data_folder()
+    if folder is None:
+        raise DataMissing(f"{name}.npz: there is no data folder; set COTERIE_DATA to one that holds it.")
+    path = folder / f"{name}.npz"
+    if not path.is_file():
+        raise DataMissing(f"{path}: there is no such file; set COTERIE_DATA to a folder that holds it.")
+    with np.load(path, allow_pickle=False) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def wisdm() -> SiteData:
+    """Accelerometer features of 36 phone users, 6 activities (Kwapisz, Weiss, Moore 2010); some values missing."""
+    z = _stored("wisdm")
+    users = np.array([f"user-{u:02d}" for u in z["client"]])
+    return SiteData(z["X"].astype(float), tuple(map(str, z["feature_names"])), users, z["class_names"][z["y"]])
+
+
+def pjm_load_shapes() -> SiteData:
+    """Days of 24 hourly electricity loads of 11 zones of PJM (CC0), each day divided by its own mean; no classes."""
+    z = _stored("pjm_load")
+    loads = z["X"].astype(float)
+    hours = tuple(f"hour {h:02d}" for h in range(loads.shape[1]))
+    return SiteData(loads / loads.mean(axis=1, keepdims=True), hours, z["site_names"][z["site"]], np.array([], str))
+
+
+def heart_disease() -> SiteData:
+    """Patients of four hospitals (Janosi et al. 1988), with or without heart disease; many values missing.
+
+    ``slope``, ``ca`` and ``thal`` are left out: outside Cleveland they are mostly missing. A cholesterol or blood
+    pressure of 0 stands for missing. How grave a disease is (1 to 4) is not told apart: one hospital has not.
+    """
+    z = _stored("heart_disease")
+    names, rows = [str(name) for name in z["feature_names"]], z["X"].astype(float)
+    for name in ("chol", "trestbps"):
+        column = rows[:, names.index(name)]
+        column[column == 0] = np.nan
+    kept = [i for i, name in enumerate(names) if name not in ("slope", "ca", "thal")]
+    truth = np.where(z["y"] > 0, "disease", "none")
+    return SiteData(rows[:, kept], tuple(names[i] for i in kept), z["site_names"][z["site"]], truth)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +14,18 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from coterie.engines.inprocess import in_process
+from coterie.estimators import FederatedKMeans, fit
 from coterie.maths.clustering import nearest
-from coterie.messages.site_part import Block, Column
-from coterie.messages.verbs import Protocol
-from coterie.protocols.lloyd import KMeansFit, lloyd
-from coterie.protocols.preparation import Preparation, agree, standard
-from coterie.protocols.seeding import var_part
+from coterie.messages.site_part import Table
+from coterie.report.outputs import write_run
+from coterie.report.page import write_page
+from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Ledger
-from coterie.runtime.run import Progress, run
+from coterie.runtime.run import Progress
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, penguins
 
-__all__ = ["Comparison", "Demo", "demo"]
+__all__ = ["Comparison", "Demo", "demo", "write_demo"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,54 +46,85 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found, ready to be written down or drawn."""
+    """What the demonstration found, ready to be written down and drawn."""
 
     data: SiteData
-    preparation: Preparation
-    scaled: Floats
-    fit: KMeansFit
-    labels: npt.NDArray[np.intp]
+    tables: dict[str, Table]
+    fitted: FederatedKMeans
     alone: dict[str, npt.NDArray[np.intp]]
     comparisons: list[Comparison]
-    ledger: Ledger
-    n_clusters: int
 
 
-def _together(columns: tuple[str, ...], n_clusters: int) -> Protocol[tuple[Preparation, KMeansFit]]:
-    """Agree on columns, scale by sums, start by sums, and let Lloyd's algorithm run."""
-    d = len(columns)
-    yield from agree([Column(name) for name in columns])
-    made = yield from standard(d, missing="drop")
-    start = yield from var_part(n_clusters, d, origin=np.zeros(d))
-    return made, (yield from lloyd(start))
-
-
-def demo(n_clusters: int = 3, *, folder: Path | None = None, watch: Callable[[Progress], None] | None = None) -> Demo:
+def demo(
+    n_clusters: int = 3, *, journal: Path | None = None, watch: Callable[[Progress], None] | None = None
+) -> Demo:
     """Cluster the penguins of three islands: together, each island alone, and pooled.
 
-    With ``folder`` every island's own ledger is kept there.
+    With ``journal`` every island's own ledger is kept in that folder.
     """
     data = penguins()
-    tables = {name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()}
-    ledger = Ledger()
-    with in_process(tables, folder=folder) as channel:
-        made, fit = run(_together(data.columns, n_clusters), channel, method="lloyd", ledger=ledger, watch=watch)
+    tables: dict[str, Table] = {
+        name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()
+    }
+    fitted = fit(
+        FederatedKMeans(n_clusters, random_state=0),
+        tables,
+        scale="standard",
+        missing="drop",
+        journal=journal,
+        watch=watch,
+    )
     whole = data.complete()
-    scaled = made.apply(Block(whole.rows)).rows.astype(np.float64)
-    labels = nearest(scaled, fit.centers)[0]
+    scaled = fitted.prepared_rows(whole.rows).astype(np.float64)
     pooled = KMeans(n_clusters, n_init=10, random_state=0).fit(scaled)
-    pooled_bytes = int(whole.rows.nbytes)
     best = float(pooled.inertia_)
     comparisons = [
-        _compare("together (coterie)", whole, scaled, fit.centers, best, ledger),
-        Comparison("pooled (scikit-learn)", *_quality(whole, pooled.labels_), 1.0, whole.rows.size, pooled_bytes, 1),
+        _compare("together (coterie)", whole, scaled, fitted._prepared_centers, best, fitted.ledger_),
+        Comparison(
+            "pooled (scikit-learn)", *_quality(whole, pooled.labels_), 1.0, whole.rows.size, int(whole.rows.nbytes), 1
+        ),
     ]
     alone = {}
     for name in tables:
         own = KMeans(n_clusters, n_init=10, random_state=0).fit(scaled[whole.site == name])
         alone[name] = own.labels_.astype(np.intp)
         comparisons.append(_compare(f"{name} alone", whole, scaled, own.cluster_centers_, best, None))
-    return Demo(whole, made, scaled, fit, labels, alone, comparisons, ledger, n_clusters)
+    return Demo(whole, tables, fitted, alone, comparisons)
+
+
+def write_demo(found: Demo, folder: Path) -> Path:
+    """The files of a run, with the comparison and a picture of both ways; return the page."""
+    result = write_run(
+        folder, found.fitted, found.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
+    )
+    together = found.comparisons[0]
+    result |= {
+        "title": "Penguins of three islands, clustered without pooling",
+        "summary": (
+            f"{len(found.data.rows)} birds, {len(found.alone)} islands, {found.fitted.n_clusters} clusters: "
+            f"{together.rounds} rounds, {together.bytes_up:,} bytes up in all, k-means cost "
+            f"{together.cost_ratio:.4f} times that of the pooled rows."
+        ),
+        "caption": (
+            "Top: the islands' common clusters, crosses are the centers. Bottom: what each island finds by itself; "
+            "one with a single species splits it up. Grey: the birds of the other islands."
+        ),
+        "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
+    }
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    labels = found.fitted.label_rows(found.data.rows)
+    draw_clusters_by_site(
+        folder / "clusters.png",
+        found.data.rows[:, :2],
+        found.data.site,
+        {
+            "together": {name: labels[found.data.site == name] for name in found.alone},
+            "each island alone": found.alone,
+        },
+        found.fitted.cluster_centers_[:, :2],
+        [name.replace("_", " ") for name in found.data.columns[:2]],
+    )
+    return write_page(folder)
 
 
 def _quality(data: SiteData, labels: Any) -> tuple[float, float]:

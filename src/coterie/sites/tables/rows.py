@@ -1,10 +1,8 @@
-"""A site's rows, read a block at a time."""
+"""Rows in memory, and what every table does: blocks of one size, refused where a value is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +10,13 @@ import numpy.typing as npt
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_part import Block, Column, Rows
 
-__all__ = ["BLOCK_BYTES", "ArrayTable", "ParquetTable"]
+__all__ = ["BLOCK_BYTES", "ArrayTable", "CheckedTable", "rows_a_block"]
 
 BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
 
 
-class _Checked:
+class CheckedTable:
     """Refuses blocks that are not finite; a table found finite once is not checked again."""
 
     name: str
@@ -49,7 +47,7 @@ class _Checked:
             )
 
 
-class ArrayTable(_Checked):
+class ArrayTable(CheckedTable):
     """Rows in memory (or mapped from a file), float32 or float64; other numbers become float64."""
 
     def __init__(
@@ -91,58 +89,6 @@ class ArrayTable(_Checked):
             rows = np.ascontiguousarray(self._rows[start : start + self._step])
             weights = None if self._weights is None else self._weights[start : start + self._step]
             yield Block(rows, weights)
-
-
-class ParquetTable(_Checked):
-    """Rows streamed from a Parquet file of numbers, so that it may exceed memory."""
-
-    def __init__(self, path: Path, *, columns: Sequence[str] | None = None, block_bytes: int = BLOCK_BYTES) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self.name = path.name
-        self.path = path
-        try:
-            with pq.ParquetFile(path) as file:
-                schema, self._n_rows = file.schema_arrow, int(file.metadata.num_rows)
-        except FileNotFoundError:
-            raise InputError(f"{path}: there is no such file") from None
-        except (pa.ArrowInvalid, OSError) as problem:
-            raise InputError(f"{path}: not a readable Parquet file ({problem})") from None
-        wanted = list(schema.names if columns is None else columns)
-        self._check_columns(schema, wanted)
-        self.columns = tuple(Column(n) for n in wanted)
-        single = all(schema.field(n).type in (pa.float32(), pa.float16()) for n in wanted)
-        self._dtype = np.dtype(np.float32 if single else np.float64)
-        self._step = rows_a_block(len(wanted), self._dtype.itemsize, block_bytes)
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self._n_rows
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The file's rows in blocks of one size, whatever its own row groups are."""
-        import pyarrow.parquet as pq
-
-        names = [column.name for column in self.columns]
-        with pq.ParquetFile(self.path, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=self._step, columns=names, use_threads=False):
-                rows = np.empty((batch.num_rows, len(names)), self._dtype)
-                for place, name in enumerate(names):
-                    rows[:, place] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield Block(rows)
-
-    def _check_columns(self, schema: Any, wanted: list[str]) -> None:
-        import pyarrow.types as kinds
-
-        for name in wanted:
-            place = schema.get_field_index(name)
-            if place < 0:
-                raise InputError(f"{self.path}: there is no column {name!r}, or more than one")
-            kind = schema.field(place).type
-            if not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
-                raise InputError(f"{self.path}: column {name!r} holds {kind}, not numbers")
 
 
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:

@@ -1,0 +1,231 @@
+"""Clustering one's own files: ``cluster``, ``run``, ``assign``, ``site preview``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coterie.cli.jobs import Job, read_job
+from coterie.cli.terminal import Interrupted, console, print_json, show_table, watching
+from coterie.errors import InputError
+
+__all__ = ["add_to"]
+
+site = typer.Typer(help="What a site's owner wants to know before anything is sent.", no_args_is_help=True)
+
+Data = Annotated[
+    list[Path], typer.Argument(help="One file a site (Parquet, CSV, Arrow, npz), or one file with --site-column.")
+]
+SiteColumn = Annotated[str | None, typer.Option(help="The column that names each row's site, in one file.")]
+Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="How many clusters.")]
+Method = Annotated[str, typer.Option(help="federated-kmeans, lloyd or one-shot; see `coterie methods`.")]
+Scale = Annotated[str, typer.Option(help="none, or standard: mean 0 and variance 1 over all sites, by sums.")]
+Missing = Annotated[str, typer.Option(help="Missing values: refuse, mean (fill with the mean over all sites), drop.")]
+Columns = Annotated[str | None, typer.Option(help="Use these columns only, in this order: a,b,c.")]
+Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
+Categories = Annotated[
+    list[str] | None, typer.Option(help="One-hot a text column over declared categories: sex=f,m (may be repeated).")
+]
+Seed = Annotated[int, typer.Option(min=0, help="The run's public seed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Resume = Annotated[bool, typer.Option(help="Go on with a run that was interrupted.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command("cluster")(cluster)
+    app.command("run")(run)
+    app.command("assign")(assign)
+    site.command("preview")(preview)
+    app.add_typer(site, name="site")
+
+
+def cluster(
+    data: Data,
+    clusters: Clusters,
+    site_column: SiteColumn = None,
+    method: Method = "federated-kmeans",
+    scale: Scale = "none",
+    missing: Missing = "refuse",
+    columns: Columns = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the result; must not hold one already.")] = Path(
+        "coterie-run"
+    ),
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cluster files as if they were pooled, without pooling them.
+
+    Each file is a site (or, with --site-column, each distinct value of a column). The folder --out then holds
+    result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, a picture and report.html.
+
+    Example: coterie cluster north.csv south.csv -k 5 --scale standard --missing mean
+    """
+    job = Job(
+        [str(path) for path in data],
+        str(out),
+        clusters,
+        method,
+        site_column,
+        _names(columns),
+        _names(ignore) or [],
+        _categories(categories),
+        scale,
+        missing,
+        seed=seed,
+    )
+    _run(job, resume, as_json)
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="A TOML file; docs/tutorial.md shows one.")],
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a clustering described in a TOML file. Paths in it are meant from where the file lies."""
+    _run(read_job(config), resume, as_json)
+
+
+def _run(job: Job, resume: bool, as_json: bool) -> None:
+    try:
+        with watching(quiet=as_json) as watch:
+            result = job.run(resume=resume, watch=watch)
+    except KeyboardInterrupt:
+        again = f"the journal in {job.out} is kept: run the same command with --resume to go on"
+        raise Interrupted(again) from None
+    if as_json:
+        print_json(result)
+        return
+    _show(job, result)
+
+
+def _show(job: Job, result: dict[str, Any]) -> None:
+    columns = result["columns"][:6]
+    heads = ["cluster", "rows", *columns, *(["..."] if len(result["columns"]) > 6 else [])]
+    rows = []
+    for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
+        more = ["..."] if len(result["columns"]) > 6 else []
+        rows.append([str(i), f"{count:,.0f}", *[f"{v:.4g}" for v in center[:6]], *more])
+    show_table(result["title"], heads, rows)
+    console.print(result["summary"], highlight=False)
+    console.print(f"Everything is in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
+
+
+def assign(
+    model: Annotated[Path, typer.Argument(help="model.json of a finished run.")],
+    data: Annotated[Path, typer.Argument(help="Rows to be labelled, with the model's columns by name.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the labels; DATA.labels.parquet if not given.")
+    ] = None,
+    categories: Categories = None,
+    as_json: AsJson = False,
+) -> None:
+    """Label rows at a site from a saved model. Nothing is sent anywhere."""
+    from coterie.estimators.models import load_model
+    from coterie.report.outputs import write_labels
+    from coterie.sites.tables import open_table
+
+    fitted = load_model(model)
+    names = [str(name) for name in fitted.feature_names_in_]
+    chosen = _categories(categories) or _categories_in(names)
+    raw = list(dict.fromkeys(_raw_column(name, chosen) for name in names))
+    table = open_table(data, columns=raw, categories=chosen, name=data.name)
+    found = [column.name for column in table.columns]
+    if found != names:
+        raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(found)}.")
+    target = out or data.with_name(data.name + ".labels.parquet")
+    temporary = target.with_name(target.name + ".partial")
+    try:
+        n_rows = write_labels(fitted, table, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if as_json:
+        print_json({"rows": n_rows, "labels": str(target)})
+    else:
+        console.print(f"{n_rows:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
+
+
+def preview(
+    data: Annotated[Path, typer.Argument(help="This site's file.")],
+    clusters: Clusters,
+    method: Method = "federated-kmeans",
+    scale: Scale = "none",
+    missing: Missing = "refuse",
+    columns: Columns = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    as_json: AsJson = False,
+) -> None:
+    """What would I send? Plays a run with this one site, here, and shows every answer it would give.
+
+    Nothing leaves this machine. In a real run the questions (centers, say) differ with the other sites' rows, the
+    kinds and sizes of the answers do not; how many rounds there are may.
+    """
+    from coterie.cli.previews import played
+
+    job = Job(
+        [str(data)],
+        "",
+        clusters,
+        method,
+        None,
+        _names(columns),
+        _names(ignore) or [],
+        _categories(categories),
+        scale,
+        missing,
+    )
+    answers = played(job)
+    if as_json:
+        print_json(answers)
+        return
+    heads = ["question", "answer", "content", "times", "numbers", "bytes", "for example"]
+    rows = [
+        [
+            a["asked"].rpartition(".")[2],
+            a["answer"],
+            a["content"],
+            str(a["times"]),
+            str(a["numbers"]),
+            str(a["bytes"]),
+            a["example"],
+        ]
+        for a in answers
+    ]
+    show_table(f"What {data.name} would send", heads, rows)
+    console.print("Nothing was sent.", highlight=False)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _categories(texts: list[str] | None) -> dict[str, list[str]]:
+    found = {}
+    for text in texts or []:
+        name, sign, values = text.partition("=")
+        if not sign or not values:
+            raise InputError(f"--categories {text!r}: column=first,second,... is needed.")
+        found[name.strip()] = [value.strip() for value in values.split(",")]
+    return found
+
+
+def _categories_in(names: list[str]) -> dict[str, list[str]]:
+    """Categories as a model's one-hot columns spell them: ``sex=f``, ``sex=m``."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        column, sign, value = name.partition("=")
+        if sign:
+            found.setdefault(column, []).append(value)
+    return found
+
+
+def _raw_column(name: str, categories: dict[str, list[str]]) -> str:
+    column, sign, _ = name.partition("=")
+    return column if sign and column in categories else name

@@ -1,0 +1,216 @@
+"""A clustering job: checked before anything is written, run, and written when it has succeeded."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import CoterieError, InputError, MissingValues, RunError
+from coterie.messages.site_part import Table
+
+__all__ = ["Job", "read_job"]
+
+SCALES = ("none", "standard", "minmax")
+MISSING = ("refuse", "mean", "drop")
+
+
+@dataclass
+class Job:
+    """Everything that decides a clustering: what `coterie run` reads from a file, `cluster` from its options."""
+
+    data: list[str] | dict[str, str]
+    out: str = "coterie-run"
+    clusters: int = 8
+    method: str = "federated-kmeans"
+    site_column: str | None = None
+    columns: list[str] | None = None
+    ignore: list[str] = field(default_factory=list)
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    scale: str = "none"
+    missing: str = "refuse"
+    ranges: dict[str, list[float]] | None = None
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    quorum: float = 1.0
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
+            if value not in allowed:
+                raise InputError(f"{name}={value!r}; it is one of {', '.join(allowed)}.")
+        if not isinstance(self.clusters, int) or self.clusters < 1:
+            raise InputError(f"clusters={self.clusters!r}; a whole number, at least 1, is needed.")
+        if not self.data:
+            raise InputError("no data; name one file a site, or one file and its site column.")
+
+    def tables(self) -> dict[str, Table]:
+        """Every site's table, opened and looked through once: what cannot be clustered is said here."""
+        from coterie.sites.tables import open_table, split_by_site
+
+        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        named = self.data if isinstance(self.data, dict) else _named(self.data)
+        if self.site_column is not None:
+            if len(named) != 1:
+                raise InputError(f"a site column goes with one file, not {len(named)}.")
+            (path,) = named.values()
+            found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
+        else:
+            found = {name: open_table(path, name=Path(path).name, **options) for name, path in named.items()}
+        for table in found.values():
+            self._look_through(table)
+        return found
+
+    def _look_through(self, table: Table) -> None:
+        """One pass over the rows, so that a stray text or a missing value is named before anything is sent."""
+        missing = np.zeros(len(table.columns), np.int64)
+        for block in table.raw_blocks():
+            missing = missing + np.isnan(block.rows).sum(axis=0)
+            if np.isinf(block.rows).any():
+                column = table.columns[int(np.argmax(np.isinf(block.rows).any(axis=0)))].name
+                raise InputError(f"{_name(table)}: column {column!r} holds infinite values; remove or replace them.")
+        if self.missing == "refuse" and missing.any():
+            place = int(np.argmax(missing > 0))
+            raise MissingValues(
+                f"{_name(table)}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
+                "pass --missing mean to fill them, or --missing drop to leave their rows out."
+            )
+
+    def estimator(self) -> Any:
+        """The estimator of the method, with this job's settings."""
+        from coterie.estimators.registry import make_estimator
+
+        return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})
+
+    def declared(self) -> dict[str, Any]:
+        """The job as plain values, for the result file."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def run(self, *, resume: bool, watch: Callable[[Any], None]) -> dict[str, Any]:
+        """Fit and write everything; on bad input nothing stays behind, on a stop or a kill the journal does."""
+        from coterie.estimators.fitting import fit
+        from coterie.report.outputs import write_run
+        from coterie.runtime.terms import Terms
+        from coterie.sites.policy import Policy
+
+        out = Path(self.out)
+        self._check_folder(out, resume)
+        estimator, tables = self.estimator(), self.tables()
+        was_there = out.exists()
+        try:
+            fitted = fit(
+                estimator,
+                tables,
+                journal=out / "journal",
+                resume=resume,
+                policy=Policy(single_answers="averages"),
+                scale=self.scale,  # type: ignore[arg-type]
+                missing=self.missing,  # type: ignore[arg-type]
+                ranges=self._ranges(tables),
+                terms=Terms(deadline=self.deadline, quorum=self.quorum),
+                watch=watch,
+            )
+        except CoterieError as problem:
+            if not isinstance(problem, RunError) and not resume:
+                shutil.rmtree(out / "journal" if was_there else out, ignore_errors=True)
+            raise
+        return write_run(out, fitted, tables, self.declared())
+
+    def _check_folder(self, out: Path, resume: bool) -> None:
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out}: this is a file; --out names a folder.")
+        if (out / "result.json").exists():
+            raise InputError(f"{out} already holds a finished run; choose another folder with --out.")
+        if (out / "journal").exists() and not resume:
+            raise InputError(f"{out} holds a run that was not finished; pass --resume, or choose another folder.")
+        if resume and not (out / "journal").exists():
+            raise InputError(f"{out} holds no run to resume; leave --resume out.")
+
+    def _ranges(self, tables: Mapping[str, Table]) -> Any:
+        if self.scale != "minmax":
+            return None
+        names = [column.name for column in next(iter(tables.values())).columns]
+        absent = [name for name in names if name not in (self.ranges or {})]
+        if absent:
+            raise InputError(
+                f"scale 'minmax' needs a declared range for every column; there is none for {absent[0]!r}."
+            )
+        assert self.ranges is not None
+        return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
+
+
+def _named(paths: list[str]) -> dict[str, str]:
+    """Files by the names their sites go by: the file's name without its ending."""
+    named: dict[str, str] = {}
+    for path in paths:
+        name = Path(path).name.split(".")[0]
+        if name in named:
+            raise InputError(f"{named[name]} and {path} would both be site {name!r}; give the files different names.")
+        named[name] = path
+    return named
+
+
+def _name(table: Table) -> str:
+    return str(getattr(table, "name", "table"))
+
+
+def read_job(path: Path) -> Job:
+    """A job from a TOML file; an unknown key is an error that names the nearest valid one."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
+    known = {item.name: item for item in fields(Job)}
+    for key, value in raw.items():
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+            raise InputError(f"{path}: there is no key {key!r}; {hint}")
+        expected = _KINDS.get(key)
+        if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
+            names = " or ".join(kind.__name__ for kind in expected)
+            raise InputError(f"{path}: {key} = {value!r} is not of the kind expected ({names})")
+    if "data" not in raw:
+        raise InputError(f"{path}: data is missing; data = ['a.csv', 'b.csv'], or a table of site = 'file'")
+    return Job(**_relative(raw, path.parent))
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "data": (list, dict, str),
+    "out": (str,),
+    "clusters": (int,),
+    "method": (str,),
+    "site_column": (str,),
+    "columns": (list,),
+    "ignore": (list,),
+    "categories": (dict,),
+    "scale": (str,),
+    "missing": (str,),
+    "ranges": (dict,),
+    "seed": (int,),
+    "settings": (dict,),
+    "quorum": (int, float),
+    "deadline": (int, float),
+}
+
+
+def _relative(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Paths in a job file are meant from where the file lies."""
+    data = raw["data"]
+    if isinstance(data, str):
+        data = [data]
+    placed = (
+        {name: str(folder / path) for name, path in data.items()}
+        if isinstance(data, dict)
+        else [str(folder / path) for path in data]
+    )
+    out = {"out": str(folder / raw["out"])} if "out" in raw else {}
+    return {**raw, "data": placed, **out}

@@ -1,0 +1,69 @@
+"""Showing what there is: ``demo`` and ``reproduce``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coterie.cli.terminal import Interrupted, console, show_table, steps, watching
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command("demo")(demo)
+    app.command("reproduce")(reproduce)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report and the files behind it.")] = Path("coterie-demo"),
+    clusters: Annotated[int, typer.Option("--clusters", "-k", min=1, max=50, help="How many clusters.")] = 3,
+) -> None:
+    """Three islands cluster their penguins without pooling them: together, pooled, and each alone."""
+    from coterie.studies.demo import demo as run_demo
+    from coterie.studies.demo import write_demo
+
+    shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' books with it
+    with watching() as watch:
+        found = run_demo(clusters, journal=out / "journal", watch=watch)
+    page = write_demo(found, out)
+    heads = ["", "ARI", "NMI", "cost ratio", "numbers", "bytes", "rounds"]
+    rows = []
+    for c in found.comparisons:
+        quality = [c.way, f"{c.ari:.3f}", f"{c.nmi:.3f}", f"{c.cost_ratio:.4f}"]
+        rows.append([*quality, f"{c.floats_up:,}", f"{c.bytes_up:,}", str(c.rounds)])
+    show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
+    console.print("Cost as a ratio to the pooled optimum; numbers and bytes are those that left the islands, in all.")
+    console.print(
+        f"Every byte is in [bold]{out}/ledger.jsonl[/], each island's own book in {out}/journal/sites/.",
+        soft_wrap=True,
+    )
+    console.print(f"Open [bold]{page}[/] to see the clusters.", soft_wrap=True)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A study: federated-kmeans, natural-sites.")],
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
+    quick: Annotated[bool, typer.Option(help="Fewer settings and seeds, about a minute.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with a study that was interrupted.")] = False,
+) -> None:
+    """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
+    from coterie.errors import InputError
+    from coterie.estimators.registry import nearest_name
+    from coterie.studies.registry import STUDIES
+    from coterie.studies.study import run_study
+
+    if name not in STUDIES:
+        raise InputError(f"there is no study {name!r}{nearest_name(name, STUDIES)}.")
+    folder = out or Path("runs") / name
+    try:
+        with steps(name) as watch:
+            run_study(STUDIES[name], folder, quick=quick, seeds=seeds, resume=resume, watch=watch)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{folder} is kept: the same command with --resume goes on") from None
+    console.print(f"Tables and figures are in [bold]{folder}/[/]; begin with {folder}/README.md.", soft_wrap=True)

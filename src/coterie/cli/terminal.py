@@ -1,0 +1,89 @@
+"""What commands print with: tables for people, JSON for programs, progress on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+__all__ = ["Interrupted", "console", "errors", "print_json", "show_table", "steps", "watching"]
+
+BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
+
+
+class Interrupted(Exception):
+    """Ctrl-C in the middle of something that can be resumed; the message says how."""
+
+
+console = Console()
+errors = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, indent=2))
+
+
+def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, bold_first: bool = False) -> None:
+    """A table; numbers to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for i, head in enumerate(heads):
+        numeric = i > 0 and all(_is_number(row[i]) for row in rows)
+        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+    for i, row in enumerate(rows):
+        table.add_row(*row, style="bold" if bold_first and i == 0 else None)
+    console.print(table)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(",", "").replace(".", "").replace("-", "").isdigit()
+
+
+@contextlib.contextmanager
+def watching(quiet: bool = False) -> Iterator[Callable[[Any], None]]:
+    """Shows a run's progress: a line that renews itself on a terminal, one line every ten rounds elsewhere."""
+    if quiet:
+        yield lambda _: None
+        return
+    if not errors.is_terminal:
+        yield _plain_line
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(progress: Any) -> None:
+            ledger, exchange = progress.ledger, progress.exchange
+            bar.update(
+                task,
+                description=f"round {exchange.round}: {exchange.asked}, {ledger.total('bytes_up'):,} bytes up so far",
+            )
+
+        yield show
+
+
+def _plain_line(progress: Any) -> None:
+    if progress.exchange.round % 10 == 0:
+        errors.print(
+            f"round {progress.exchange.round}: {progress.exchange.asked}, "
+            f"{progress.ledger.total('bytes_up'):,} bytes up so far",
+            highlight=False,
+        )
+
+
+@contextlib.contextmanager
+def steps(title: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Shows how many of a number of steps are done."""
+    if not errors.is_terminal:
+        yield lambda done, total, what: errors.print(f"{done}/{total} {what}", highlight=False)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=errors, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=f"{title}: {what}")

@@ -1,0 +1,82 @@
+"""What every federated estimator has: a protocol to run and a way to take in its result."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_random_state
+
+from coterie.engines.inprocess import in_process
+from coterie.errors import InputError
+from coterie.messages.verbs import Protocol
+from coterie.protocols.preparation import Preparation, Spread
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.run import run
+from coterie.sites.tables import ArrayTable
+
+__all__ = ["FederatedEstimator"]
+
+Rows = npt.NDArray[np.floating[Any]]
+
+
+class FederatedEstimator(BaseEstimator):
+    """An estimator whose fit is a run: over sites simulated from one array, or over tables by ``coterie.fit``."""
+
+    ledger_: Ledger
+    preparation_: Preparation | None
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The method's name in every list: policies, audits, ledgers."""
+
+    @abstractmethod
+    def protocol(self, n_columns: int, known: Spread | None = None) -> Protocol[Any]:
+        """The run that fits this estimator to tables of so many columns, whose spread may be known already."""
+
+    @abstractmethod
+    def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run: set the fitted attributes."""
+
+    def settings(self) -> dict[str, Any]:
+        """The parameters, as a journal keeps them: two runs with the same settings ask the same questions."""
+        plain: dict[str, Any] = {}
+        for name, value in self.get_params(deep=False).items():
+            plain[name] = np.asarray(value).tolist() if isinstance(value, np.ndarray | list | tuple) else value
+        return {**plain, "random_state": self._run_seed}
+
+    def begin(self, resumed: Mapping[str, Any] | None = None) -> None:
+        """Draw the run's public seed; a run that is resumed keeps the one it had."""
+        state = self.random_state
+        if isinstance(state, int | np.integer):
+            self._run_seed = int(state)
+        elif resumed is not None:
+            self._run_seed = int(resumed["random_state"])
+        else:
+            self._run_seed = int(check_random_state(state).randint(2**31 - 1))
+
+    def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
+        """Fit over sites simulated from one owner's rows: plain sums, no guards."""
+        self.begin()
+        ledger = Ledger()
+        with in_process(split_rows(X, sites, weights)) as channel:
+            result = run(self.protocol(X.shape[1]), channel, method=self.method, ledger=ledger)
+        self.settle(result, None, ledger)
+
+
+def split_rows(X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> Mapping[str, ArrayTable]:
+    """One table a site, from one label a row; without labels all rows are one site's."""
+    labels = np.zeros(len(X), int) if sites is None else np.asarray(sites)
+    if labels.shape != (len(X),):
+        raise InputError(f"sites has shape {labels.shape}; one label a row is needed, ({len(X)},).")
+    tables = {}
+    for name in np.unique(labels):
+        own = labels == name
+        part = X if sites is None else X[own]
+        tables[str(name)] = ArrayTable(part, weights=None if weights is None else weights[own], name=str(name))
+    return tables

@@ -1,0 +1,107 @@
+"""Fit any estimator over tables that stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.engines.inprocess import Schedule, in_process
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator
+from coterie.messages.site_part import Column, Table
+from coterie.messages.verbs import Protocol
+from coterie.protocols.preparation import Missing, Preparation, agree, prepare
+from coterie.runtime.journal import Journal
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.run import Progress, run
+from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
+from coterie.sites.tables import BLOCK_BYTES, open_table
+
+__all__ = ["fit"]
+
+E = TypeVar("E", bound=FederatedEstimator)
+
+
+def fit(
+    estimator: E,
+    tables: Mapping[str, Any],
+    *,
+    engine: Literal["inprocess"] = "inprocess",
+    policy: Policy | Mapping[str, Policy] | None = None,
+    journal: str | Path | None = None,
+    resume: bool = False,
+    scale: Literal["none", "standard", "minmax"] = "none",
+    missing: Missing = "refuse",
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    terms: Terms | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    schedule: Schedule | None = None,
+) -> E:
+    """Fit an estimator over one table a site and return it.
+
+    ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
+    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
+    knows how, and takes raw rows. With ``journal`` a folder keeps what is needed to go on after a crash:
+    ``resume=True`` then continues.
+    """
+    if engine != "inprocess":
+        raise InputError(f"engine={engine!r} is not known; there is 'inprocess'.")
+    if not tables:
+        raise InputError("there is no table; at least one site is needed.")
+    opened: dict[str, Table] = {
+        name: table if hasattr(table, "raw_blocks") else open_table(table, name=name)
+        for name, table in tables.items()
+    }
+    columns = next(iter(opened.values())).columns
+    folder = None if journal is None else Path(journal)
+    kept = None if folder is None else Journal(folder, resume=resume)
+    estimator.begin(None if kept is None or kept.header is None else kept.header.settings.get("parameters"))
+    ledger = Ledger()
+    with in_process(opened, policy=policy, folder=folder and folder / "sites", schedule=schedule) as channel:
+        preparation, result = run(
+            _prepared(estimator, columns, scale, missing, ranges),
+            channel,
+            method=estimator.method,
+            terms=terms,
+            ledger=ledger,
+            journal=kept,
+            settings=_settings(estimator, columns, scale, missing, ranges),
+            watch=watch,
+        )
+    estimator.n_features_in_ = len(columns)
+    if all(isinstance(column.name, str) for column in columns):
+        estimator.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+    estimator.settle(result, preparation, ledger)
+    return estimator
+
+
+def _prepared(
+    estimator: FederatedEstimator,
+    columns: tuple[Column, ...],
+    scale: Literal["none", "standard", "minmax"],
+    missing: Missing,
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None,
+) -> Protocol[tuple[Preparation, Any]]:
+    yield from agree(columns)
+    preparation = yield from prepare(len(columns), scale=scale, missing=missing, ranges=ranges)
+    return preparation, (yield from estimator.protocol(len(columns), preparation.spread))
+
+
+def _settings(
+    estimator: FederatedEstimator, columns: tuple[Column, ...], scale: str, missing: str, ranges: Any
+) -> dict[str, Any]:
+    """What decides the questions of a run: kept in its journal, and the same when it is resumed."""
+    return {
+        "estimator": type(estimator).__name__,
+        "parameters": estimator.settings(),
+        "columns": [column.name for column in columns],
+        "scale": scale,
+        "missing": missing,
+        "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
+        "block_bytes": BLOCK_BYTES,
+    }

@@ -1,0 +1,259 @@
+"""Federated k-means as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.metrics import pairwise_distances
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator
+from coterie.maths.clustering import nearest
+from coterie.messages.site_part import Block
+from coterie.messages.verbs import Protocol
+from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_start, federated_kmeans
+from coterie.protocols.lloyd import KMeansFit, lloyd
+from coterie.protocols.preparation import Preparation, Spread, spread
+from coterie.runtime.ledger import Ledger
+
+__all__ = ["FederatedKMeans", "LloydKMeans", "OneShotKMeans"]
+
+Rows = npt.NDArray[np.floating[Any]]
+
+
+class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
+    """k-means over rows that stay at their sites.
+
+    Implements Algorithm 1 of Triebe & Rajagopal (2019). With the defaults it is Lloyd's algorithm over all rows: the
+    same result as on the pooled rows from the same start.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters.
+    init : {"auto", "one-shot", "var-part", "random"} or array of shape (n_clusters, n_features), default="auto"
+        Where to start; never a row of a site. ``"one-shot"``: every site's own centers, clustered (single answers are
+        seen); ``"var-part"``: by splitting cells, sums only; ``"random"``: within two deviations of the mean;
+        ``"auto"``: one-shot where every site's policy lets its averages be seen, else var-part.
+    fraction : float, default=1.0
+        C: the share of sites sampled each round.
+    epochs : int, default=1
+        E: passes a site makes over its rows in a round.
+    batch_size : int, default=None
+        B: rows a mini-batch at the sites; None is all rows.
+    server_rate, server_momentum : float, default=1.0 and 0.0
+        alpha, and how much of the last step the server keeps: ``v = momentum * v + (1 - momentum) * step``.
+    site_rate : float, default=1.0
+        beta: how far a site moves its centers towards its batch means.
+    reassign : bool or (share, patience), default=False
+        Move a cluster below ``share`` of the sampled rows for ``patience`` rounds in a row to a random place within
+        two deviations of the mean. True is the paper's (0.01, 20).
+    max_rounds : int, default=100
+        T: the most rounds.
+    tol : float, default=1e-4
+        Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as
+        scikit-learn does. Only where every site takes part in every round.
+    min_count : int, default=1
+        The fewest rows a center sent by a site may stand for (one-shot start).
+    random_state : int, RandomState or None, default=None
+        Draws the run's public seed.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_features), in the units of the rows given.
+    labels_ : array of shape (n_samples,), the cluster of every row given to :meth:`fit`.
+    inertia_ : float, the sum of squared distances of all rows to their centers, in prepared units.
+    n_rounds_ : int, the rounds in which centers moved.
+    ledger_ : Ledger, everything that was asked and answered.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | npt.ArrayLike = "auto",
+        fraction: float = 1.0,
+        epochs: int = 1,
+        batch_size: int | None = None,
+        server_rate: float = 1.0,
+        server_momentum: float = 0.0,
+        site_rate: float = 1.0,
+        reassign: bool | tuple[float, int] = False,
+        max_rounds: int = 100,
+        tol: float = 1e-4,
+        min_count: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.fraction = fraction
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.server_rate = server_rate
+        self.server_momentum = server_momentum
+        self.site_rate = site_rate
+        self.reassign = reassign
+        self.max_rounds = max_rounds
+        self.tol = tol
+        self.min_count = min_count
+        self.random_state = random_state
+
+    @property
+    def method(self) -> str:
+        """The method's name in policies, audits and ledgers."""
+        return "federated-kmeans"
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
+        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            if not (weights > 0).any():
+                raise InputError("every sample weight is 0; there is nothing to cluster.")
+        held = len(rows) if weights is None else int((weights > 0).sum())
+        if held < self.n_clusters:
+            raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
+        self._simulate(rows, sites, weights)
+        self.labels_ = self.predict(rows)
+        return self
+
+    def protocol(self, n_columns: int, known: Spread | None = None) -> Protocol[KMeansFit]:
+        """Look at the columns' spread, find a start, and run Algorithm 1."""
+        self._settings(n_columns)  # what cannot work is said before anyone is asked
+        found = known or (yield from spread(n_columns))
+        if found.rows < self.n_clusters:
+            raise InputError(
+                f"the sites hold {found.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
+            )
+        init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
+        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, min_count=self.min_count)
+        return (yield from self._improve(start, found))
+
+    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
+        """From a start to the result."""
+        tol = self.tol * float(np.mean(found.deviation**2))
+        rule = self._reassignment(found)
+        settings = self._settings(len(found.mean))
+        return (yield from federated_kmeans(start, settings, tol=tol, seed=self._run_seed, reassignment=rule))
+
+    def _settings(self, n_columns: int) -> Settings:
+        if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
+            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
+        if not self.tol >= 0:
+            raise InputError(f"tol={self.tol} cannot be negative.")
+        if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
+            raise InputError(
+                f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
+            )
+        return Settings(
+            self.fraction,
+            self.epochs,
+            self.batch_size,
+            self.server_rate,
+            self.server_momentum,
+            self.site_rate,
+            self.max_rounds,
+        )
+
+    def _reassignment(self, found: Spread) -> Reassignment | None:
+        if self.reassign is False:
+            return None
+        share, patience = (0.01, 20) if self.reassign is True else self.reassign
+        return Reassignment(found.low, found.high, share, patience)
+
+    def settle(self, result: KMeansFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run."""
+        self.preparation_ = preparation
+        self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
+        self._prepared_centers = result.centers
+        self.inertia_ = result.cost
+        self.counts_ = result.counts
+        self.n_rounds_ = self.n_iter_ = result.n_rounds
+        self.ledger_ = ledger
+
+    def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
+        """Labels of raw rows at a site, unchecked: -1 for rows the preparation leaves out."""
+        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
+        whole = np.full(len(rows), True) if fills else np.asarray(~np.isnan(rows).any(axis=1))
+        labels = np.full(len(rows), -1, np.int32)
+        labels[whole] = nearest(self.prepared_rows(rows[whole]), self._prepared_centers)[0]
+        return labels
+
+    def prepared_rows(self, rows: Rows) -> Rows:
+        """Raw rows as the run saw them."""
+        return rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int32]:
+        """The nearest center of each row."""
+        labels: npt.NDArray[np.int32] = nearest(self._prepared(X), self._prepared_centers)[0].astype(np.int32)
+        return labels
+
+    def transform(self, X: npt.ArrayLike) -> Rows:
+        """The distance of each row to every center."""
+        distances: Rows = pairwise_distances(self._prepared(X), self._prepared_centers)
+        return distances
+
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of squared distances of the rows to their nearest centers."""
+        squared = nearest(self._prepared(X), self._prepared_centers)[1]
+        if sample_weight is not None:
+            squared = squared * _check_sample_weight(sample_weight, squared, dtype=np.float64)
+        return -float(squared.sum())
+
+    def _prepared(self, X: npt.ArrayLike) -> Rows:
+        """Rows as the run saw them."""
+        check_is_fitted(self)
+        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
+        finite = "allow-nan" if fills else True
+        rows: Rows = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
+        )
+        return self.prepared_rows(rows)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+
+class LloydKMeans(FederatedKMeans):
+    """Federated k-means with every knob at its plain setting, under the name ``lloyd``: sums only, start by sums."""
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | npt.ArrayLike = "var-part",
+        max_rounds: int = 100,
+        tol: float = 1e-4,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(n_clusters, init=init, max_rounds=max_rounds, tol=tol, random_state=random_state)
+
+    @property
+    def method(self) -> str:
+        """The method's name in policies, audits and ledgers."""
+        return "lloyd"
+
+    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
+        tol = self.tol * float(np.mean(found.deviation**2))
+        return (yield from lloyd(start, max_rounds=self.max_rounds, tol=tol))
+
+
+class OneShotKMeans(FederatedKMeans):
+    """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
+
+    def __init__(self, n_clusters: int = 8, *, min_count: int = 1, random_state: Any = None) -> None:
+        super().__init__(n_clusters, init="one-shot", min_count=min_count, random_state=random_state)
+
+    @property
+    def method(self) -> str:
+        """The method's name in policies, audits and ledgers."""
+        return "one-shot"
+
+    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
+        return (yield from lloyd(start, max_rounds=0))

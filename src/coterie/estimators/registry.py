@@ -1,0 +1,38 @@
+"""Which estimator runs a method by name, with which parameters."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
+
+__all__ = ["ESTIMATORS", "make_estimator", "nearest_name"]
+
+ESTIMATORS: dict[str, type[FederatedEstimator]] = {
+    "federated-kmeans": FederatedKMeans,
+    "lloyd": LloydKMeans,
+    "one-shot": OneShotKMeans,
+}
+
+
+def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
+    """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
+    if method not in ESTIMATORS:
+        raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}.")
+    kind = ESTIMATORS[method]
+    known = [name for name in inspect.signature(kind).parameters if name != "self"]
+    for name in parameters:
+        if name not in known:
+            raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}.")
+    return kind(**parameters)
+
+
+def nearest_name(name: str, known: Any) -> str:
+    """``; did you mean 'x'?`` or the list of what there is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(map(str, known))}"

@@ -1,0 +1,171 @@
+"""Figures of studies: spots with intervals, paths of centers over rounds, ratios by site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from coterie.report.pictures import COLOURS
+
+__all__ = ["Panel", "Ratios", "Spot", "draw_paths", "draw_ratios", "draw_spots"]
+
+GREY = "#8a8a8a"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What one setting gave: every seed's value, their mean and its interval (NaN: none)."""
+
+    label: str
+    values: Sequence[float]
+    mean: float
+    low: float
+    high: float
+    kind: int = 0
+    """Spots of one kind share a colour."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Spots side by side, and a level to compare them with."""
+
+    title: str
+    x_name: str
+    y_name: str
+    spots: Sequence[Spot]
+    level: float | None = None
+
+
+@contextmanager
+def _figure(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure in the house style, saved at the end."""
+    style: dict[Any, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 10,
+    }
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained", dpi=130)
+        yield figure
+        figure.savefig(path)
+
+
+def draw_spots(path: Path, grid: Sequence[Sequence[Panel]], kinds: Sequence[str], level_name: str = "") -> None:
+    """A grid of panels; a row of them shares its y axis. ``kinds`` names the colours."""
+    across = len(grid[0])
+    width = max(4.6, 1.2 + across * max(3.2, 0.52 * max(len(p.spots) for row in grid for p in row)))
+    with _figure(path, width, 2.5 * len(grid) + 0.6) as figure:
+        axes = figure.subplots(len(grid), across, sharey="row", squeeze=False)
+        for i, row in enumerate(grid):
+            for j, panel in enumerate(row):
+                _draw_panel(axes[i][j], panel)
+                axes[i][j].set_title(panel.title if i == 0 else "", loc="left")
+                axes[i][j].set_ylabel(panel.y_name if j == 0 else "")
+                axes[i][j].set_xlabel(panel.x_name if i == len(grid) - 1 else "")
+            axes[i][0].set_ylim(*_limits(row))
+        marks = [_mark(name, COLOURS[i], "o") for i, name in enumerate(kinds)]
+        if level_name:
+            marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label=level_name))
+        figure.legend(handles=marks, loc="outside lower center", ncols=2 if width < 7 else 4, frameon=False)
+
+
+def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+    """Room for every seed's value; an interval of very few seeds may run out of it."""
+    values = [v for panel in panels for spot in panel.spots for v in spot.values if np.isfinite(v)]
+    values += [panel.level for panel in panels if panel.level is not None]
+    room = 0.12 * ((max(values) - min(values)) or 1.0)
+    return min(values) - room, max(values) + room
+
+
+def _mark(name: str, colour: str, marker: str, size: float = 6) -> Line2D:
+    return Line2D([], [], color=colour, marker=marker, markersize=size, linestyle="none", label=name)
+
+
+def _draw_panel(axis: Any, panel: Panel) -> None:
+    if panel.level is not None:
+        axis.axhline(panel.level, color=GREY, linestyle="--", linewidth=1.2, zorder=0)
+    for x, spot in enumerate(panel.spots):
+        colour, n = COLOURS[spot.kind], len(spot.values)
+        beside = x + 0.22 + np.linspace(-0.06, 0.06, n) * (n > 1)
+        axis.scatter(beside, spot.values, s=9, color=colour, alpha=0.35, linewidths=0)
+        if np.isfinite([spot.low, spot.high]).all():
+            axis.vlines(x, spot.low, spot.high, color=colour, linewidth=1.6)
+        axis.scatter([x], [spot.mean], s=34, color=colour, zorder=3)
+    axis.set_xticks(range(len(panel.spots)), [spot.label for spot in panel.spots])
+    axis.set_xlim(-0.5, len(panel.spots) - 0.3)
+    axis.grid(axis="y", color="#ececec", linewidth=0.8)
+    axis.set_axisbelow(True)
+
+
+def draw_paths(path: Path, panels: Mapping[str, npt.NDArray[np.float64]], levels: Sequence[float]) -> None:
+    """Where each center is after every round, a line a center; the first row is the start.
+
+    ``levels`` are where the centers of the true groups lie.
+    """
+    with _figure(path, 1.0 + 4.2 * len(panels), 3.6) as figure:
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, (title, places) in zip(axes, panels.items(), strict=True):
+            for level in levels:
+                axis.axhline(level, color=GREY, linestyle="--", linewidth=0.8, zorder=0)
+            for c in range(places.shape[1]):
+                axis.plot(places[:, c], color=COLOURS[c % len(COLOURS)], linewidth=1.5, label=f"center {c + 1}")
+                axis.scatter([0], places[:1, c], color=COLOURS[c % len(COLOURS)], s=20, zorder=3)
+            axis.set_title(title, loc="left")
+            axis.set_xlabel("round")
+            axis.set_xlim(left=-0.02 * len(places), right=len(places) - 1)
+        axes[0].set_ylabel("place of the centers")
+        handles = [*axes[0].get_legend_handles_labels()[0]]
+        handles.append(Line2D([], [], color=GREY, linestyle="--", linewidth=0.8, label="means of the Gaussians"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=3 if len(panels) == 1 else 6, frameon=False)
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """One data set: what each way costs as a ratio to the pooled optimum, and what each site alone costs."""
+
+    name: str
+    ways: Mapping[str, float]
+    alone: Sequence[float]
+
+
+def draw_ratios(path: Path, rows: Sequence[Ratios]) -> None:
+    """A line a data set on a logarithmic axis: 1 is the pooled optimum, a faint dot each site alone."""
+    names = list(rows[0].ways)
+    with _figure(path, 7.9, 1.3 + 0.75 * len(rows)) as figure:
+        axis = figure.subplots()
+        axis.axvline(1, color=GREY, linestyle="--", linewidth=1.2, zorder=0)
+        for y, row in enumerate(reversed(rows)):
+            jitter = np.random.default_rng(0).uniform(-0.13, 0.13, len(row.alone))
+            axis.scatter(row.alone, y + jitter, s=20, color=COLOURS[1], alpha=0.5, linewidths=0)
+            for i, name in enumerate(names):
+                axis.scatter([row.ways[name]], [y + 0.3 * (i - (len(names) - 1) / 2)], s=48, marker="Do"[i % 2],
+                             color=COLOURS[(0, 2)[i % 2]], edgecolors="white", linewidths=0.6, zorder=3)  # fmt: skip
+        axis.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.set_xscale("log")
+        ticks = _ticks(max(max(row.alone) for row in rows))
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("k-means cost over all sites' rows, as a ratio to the pooled optimum (logarithmic)")
+        axis.grid(axis="x", color="#ececec", linewidth=0.8)
+        axis.set_axisbelow(True)
+        marks = [_mark(name, COLOURS[(0, 2)[i % 2]], "Do"[i % 2]) for i, name in enumerate(names)]
+        marks.append(_mark("a site alone", COLOURS[1], "o", 4))
+        marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label="pooled, best of 10"))
+        figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), frameon=False)
+
+
+def _ticks(largest: float) -> list[float]:
+    """Round numbers from 1 to beyond the largest."""
+    steps = [1, 1.2, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1000]
+    return [step for step in steps if step <= largest * 1.05] or [1]

@@ -1,0 +1,166 @@
+"""What a run leaves behind: files for programs and people, written when everything has succeeded."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+import coterie
+from coterie.estimators.kmeans import FederatedKMeans
+from coterie.estimators.models import save_model
+from coterie.messages.site_part import Table
+from coterie.report.page import write_page
+from coterie.report.pictures import draw_clusters_by_site
+from coterie.runtime.ledger import Exchange, Ledger
+
+__all__ = ["RESULT_SCHEMA", "asked_of", "labels_of", "result_of", "write_labels", "write_run"]
+
+RESULT_SCHEMA = 1
+DRAWN_ROWS = 1500
+DRAWN_SITES = 12
+
+
+def labels_of(estimator: FederatedKMeans, table: Table) -> Iterator[npt.NDArray[np.int32]]:
+    """A table's labels, a block at a time; -1 where a row was left out."""
+    for block in table.raw_blocks():
+        yield estimator.label_rows(block.rows)
+
+
+def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> int:
+    """One Parquet column ``cluster`` in the order of the rows (null: left out); return the number of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema, n_rows = pa.schema([("cluster", pa.int32())]), 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for labels in labels_of(estimator, table):
+            column = pa.array(labels, pa.int32(), mask=labels < 0)
+            writer.write_table(pa.table([column], schema=schema))
+            n_rows += len(labels)
+    return n_rows
+
+
+def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
+    """Every kind of question in the order first asked: how often, and how many numbers one site answered at most."""
+
+    def key(exchange: Exchange) -> tuple[str, str, str, str]:
+        return exchange.asked, exchange.answer, exchange.content, exchange.seen
+
+    found = []
+    for (asked, answer, content, seen), group in groupby(ledger.exchanges, key):
+        exchanges = list(group)
+        numbers = max((count.floats_up for e in exchanges for count in e.sites.values()), default=0)
+        found.append(
+            {
+                "asked": asked,
+                "answer": answer,
+                "content": content,
+                "seen": seen,
+                "times": len(exchanges),
+                "numbers": numbers,
+            }
+        )
+    return found
+
+
+def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The result as plain numbers and words."""
+    ledger = estimator.ledger_
+    return {
+        "schema": RESULT_SCHEMA,
+        "coterie": coterie.__version__,
+        "method": estimator.method,
+        "settings": dict(settings),
+        "columns": columns,
+        "centers": estimator.cluster_centers_.tolist(),
+        "counts": estimator.counts_.tolist(),
+        "cost": estimator.inertia_,
+        "rounds": ledger.total("rounds"),
+        "floats_up": ledger.total("floats_up"),
+        "bytes_up": ledger.total("bytes_up"),
+        "bytes_down": ledger.total("bytes_down"),
+        "asked": asked_of(ledger),
+        "title": f"{len(estimator.cluster_centers_)} clusters over {len(ledger.sites())} sites",
+        "summary": (
+            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}."
+        ),
+        "caption": (
+            "The plane that shows most of the centers' spread; a sample of each site's rows, coloured by cluster, "
+            "over the other sites' rows in grey. Crosses are centers."
+        ),
+    }
+
+
+def write_run(
+    folder: Path, estimator: FederatedKMeans, tables: Mapping[str, Table], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All of a run's files: result, centers, labels by site, ledger, model, picture, page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = [column.name for column in next(iter(tables.values())).columns]
+    result = result_of(estimator, columns, settings)
+    for name, table in tables.items():
+        write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")
+    _write_centers(folder / "centers.csv", columns, result)
+    estimator.ledger_.write(folder)
+    save_model(estimator, folder / "model.json")
+    _draw(folder / "clusters.png", estimator, tables)
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
+    return result
+
+
+def _write_centers(path: Path, columns: list[str], result: Mapping[str, Any]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["cluster", "rows", *columns])
+        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
+            writer.writerow([i, f"{count:g}", *center])
+
+
+def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -> None:
+    """Draw a sample of rows of the first sites in the plane of the centers' largest spread."""
+    points, sites, labels = [], [], {}
+    for name in list(tables)[:DRAWN_SITES]:
+        rows, own = _sample(estimator, tables[name])
+        points.append(rows)
+        sites += [name] * len(rows)
+        labels[name] = own
+    centers = estimator._prepared_centers
+    middle = centers.mean(axis=0)
+    plane = _plane(centers - middle)
+    draw_clusters_by_site(
+        path,
+        (np.concatenate(points) - middle) @ plane.T,
+        np.array(sites),
+        {"clusters": labels},
+        (centers - middle) @ plane.T,
+        ["first direction", "second direction"],
+    )
+
+
+def _sample(estimator: FederatedKMeans, table: Table) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+    """Prepared rows, evenly strewn over the table, and their labels."""
+    step = max(1, table.n_rows // DRAWN_ROWS)
+    rows = [block.rows[::step] for block in table.raw_blocks()]
+    raw = np.concatenate(rows)[:DRAWN_ROWS] if rows else np.zeros((0, len(table.columns)))
+    labels = estimator.label_rows(raw)
+    kept = labels >= 0
+    return estimator.prepared_rows(raw[kept]).astype(np.float64), labels[kept]
+
+
+def _plane(spread: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Two orthonormal directions, the centers' principal ones; with a single column the second is nothing."""
+    d = spread.shape[1]
+    directions = np.linalg.svd(spread, full_matrices=True)[2]
+    found = directions[: min(2, d)]
+    return np.vstack([found, np.zeros((2 - len(found), d))])

@@ -1,0 +1,132 @@
+"""Cells of a CSV column, which are text, as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.sites.tables.encoders import LARGEST, too_large
+from coterie.sites.tables.wording import leave_out, quoted
+
+__all__ = ["MISSING", "as_number", "as_truth", "form_of", "present"]
+
+MISSING = ("", "NA", "NaN", "nan", "null")
+"""Cells that stand for a missing value."""
+
+SAMPLE = 1000
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
+DATE = r"^\d{4}-\d\d?-\d\d?([T ].*)?$|^\d\d?[/.]\d\d?[/.]\d{2,4}( .*)?$"
+TRUTH = r"^(?i:true|false)$"
+WHOLE = r"^[+-]?\d+$"
+
+Where = tuple[str, str]
+"""The table's name and the column's."""
+
+
+def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:
+    """The cells, null where one stands for a missing value and is not declared to mean something."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pa.array([token for token in MISSING if token not in declared], cells.type)
+    return pc.if_else(pc.is_in(cells, value_set=missing), pa.scalar(None, cells.type), cells)
+
+
+def form_of(cells: Any) -> Any:
+    """The Arrow type that a column's first cells suggest; a column mostly of numbers is one of numbers."""
+    import pyarrow as pa
+
+    with suppress(pa.ArrowInvalid):  # the common case, at once
+        return cells.slice(0, SAMPLE).cast(pa.float64()).type
+    seen = _trimmed(cells.slice(0, SAMPLE)).drop_null()
+    if not len(seen) or 2 * _matching(seen, NUMBER) >= len(seen):
+        return pa.float64()
+    if _matching(seen, TRUTH) == len(seen):
+        return pa.bool_()
+    return pa.date32() if _matching(seen, DATE) == len(seen) else pa.string()
+
+
+def as_number(cells: Any, where: Where, start: int) -> Any:
+    """The cells as float64; a cell that is neither a number nor missing is refused, with its row."""
+    import pyarrow as pa
+
+    try:
+        values = cells.cast(pa.float64())
+    except pa.ArrowInvalid:
+        cells = _trimmed(cells)
+        try:
+            values = cells.cast(pa.float64())
+        except pa.ArrowInvalid:
+            place = _first_stray(cells)
+            raise _stray(where, start + place + 1, cells[place].as_py(), "numbers") from None
+    _check_digits(cells, values, where, start)
+    return values
+
+
+def as_truth(cells: Any, where: Where, start: int) -> Any:
+    """Cells that say true or false as 1 and 0."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = _trimmed(cells)
+    found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
+    stray = pc.index(pc.and_(cells.is_valid(), found.is_null()), True).as_py()
+    if stray >= 0:
+        raise _stray(where, start + stray + 1, cells[stray].as_py(), "true and false")
+    return found
+
+
+def _trimmed(cells: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return present(pc.utf8_trim_whitespace(cells))
+
+
+def _matching(cells: Any, pattern: str) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.match_substring_regex(cells, pattern)).as_py())
+
+
+def _first_stray(cells: Any) -> int:
+    """The place of the first cell that is no number, where there is one."""
+    import pyarrow as pa
+
+    good, bad = 0, len(cells)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            cells.slice(good, middle - good).cast(pa.float64())
+            good = middle
+        except pa.ArrowInvalid:
+            bad = middle
+    return good
+
+
+def _stray(where: Where, row: int, text: str, expected: str) -> InputError:
+    table, column = where
+    comma = "write decimals with a point, " if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
+    return InputError(
+        f"{table}: column {column!r} holds {quoted(text)} in row {row} among {expected}; mend it, {comma}"
+        f"leave the cell empty if the value is missing, or {leave_out(column)}"
+    )
+
+
+def _check_digits(cells: Any, values: Any, where: Where, start: int) -> None:
+    """Refuse whole numbers that float64 would round."""
+    import pyarrow.compute as pc
+
+    large = np.abs(values.to_numpy(zero_copy_only=False)) >= LARGEST
+    if not large.any():
+        return
+    whole = pc.match_substring_regex(cells, WHOLE).fill_null(False).to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(large & whole).tolist():
+        text = cells[place].as_py()
+        digits = text.lstrip("+-0")
+        if len(digits) > len(str(LARGEST)) or int(digits) > LARGEST:
+            raise InputError(f"{where[0]}: {too_large(where[1], start + place + 1, text)}")

@@ -1,0 +1,131 @@
+"""Which columns of a source make a table, in which order and how each is encoded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.sites.tables.encoders import CategoryEncoder, Encoder, NumberEncoder
+from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.sources import Source, check_names
+from coterie.sites.tables.wording import leave_out, no_column, quoted
+
+__all__ = ["Categories", "Choice", "encoders_of"]
+
+Categories = Mapping[str, Sequence[object]]
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Exactly ``columns``, or all but those to ``ignore``; text columns by their declared categories."""
+
+    columns: Sequence[str] | None = None
+    ignore: Collection[str] = ()
+    categories: Categories | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        for option in ("columns", "ignore"):
+            if isinstance(getattr(self, option), str):
+                raise InputError(f"{option}={getattr(self, option)!r}; give a list of names")
+        for column, values in (self.categories or {}).items():
+            texts = [] if isinstance(values, str) else [str(value) for value in values]
+            if not texts or len(set(texts)) < len(texts):
+                raise InputError(f"categories of {column!r} are {values!r}; give a list of different values")
+
+    def declared(self) -> dict[str, tuple[str, ...]]:
+        """The categories as text, column by column."""
+        return {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
+
+    def without(self, column: str) -> Choice:
+        """The same choice, this column left out."""
+        if self.columns is None:
+            return Choice(None, [*self.ignore, column], self.categories)
+        return Choice([c for c in self.columns if c != column], self.ignore, self.categories)
+
+
+def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
+    """How the chosen columns become numbers; the source is told which of them to hand out as text."""
+    names, declared = chosen(source, choice), choice.declared()
+    source.texts = {**source.texts, **{name: frozenset(values) for name, values in declared.items()}}
+    encoders = tuple(_encoder(source, name, declared.get(name)) for name in names)
+    check_names(source.name, [name for encoder in encoders for name in encoder.names])
+    return encoders
+
+
+def chosen(source: Source, choice: Choice) -> list[str]:
+    """The names of the chosen columns, in order."""
+    there = list(source.schema.names)
+    for name in (*(choice.columns or ()), *choice.ignore, *(choice.categories or ())):
+        if name not in there:
+            raise no_column(source.name, name, there)
+    if choice.columns is not None:
+        _check_asked(source.name, choice)
+        return list(choice.columns)
+    names = [n for n in there if n not in choice.ignore and not PANDAS_INDEX.fullmatch(n)]
+    if not names:
+        raise InputError(
+            f"{source.name}: no columns are left of its {len(there)}; leave out fewer, or give a table with some"
+        )
+    if "" in names:
+        raise InputError(
+            f"{source.name}: column {there.index('') + 1} has no name (pandas writes its index so; use index=False); "
+            "name it, or leave it out with --ignore ''"
+        )
+    return names
+
+
+def _check_asked(table: str, choice: Choice) -> None:
+    columns = list(choice.columns or ())
+    both = [name for name in columns if name in choice.ignore]
+    twice = [name for name in columns if columns.count(name) > 1]
+    if not columns:
+        raise InputError(f"{table}: no columns are asked for; name at least one")
+    if both:
+        raise InputError(f"{table}: column {both[0]!r} is both asked for and to be ignored; say one")
+    if twice:
+        raise InputError(f"{table}: column {twice[0]!r} is asked for {columns.count(twice[0])} times; name it once")
+
+
+def _encoder(source: Source, name: str, categories: tuple[str, ...] | None) -> Encoder:
+    kind = source.schema.field(name).type
+    holds = kind_of(kind)
+    if categories is not None and holds in (Kind.NUMBER, Kind.TEXT, Kind.DATE):
+        return CategoryEncoder(name, kind, categories)
+    if holds is Kind.NUMBER:
+        return NumberEncoder(name, kind)
+    raise InputError(f"{source.name}: column {name!r} holds {_refusal(source, name, kind)}")
+
+
+def _refusal(source: Source, name: str, kind: Any) -> str:
+    holds = kind_of(kind)
+    if holds is Kind.DATE:
+        return f"dates or times ({kind}), not numbers; make it a number of days, say, or {leave_out(name)}"
+    if holds is Kind.OTHER:
+        return f"{quoted(kind)[1:-1]}, neither numbers nor text; {leave_out(name)}"
+    seen = first_text(source, name, kind)
+    told = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
+    return f"{told}; declare its categories, or {leave_out(name)}"
+
+
+def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:
+    """The first value of a text column that is no number, and its row."""
+    source.texts = {**source.texts, name: frozenset()}
+    start = 0
+    for batch in source.batches([name], 1 << 14):
+        for place, text in enumerate(as_text(batch.column(name), kind).to_pylist()):
+            if text is not None and not _is_number(text):
+                return text, start + place + 1
+        start += batch.num_rows
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

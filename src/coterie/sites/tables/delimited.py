@@ -1,0 +1,155 @@
+"""CSV and TSV files as sources: cells are read as text and turned into numbers by us, so that refusals say where."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.sites.tables.cells import as_number, as_truth, form_of, present
+from coterie.sites.tables.sources import Source, check_names
+from coterie.sites.tables.wording import quoted, reading
+
+__all__ = ["CsvSource"]
+
+CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26
+HEAD = 1 << 20
+
+
+class CsvSource(Source):
+    """A CSV or TSV file, compressed or not, with a header and UTF-8 text."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        import pyarrow as pa
+
+        self.path, self.name = path, name
+        self._gzip = path.suffix.lower() == ".gz"
+        self._delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
+        head = self._head()
+        self._only_header = len(head) < HEAD // 4 and not re.search(r"[\r\n]", head.strip())
+        first_line = len(re.split(r"[\r\n]", head.lstrip(), maxsplit=1)[0])
+        self._chunk = min(max(CHUNK, 32 * first_line), LARGEST_CHUNK)
+        self._names = self._header(head)
+        check_names(name, self._names)
+        cells = self._first_cells()
+        forms = [(n, form_of(cells[n]) if n in cells else pa.float64()) for n in self._names]
+        super().__init__(name, pa.schema(forms), None)
+
+    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        """The file's rows, about 1 MB of text read at a time."""
+        import pyarrow as pa
+
+        start = 0
+        for batch in self._cells(names):
+            columns = [self._converted(n, batch.column(n), start) for n in names]
+            read = pa.RecordBatch.from_arrays(columns, names=list(names))
+            yield from (read.slice(place, step) for place in range(0, read.num_rows, step))
+            start += read.num_rows
+
+    def _converted(self, column: str, cells: Any, start: int) -> Any:
+        import pyarrow.types as kinds
+
+        if column in self.texts:
+            return present(cells, declared=self.texts[column])
+        convert = as_truth if kinds.is_boolean(self.schema.field(column).type) else as_number
+        return convert(cells, (self.name, column), start)
+
+    # ------------------------------------------------------------ the file
+
+    def _head(self) -> str:
+        """The beginning of the file, which must be text."""
+        with reading(self.name, "CSV file"), self._stream() as stream:
+            start = stream.read(HEAD)
+        try:
+            head = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+        except UnicodeDecodeError:
+            head = "\0"
+        if "\0" in head:
+            raise InputError(f"{self.name}: holds bytes that are not UTF-8 text; save it as a CSV file in UTF-8")
+        if not head.strip():
+            raise InputError(f"{self.name}: is empty; a first line with the columns' names is needed")
+        return head
+
+    def _header(self, head: str) -> list[str]:
+        if self._only_header:
+            names = next(csv.reader([head.strip("\r\n ")], delimiter=self._delimiter))
+        else:
+            with self._reader(None) as reader:
+                names = list(reader.schema.names)
+        if len(names) == 1 and ";" in names[0]:
+            raise InputError(
+                f"{self.name}: columns are separated by ';' ({quoted(names[0])}); save it with ',' between"
+            )
+        return names
+
+    def _first_cells(self) -> dict[str, Any]:
+        batch = next(self._cells(self._names), None)
+        return {} if batch is None else {name: batch.column(name) for name in self._names}
+
+    def _cells(self, names: Sequence[str]) -> Iterator[Any]:
+        if self._only_header:
+            return
+        with self._reader(names) as reader:
+            yield from reader
+
+    def _stream(self) -> Any:
+        import pyarrow as pa
+
+        return pa.input_stream(str(self.path), compression="gzip" if self._gzip else None)
+
+    @contextmanager
+    def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:
+        """A reader of these columns' cells as text (of none: for the header only)."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        ragged: list[Any] = []
+
+        def keep(row: Any) -> str:
+            ragged.append(row)
+            return "error"
+
+        parse = arrow_csv.ParseOptions(
+            delimiter=self._delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=names is None or len(self._names) > 1,  # an only column's empty cell is an empty line
+            invalid_row_handler=keep,
+        )
+        convert = arrow_csv.ConvertOptions(
+            column_types={n: pa.string() for n in names or ()}, include_columns=list(names or ()), null_values=[]
+        )
+        how = arrow_csv.ReadOptions(use_threads=False, block_size=self._chunk)
+        with reading(self.name, "CSV file"), self._stream() as stream, self._explained(ragged):
+            yield arrow_csv.open_csv(stream, read_options=how, parse_options=parse, convert_options=convert)
+
+    @contextmanager
+    def _explained(self, ragged: list[Any]) -> Iterator[None]:
+        """Say what Arrow found wrong, where it can be said better than 'not readable'."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except pa.ArrowInvalid as problem:
+            if ragged:
+                raise InputError(self._ragged(ragged[0])) from None
+            if "straddling" in str(problem):
+                told = (
+                    f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; mend that row"
+                )
+                raise InputError(f"{self.name}: {told}") from None
+            if "UTF8" in str(problem):
+                raise InputError(f"{self.name}: holds text that is not UTF-8; save it in UTF-8") from None
+            raise
+
+    def _ragged(self, row: Any) -> str:
+        where = "a row" if row.number is None else f"row {row.number - 1}"
+        cells = f"{row.actual_columns} cell{'s' if row.actual_columns != 1 else ''}"
+        return (
+            f"{self.name}: {where} has {cells} where the header has {row.expected_columns} "
+            f"({quoted(row.text)}); mend it, or put cells that hold {self._delimiter!r} in quotation marks"
+        )

@@ -1,0 +1,142 @@
+"""How one column of a source becomes one or more columns of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.messages.site_part import Rows
+from coterie.sites.tables.kinds import as_text, is_single, is_wide
+from coterie.sites.tables.wording import leave_out, listed, quoted
+
+__all__ = ["LARGEST", "CategoryEncoder", "Encoder", "Fault", "NumberEncoder", "too_large"]
+
+LARGEST = 2**53
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Values that cannot be encoded: in how many rows, and the first."""
+
+    rows: int
+    first: int
+    value: object
+
+
+@dataclass(frozen=True)
+class NumberEncoder:
+    """A column of numbers as it is; booleans are 0 and 1."""
+
+    column: str
+    kind: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns it makes."""
+        return (self.column,)
+
+    @property
+    def single(self) -> bool:
+        """Whether float32 is enough."""
+        return is_single(self.kind)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether there may be values it cannot encode, so that all must be looked at once."""
+        return is_wide(self.kind)
+
+    def put(self, values: Any, out: Rows) -> None:
+        """Write the values into ``out``, missing ones as NaN."""
+        import pyarrow as pa
+        import pyarrow.types as kinds
+
+        if not kinds.is_floating(values.type):
+            values = values.cast(pa.float64(), safe=False)
+        out[:, 0] = values.to_numpy(zero_copy_only=False)
+
+    def faulty(self, values: Any) -> Mask:
+        """Where whole numbers are too large for float64."""
+        import pyarrow.compute as pc
+
+        if not is_wide(values.type):
+            return np.zeros(len(values), bool)
+        bad = pc.or_(pc.greater(values, LARGEST), pc.less(values, -LARGEST)) if _signed(values) else None
+        bad = pc.greater(values, LARGEST) if bad is None else bad
+        found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
+    def complaint(self, fault: Fault) -> str:
+        """What is said of faulty values."""
+        return too_large(self.column, fault.first, fault.value)
+
+
+def _signed(values: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return not kinds.is_uint64(values.type)
+
+
+def too_large(column: str, row: int, value: object) -> str:
+    """What is said of a whole number that float64 cannot hold."""
+    seen = quoted(value)[1:-1]
+    return (
+        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which lose digits as float64; "
+        f"if it numbers rows or people, {leave_out(column)}, else store it as a fraction"
+    )
+
+
+@dataclass(frozen=True)
+class CategoryEncoder:
+    """A column of declared categories as one column of 0 and 1 for each."""
+
+    column: str
+    kind: Any
+    categories: tuple[str, ...]
+    single = False
+    suspect = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns it makes."""
+        return tuple(f"{self.column}={category}" for category in self.categories)
+
+    def put(self, values: Any, out: Rows) -> None:
+        """Write 1 where the value is the category, 0 elsewhere, NaN where it is missing."""
+        places = self._places(values)
+        out[:] = places[:, None] == np.arange(len(self.categories))
+        out[places < 0] = np.nan
+
+    def faulty(self, values: Any) -> Mask:
+        """Where a value is none of the declared ones."""
+        there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
+        return there & (self._places(values) < 0)
+
+    def complaint(self, fault: Fault) -> str:
+        """What is said of faulty values."""
+        rows = f"{fault.rows} rows" if fault.rows > 1 else "1 row"
+        first = f"first {quoted(fault.value)} in row {fault.first}"
+        return (
+            f"column {self.column!r} holds values outside its declared categories in {rows} ({first}; declared: "
+            f"{listed(self.categories)}); declare every category, mend the rows, or {leave_out(self.column)}"
+        )
+
+    def _places(self, values: Any) -> npt.NDArray[np.int64]:
+        import pyarrow.compute as pc
+
+        found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
+        places: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        return places
+
+    @cached_property
+    def _declared(self) -> Any:
+        import pyarrow as pa
+
+        return pa.array(self.categories, pa.large_string())
+
+
+Encoder = NumberEncoder | CategoryEncoder

@@ -1,0 +1,124 @@
+"""A table from whatever holds it: a path, an array, a data frame or an Arrow table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Column, Table
+from coterie.sites.tables.archives import npy_source, npz_names, npz_source
+from coterie.sites.tables.choice import Categories, Choice, encoders_of
+from coterie.sites.tables.delimited import CsvSource
+from coterie.sites.tables.encoders import Encoder
+from coterie.sites.tables.files import IpcSource, ParquetSource
+from coterie.sites.tables.kinds import Kind, kind_of
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
+from coterie.sites.tables.sources import ArraySource, Source, source_of_object
+from coterie.sites.tables.streams import StreamedTable, counted
+from coterie.sites.tables.wording import quoted, reading
+
+__all__ = ["ParquetTable", "open_table", "read_columns", "source_of"]
+
+READERS: dict[str, Callable[[Path, str], Source]] = {
+    ".parquet": ParquetSource,
+    ".pq": ParquetSource,
+    ".csv": CsvSource,
+    ".tsv": CsvSource,
+    ".csv.gz": CsvSource,
+    ".tsv.gz": CsvSource,
+    ".feather": IpcSource,
+    ".arrow": IpcSource,
+    ".ipc": IpcSource,
+    ".npz": npz_source,
+    ".npy": npy_source,
+}
+
+
+def open_table(
+    source: object,
+    *,
+    columns: Sequence[str] | None = None,
+    ignore: Collection[str] = (),
+    categories: Categories | None = None,
+    name: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Table:
+    """The table in a file (by its suffix), a 2-d numpy array, a pandas DataFrame or a pyarrow Table.
+
+    Its columns are exactly ``columns``, in this order, or all but those to ``ignore``. A text column becomes one
+    of 0 and 1 for each of its declared ``categories``. What cannot be read is refused here rather than in the middle
+    of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
+    ``.npz``.
+    """
+    found = source_of(source, name)
+    encoders = encoders_of(found, Choice(columns, ignore, categories))
+    if isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
+        names = [encoder.column for encoder in encoders]
+        return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
+    return StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
+
+
+def read_columns(source: object) -> tuple[Column, ...]:
+    """The columns that are there and what they hold, ``"number"`` or ``"text"``, without reading all rows.
+
+    Dates count as text; a CSV file is judged by its first rows.
+    """
+    path = _path(source)
+    if path is not None and _suffix(path) == ".npz":
+        _check_file(path)
+        return tuple(Column(name) for name in npz_names(path, path.name))
+    schema = source_of(source, None).schema
+    kinds = {f.name: "number" if kind_of(f.type) is Kind.NUMBER else "text" for f in schema}
+    return tuple(Column(name, kind) for name, kind in kinds.items())
+
+
+def source_of(source: object, name: str | None) -> Source:
+    """Where the rows of a path or an object come from."""
+    path = _path(source)
+    if path is None:
+        return source_of_object(source, name or "table")
+    _check_file(path)
+    return READERS[_suffix(path)](path, name or path.name)
+
+
+def _path(source: object) -> Path | None:
+    return Path(source) if isinstance(source, str | os.PathLike) else None
+
+
+def _suffix(path: Path) -> str:
+    lowered = path.name.lower()
+    return next((suffix for suffix in READERS if lowered.endswith(suffix)), "")
+
+
+def _check_file(path: Path) -> None:
+    with reading(str(path), "file"):
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory; name one file in it")
+        if not path.exists():
+            raise InputError(f"{path}: there is no such file")
+        if not _suffix(path):
+            raise InputError(
+                f"{path}: the suffix {quoted(path.suffix)} is not known; it is one of {', '.join(READERS)}"
+            )
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path}: is empty (0 bytes); write it again")
+
+
+def _is_as_it_is(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
+    """Whether all columns are taken in order from an array that needs no conversion."""
+    same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
+    return same and source.values.dtype in (np.float32, np.float64)
+
+
+class ParquetTable(StreamedTable):
+    """Rows streamed from a Parquet file of numbers, so that it may exceed memory."""
+
+    def __init__(self, path: Path, *, columns: Sequence[str] | None = None, block_bytes: int = BLOCK_BYTES) -> None:
+        self.path = path
+        source = ParquetSource(path, path.name)
+        encoders = encoders_of(source, Choice(columns))
+        super().__init__(source, encoders, counted(source, encoders), block_bytes=block_bytes)

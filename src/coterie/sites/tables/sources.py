@@ -1,0 +1,144 @@
+"""Where rows come from: Arrow record batches of named columns, from memory."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.sites.tables.wording import quoted
+
+__all__ = ["ArraySource", "MemorySource", "Source", "check_names", "source_of_array", "source_of_object"]
+
+
+class Source:
+    """Named columns, read a batch at a time, as often as needed."""
+
+    def __init__(self, name: str, schema: Any, n_rows: int | None) -> None:
+        check_names(name, schema.names)
+        self.name, self.schema = name, schema
+        self.n_rows = n_rows
+        """None where only a pass over the rows tells."""
+        self.texts: Mapping[str, frozenset[str]] = {}
+        """Columns to be handed out as text if the source can, with the values that are declared."""
+
+    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        """Record batches of at most ``step`` rows, in order, with at least the columns named."""
+        raise NotImplementedError
+
+
+def check_names(table: str, names: Sequence[str]) -> None:
+    """Refuse columns that share a name."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"{table}: column {quoted(name)} is there {times} times; give every column its own name")
+
+
+class MemorySource(Source):
+    """An Arrow table."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        super().__init__(name, table.schema, int(table.num_rows))
+        self._table = table
+
+    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        """Slices of the table."""
+        yield from self._table.select(list(names)).to_batches(max_chunksize=step)
+
+    def taken(self, order: npt.NDArray[np.int64]) -> MemorySource:
+        """The rows in another order."""
+        return MemorySource(self._table.take(order), self.name)
+
+    def part(self, start: int, stop: int) -> MemorySource:
+        """Some rows, not copied."""
+        return MemorySource(self._table.slice(start, stop - start), self.name)
+
+
+class ArraySource(Source):
+    """A 2-d array of numbers, in memory or mapped from a file; only a batch at a time is copied."""
+
+    def __init__(self, values: npt.NDArray[Any], names: Sequence[str], name: str) -> None:
+        import pyarrow as pa
+
+        wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
+        self._dtype = np.dtype(np.float64) if wide else values.dtype.newbyteorder("=")
+        self.values = values
+        super().__init__(name, pa.schema([(n, pa.from_numpy_dtype(self._dtype)) for n in names]), len(values))
+
+    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        """Blocks of rows, turned into columns."""
+        import pyarrow as pa
+
+        places = [self.schema.get_field_index(name) for name in names]
+        for start in range(0, len(self.values), step):
+            rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in rows.T], names=list(names))
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the rows stay in a file."""
+        return isinstance(self.values, np.memmap)
+
+    def taken(self, order: npt.NDArray[np.int64]) -> ArraySource:
+        """The rows in another order."""
+        return ArraySource(self.values[order], self.schema.names, self.name)
+
+    def part(self, start: int, stop: int) -> ArraySource:
+        """Some rows, not copied."""
+        return ArraySource(self.values[start:stop], self.schema.names, self.name)
+
+
+def source_of_object(thing: object, name: str) -> Source:
+    """The source for an array, a data frame or an Arrow table."""
+    import pyarrow as pa
+
+    pandas = sys.modules.get("pandas")
+    if isinstance(thing, np.ndarray):
+        return source_of_array(thing, None, name)
+    if pandas is not None and isinstance(thing, pandas.DataFrame):
+        columns = (thing.iloc[:, place] for place in range(thing.shape[1]))
+        return _gathered([str(label) for label in thing.columns], columns, name)
+    if isinstance(thing, pa.RecordBatch):
+        thing = pa.Table.from_batches([thing])
+    if isinstance(thing, pa.Table):
+        return MemorySource(thing, name)
+    raise InputError(
+        f"{name}: a table cannot be read from {type(thing).__name__}; give a path, a 2-d numpy array, "
+        "a pandas DataFrame or a pyarrow Table"
+    )
+
+
+def source_of_array(values: npt.NDArray[Any], names: Sequence[str] | None, name: str) -> Source:
+    """The source for a 2-d array; columns without names are x0, x1 and so on."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name}: is a masked array; fill what is masked with NaN first (values.filled(np.nan))")
+    if values.ndim != 2:
+        raise InputError(f"{name}: a table has two axes, rows and columns, not {values.ndim}")
+    names = [f"x{i}" for i in range(values.shape[1])] if names is None else list(names)
+    if len(names) != values.shape[1]:
+        raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns; give one name a column")
+    if values.dtype.kind in "biuf":
+        return ArraySource(values, names, name)
+    return _gathered(names, iter(values.T), name)
+
+
+def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source:
+    """Columns of any kind as an Arrow table, if each holds one kind of thing."""
+    import pyarrow as pa
+
+    check_names(name, names)
+    made = []
+    for label, column in zip(names, columns, strict=True):
+        try:
+            made.append(pa.array(column, from_pandas=True))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"{name}: column {label!r} ({column.dtype}) mixes kinds or holds neither numbers nor text; "
+                "make it one kind, or leave it out"
+            ) from None
+    return MemorySource(pa.table(made, names=list(names)), name)

@@ -1,0 +1,119 @@
+"""One table for each owner of rows that came in one file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Table
+from coterie.sites.tables.choice import Categories, Choice, encoders_of
+from coterie.sites.tables.encoders import Encoder
+from coterie.sites.tables.kinds import Kind, kind_of, owners
+from coterie.sites.tables.opening import source_of
+from coterie.sites.tables.rows import BLOCK_BYTES
+from coterie.sites.tables.sources import ArraySource, MemorySource, Source
+from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
+from coterie.sites.tables.wording import no_column, quoted
+
+__all__ = ["split_by_site"]
+
+MOST_SITES = 10_000
+
+
+def split_by_site(
+    source: object,
+    site_column: str,
+    *,
+    columns: Sequence[str] | None = None,
+    ignore: Collection[str] = (),
+    categories: Categories | None = None,
+    name: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> dict[str, Table]:
+    """One table for each site named in ``site_column``, which is left out of the columns; options as `open_table`.
+
+    A file is streamed by every site's table, its own rows kept; rows in memory are sorted by site once.
+    """
+    found = source_of(source, name)
+    if site_column not in found.schema.names:
+        raise no_column(found.name, site_column, found.schema.names)
+    kind = found.schema.field(site_column).type
+    if kind_of(kind) is Kind.OTHER:
+        raise InputError(f"{found.name}: column {site_column!r} holds {kind}, which names no sites; use text")
+    found.texts = {site_column: frozenset()}
+    encoders = encoders_of(found, Choice(columns, ignore, categories).without(site_column))
+    sizes = _sizes(found, encoders, site_column)
+    if isinstance(found, MemorySource) or (isinstance(found, ArraySource) and not found.is_mapped):
+        return _parts(found, encoders, site_column, sizes, block_bytes)
+    return {
+        site: StreamedTable(found, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
+        for site, size in sizes.items()
+    }
+
+
+def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
+    """How many rows each site has, in the order of the sites' names."""
+    kind = source.schema.field(column).type
+    sizes: Counter[str | None] = Counter()
+    for batch in looked_at(source, encoders, others=[column]):
+        for pair in owners(batch.column(column), kind).value_counts().to_pylist():
+            sizes[pair["values"]] += pair["counts"]
+        if len(sizes) > MOST_SITES:
+            raise InputError(
+                f"{source.name}: column {column!r} names more than {MOST_SITES} sites; "
+                "name the column that says who owns a row"
+            )
+    missing = sizes.pop(None, 0)
+    if missing:
+        rows = f"{missing} rows" if missing > 1 else "1 row"
+        raise InputError(f"{source.name}: column {column!r} names no site in {rows}; fill it in, or remove them")
+    _check_sites(source.name, column, [site for site in sizes if site is not None])
+    return {site: sizes[site] for site in sorted(filter(None, sizes))}
+
+
+def _check_sites(table: str, column: str, sites: Sequence[str]) -> None:
+    if not sites:
+        raise InputError(f"{table}: has no rows, so column {column!r} names no sites; give a table with rows")
+    numbers = [_number(site) for site in sites]
+    fractions = [site for site, number in zip(sites, numbers, strict=True) if number is not None and number % 1]
+    if fractions and None not in numbers:
+        raise InputError(
+            f"{table}: column {column!r} holds numbers with fractions ({quoted(fractions[0])}), not names of sites; "
+            "name the column that says who owns a row"
+        )
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _parts(
+    source: MemorySource | ArraySource,
+    encoders: Sequence[Encoder],
+    column: str,
+    sizes: dict[str, int],
+    block_bytes: int,
+) -> dict[str, Table]:
+    """Tables of rows in memory: sorted by site once, then cut."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = source.schema.field(column).type
+    named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
+    places = pc.index_in(named, value_set=pa.array(list(sizes), pa.large_string())).to_numpy()
+    ordered = source.taken(np.argsort(places, kind="stable"))
+    tables: dict[str, Table] = {}
+    start = 0
+    for site, size in sizes.items():
+        part = ordered.part(start, start + size)
+        tables[site] = StreamedTable(part, encoders, size, block_bytes=block_bytes)
+        start += size
+    return tables

@@ -1,0 +1,113 @@
+"""A table streamed from a source, and the pass that makes sure it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Block, Column, Rows
+from coterie.sites.tables.encoders import Encoder, Fault
+from coterie.sites.tables.kinds import as_text, owners
+from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
+from coterie.sites.tables.sources import Source
+
+__all__ = ["LOOK", "StreamedTable", "counted", "looked_at"]
+
+LOOK = 1 << 14
+"""Rows looked at a time when a source is checked."""
+
+
+def looked_at(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
+    """A source's batches, on their way looked at for what cannot be encoded; what was found is told at the end.
+
+    Only columns that need it are read, and ``others``; a source that does not know its rows needs all.
+    """
+    suspects = [e for e in encoders if e.suspect or source.n_rows is None]
+    faults: dict[Encoder, Fault] = {}
+    start = 0
+    for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
+        for encoder in suspects:
+            values = batch.column(encoder.column)
+            places = np.flatnonzero(encoder.faulty(values))
+            if len(places):
+                seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
+                first = faults.setdefault(encoder, Fault(0, start + int(places[0]) + 1, seen))
+                faults[encoder] = replace(first, rows=first.rows + len(places))
+        start += batch.num_rows
+        yield batch
+    for encoder, fault in faults.items():
+        raise InputError(f"{source.name}: {encoder.complaint(fault)}")
+
+
+def counted(source: Source, encoders: Sequence[Encoder]) -> int:
+    """How many rows there are, once it is sure that all can be encoded."""
+    if source.n_rows is not None and not any(encoder.suspect for encoder in encoders):
+        return source.n_rows
+    return sum(batch.num_rows for batch in looked_at(source, encoders))
+
+
+class StreamedTable(CheckedTable):
+    """Rows streamed from a source, so that it may exceed memory; with ``owner`` only those of one site."""
+
+    def __init__(
+        self,
+        source: Source,
+        encoders: Sequence[Encoder],
+        n_rows: int,
+        *,
+        owner: tuple[str, str] | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.name, self.n_rows = source.name, n_rows
+        self.columns = tuple(Column(name) for encoder in encoders for name in encoder.names)
+        self._source, self._encoders, self._owner = source, tuple(encoders), owner
+        self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
+        self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows in blocks of one size, whatever the source's own batches are."""
+        done, filled = 0, 0
+        rows = self._empty(done)
+        for batch in self._batches():
+            start = 0
+            while start < batch.num_rows:
+                self._check_same(done + filled < self.n_rows)
+                take = min(len(rows) - filled, batch.num_rows - start)
+                self._fill(rows[filled : filled + take], batch.slice(start, take))
+                start, filled = start + take, filled + take
+                if filled == len(rows):
+                    yield Block(rows)
+                    done, filled = done + filled, 0
+                    rows = self._empty(done)
+        self._check_same(done == self.n_rows)
+
+    def _batches(self) -> Iterator[Any]:
+        names = [encoder.column for encoder in self._encoders]
+        if self._owner is None:
+            return self._source.batches(names, self._step)
+        return self._owned(names, *self._owner)
+
+    def _owned(self, names: list[str], column: str, site: str) -> Iterator[Any]:
+        import pyarrow.compute as pc
+
+        kind = self._source.schema.field(column).type
+        for batch in self._source.batches([column, *names], self._step):
+            yield batch.filter(pc.equal(owners(batch.column(column), kind), site))
+
+    def _fill(self, out: Rows, batch: Any) -> None:
+        place = 0
+        for encoder in self._encoders:
+            width = len(encoder.names)
+            encoder.put(batch.column(encoder.column), out[:, place : place + width])
+            place += width
+
+    def _empty(self, done: int) -> Rows:
+        return np.empty((min(self._step, self.n_rows - done), len(self.columns)), self._dtype)
+
+    def _check_same(self, same: bool) -> None:
+        if not same:
+            raise InputError(f"{self.name}: no longer has the {self.n_rows} rows it had when opened; open it again")

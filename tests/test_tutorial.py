@@ -1,0 +1,42 @@
+"""Every command of the tutorial and the README, run as a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return re.findall(r"```(sh|python|toml)\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def run_block(kind: str, text: str, folder: Path) -> None:
+    if kind == "toml":
+        name = re.match(r"# file: (\S+)\n", text)[1]
+        (folder / name).write_text(text)
+        return
+    bin_folder = Path(sys.executable).parent
+    env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "COTERIE_DATA": str(folder / "no-data-here")}
+    words = ["bash", "-euc", text] if kind == "sh" else [sys.executable, "-W", "error", "-c", text]
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+
+
+def test_every_command_of_the_tutorial_works(tmp_path):
+    found = blocks(ROOT / "docs" / "tutorial.md")
+    assert len(found) >= 10
+    for kind, text in found:
+        run_block(kind, text, tmp_path)
+    assert (tmp_path / "together" / "report.html").exists()
+    assert (tmp_path / "study" / "README.md").exists()
+
+
+def test_every_command_of_the_readme_works(tmp_path):
+    for kind, text in blocks(ROOT / "README.md"):
+        if "make " not in text:
+            run_block(kind, text, tmp_path)
