@@ -5,8 +5,8 @@ from importlib.metadata import version as installed
 project = "coterie"
 copyright = "the coterie contributors"
 release = version = installed("coterie")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.intersphinx"]
-intersphinx_mapping: dict[str, tuple[str, None]] = {}
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+napoleon_use_ivar = True
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"

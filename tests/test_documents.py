@@ -18,12 +18,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_the_readmes_program_runs(capsys):
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    exec(compile(program, "README.md", "exec"), {})
-    assert "Ledger(floats_up=" in capsys.readouterr().out
-
-
 def test_the_readmes_numbers_are_the_demonstrations():
     text = (ROOT / "README.md").read_text()
     for c in demo().comparisons:

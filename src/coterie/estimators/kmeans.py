@@ -64,11 +64,16 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     Attributes
     ----------
-    cluster_centers_ : array of shape (n_clusters, n_features), in the units of the rows given.
-    labels_ : array of shape (n_samples,), the cluster of every row given to :meth:`fit`.
-    inertia_ : float, the sum of squared distances of all rows to their centers, in prepared units.
-    n_rounds_ : int, the rounds in which centers moved.
-    ledger_ : Ledger, everything that was asked and answered.
+    cluster_centers_ : array of shape (n_clusters, n_features)
+        The centers, in the units of the rows given.
+    labels_ : array of shape (n_samples,)
+        The cluster of every row given to :meth:`fit`.
+    inertia_ : float
+        The sum of squared distances of all rows to their centers, in prepared units.
+    n_rounds_ : int
+        The rounds in which centers moved.
+    ledger_ : Ledger
+        Everything that was asked and answered.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coterie.errors import QuorumLost, RosterChanged, RunError
@@ -57,20 +58,27 @@ class Run:
         """Run a protocol to its end, from its journal as far as that goes."""
         answer: Any = None
         failure: RunError | None = None
+        record_failure: Callable[[], None] | None = None
         while True:
             try:
                 question = protocol.send(answer) if failure is None else protocol.throw(failure)
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answer, failure = None, None
+            if record_failure is not None:  # the algorithm caught it and goes on, so a replay must raise it again
+                record_failure()
+            answer, failure, record_failure = None, None, None
             replayed = recorder.replay(question) if recorder else None
             try:
                 answer = self.ask(question) if replayed is None else replayed.value()
             except RunError as problem:  # an algorithm may catch it
                 failure = problem
             if recorder and replayed is None:
-                recorder.record(question, answer, failure)
+                record = partial(recorder.record, question, answer, failure)
+                if failure is None:
+                    record()
+                else:  # a failure that ends the run is not written down: resumed, the question is put again
+                    record_failure = record
 
     def ask(self, question: Question | Present) -> Any:
         """Put one question of a protocol through the layers to the sites."""

@@ -1,0 +1,159 @@
+"""Fitting over tables that stay where they are, and models that outlive a run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import coterie
+from coterie import FederatedKMeans, load_model, open_table, save_model
+from coterie.engines.inprocess import Fault, Schedule
+from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLost
+from coterie.estimators.registry import ESTIMATORS, make_estimator
+from coterie.protocols.methods import METHODS
+from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
+from tests.federations import blobs, central_lloyd, split_evenly
+
+ROWS = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
+
+
+def frames(rows=ROWS, parts=4):
+    return {
+        f"site-{i}": pd.DataFrame(part, columns=["a", "b", "c"]) for i, part in enumerate(np.array_split(rows, parts))
+    }
+
+
+def test_tables_frames_arrays_and_files_give_the_same_result(tmp_path):
+    for name, frame in frames().items():
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    sources = [
+        frames(),
+        {name: frame.to_numpy() for name, frame in frames().items()},
+        {name: str(tmp_path / f"{name}.parquet") for name in frames()},
+        {name: open_table(frame) for name, frame in frames().items()},
+    ]
+    fitted = [coterie.fit(FederatedKMeans(3, random_state=0), tables, scale="standard") for tables in sources]
+    for model in fitted[1:]:
+        np.testing.assert_array_equal(model.cluster_centers_, fitted[0].cluster_centers_)
+        assert model.ledger_.total("floats_up") == fitted[0].ledger_.total("floats_up")
+
+
+def test_preparation_is_part_of_the_model_and_raw_rows_go_in():
+    holes = np.where(np.random.default_rng(0).random(ROWS.shape) < 0.05, np.nan, ROWS)
+    model = coterie.fit(
+        FederatedKMeans(3, init="var-part", tol=0, random_state=0), frames(holes), scale="standard", missing="mean"
+    )
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler()).fit(holes)
+    prepared = pipeline.transform(holes)
+    np.testing.assert_allclose(model.prepared_rows(holes), prepared, rtol=1e-9, atol=1e-12)
+    squared = ((prepared[:, None] - model._prepared_centers) ** 2).sum(-1)
+    frame = pd.DataFrame(holes, columns=["a", "b", "c"])
+    np.testing.assert_array_equal(model.predict(frame), squared.argmin(1))
+    assert model.inertia_ == pytest.approx(squared.min(1).sum(), rel=1e-9)
+    centers, cost, _ = central_lloyd(prepared, model._prepared_centers, 1, 0.0)
+    np.testing.assert_allclose(centers, model._prepared_centers, atol=1e-6)  # a fixed point of Lloyd's step
+    assert cost == pytest.approx(model.inertia_)
+    np.testing.assert_allclose(model.cluster_centers_, model.preparation_.undo(model._prepared_centers))
+
+
+def test_sites_with_other_columns_are_named():
+    tables = frames()
+    tables["site-2"] = tables["site-2"].rename(columns={"b": "beta"})
+    with pytest.raises(ColumnsDiffer, match=r"site-2: column 'b' is missing, 1 column more than expected"):
+        coterie.fit(FederatedKMeans(3), tables)
+
+
+def test_a_site_whose_policy_forbids_it_stops_the_run():
+    policy = {"site-1": Policy(methods=frozenset({"lloyd"}), single_answers="averages")}
+    with pytest.raises(QuorumLost, match="site-1 failed: the site's policy does not allow this method"):
+        coterie.fit(FederatedKMeans(3), frames(), policy=policy)
+
+
+def test_where_a_site_does_not_let_averages_be_seen_plain_sums_are_refused_too():
+    with pytest.raises(QuorumLost, match="does not let the server see this answer by itself"):
+        coterie.fit(FederatedKMeans(3), frames(), policy=Policy())
+
+
+def test_the_sites_own_smallest_count_holds_whatever_is_asked():
+    policy = Policy(single_answers="averages", min_count=30)
+    loose = coterie.fit(FederatedKMeans(3, init="one-shot", random_state=0), frames())
+    strict = coterie.fit(FederatedKMeans(3, init="one-shot", random_state=0), frames(), policy=policy)
+    assert strict.ledger_.total("floats_up") > 0
+    assert not np.array_equal(loose.cluster_centers_, strict.cluster_centers_) or loose.inertia_ == strict.inertia_
+
+
+def test_a_journal_resumes_with_the_seed_it_had(tmp_path):
+    down = Schedule([Fault("site-3", "drop", frozenset({5}))])
+    model = FederatedKMeans(3, init="random", random_state=None)
+    with pytest.raises(QuorumLost):
+        coterie.fit(model, frames(), journal=tmp_path / "j", schedule=down)
+    seed = json.loads((tmp_path / "j" / "header.json").read_text())["settings"]["parameters"]["random_state"]
+    whole = coterie.fit(FederatedKMeans(3, init="random", random_state=seed), frames())
+    resumed = coterie.fit(FederatedKMeans(3, init="random"), frames(), journal=tmp_path / "j", resume=True)
+    np.testing.assert_array_equal(whole.cluster_centers_, resumed.cluster_centers_)
+    assert resumed.ledger_.total("floats_up") == whole.ledger_.total("floats_up")
+
+
+def test_other_settings_do_not_resume(tmp_path):
+    coterie.fit(FederatedKMeans(3, random_state=1), frames(), journal=tmp_path)
+    with pytest.raises(JournalMismatch, match="settings"):
+        coterie.fit(FederatedKMeans(4, random_state=1), frames(), journal=tmp_path, resume=True)
+
+
+def test_dropouts_within_the_quorum_are_survived():
+    down = Schedule([Fault("site-3", "drop")])
+    survived = coterie.fit(
+        FederatedKMeans(3, init="var-part", random_state=0), frames(), schedule=down, terms=Terms(quorum=0.75)
+    )
+    without = {name: frame for name, frame in frames().items() if name != "site-3"}
+    np.testing.assert_allclose(
+        survived.cluster_centers_,
+        coterie.fit(FederatedKMeans(3, init="var-part", random_state=0), without).cluster_centers_,
+    )
+
+
+def test_no_table_and_an_unknown_engine_are_input_errors():
+    with pytest.raises(InputError, match="no table"):
+        coterie.fit(FederatedKMeans(3), {})
+    with pytest.raises(InputError, match="engine='carrier-pigeon'"):
+        coterie.fit(FederatedKMeans(3), frames(), engine="carrier-pigeon")
+
+
+@pytest.mark.parametrize("method", sorted(ESTIMATORS))
+def test_every_method_of_the_list_can_be_made_and_names_itself(method):
+    made = make_estimator(method, {"n_clusters": 3, "random_state": 0})
+    assert made.method == method
+    fitted = coterie.fit(made, split_evenly(ROWS, 3))
+    assert fitted.ledger_.method == method
+    assert set(ESTIMATORS) == set(METHODS)
+
+
+def test_unknown_methods_and_parameters_name_the_nearest():
+    with pytest.raises(InputError, match="did you mean 'lloyd'"):
+        make_estimator("loyd", {})
+    with pytest.raises(InputError, match="did you mean 'max_rounds'"):
+        make_estimator("lloyd", {"max_round": 3})
+
+
+@pytest.mark.parametrize("scale", ["none", "standard"])
+def test_a_saved_model_labels_identically(tmp_path, scale):
+    model = coterie.fit(FederatedKMeans(3, random_state=0), frames(), scale=scale)
+    again = load_model(save_model(model, tmp_path / "model.json"))
+    frame = pd.DataFrame(ROWS, columns=["a", "b", "c"])
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
+    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    assert list(again.feature_names_in_) == ["a", "b", "c"]
+
+
+def test_an_estimator_that_was_never_fitted_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match="not a fitted k-means"):
+        save_model(FederatedKMeans(3), tmp_path / "model.json")
+    assert not list(tmp_path.iterdir())
