@@ -57,9 +57,9 @@ def methods(as_json: AsJson = False) -> None:
 
 def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: AsJson = False) -> None:
     """Everything a site can be made to send by a method, read off the types of its messages."""
-    from coterie.estimators.registry import nearest_name
     from coterie.protocols.methods import METHODS
     from coterie.protocols.methods import audit as audited
+    from coterie.sites.toml_files import nearest_name
 
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table
+from coterie.sites.toml_files import read_toml
 
 __all__ = ["Job", "read_job"]
 
@@ -162,18 +161,8 @@ def _name(table: Table) -> str:
 
 def read_job(path: Path) -> Job:
     """A job from a TOML file; an unknown key is an error that names the nearest valid one."""
-    try:
-        raw = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
-    known = {item.name: item for item in fields(Job)}
+    raw = read_toml(path, (item.name for item in fields(Job)))
     for key, value in raw.items():
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-            raise InputError(f"{path}: there is no key {key!r}; {hint}")
         expected = _KINDS.get(key)
         if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
             names = " or ".join(kind.__name__ for kind in expected)

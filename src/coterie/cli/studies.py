@@ -54,7 +54,7 @@ def reproduce(
 ) -> None:
     """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
     from coterie.errors import InputError
-    from coterie.estimators.registry import nearest_name
+    from coterie.sites.toml_files import nearest_name
     from coterie.studies.registry import STUDIES
     from coterie.studies.study import run_study
 

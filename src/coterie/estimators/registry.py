@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
+from coterie.sites.toml_files import nearest_name
 
-__all__ = ["ESTIMATORS", "make_estimator", "nearest_name"]
+__all__ = ["ESTIMATORS", "make_estimator"]
 
 ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "federated-kmeans": FederatedKMeans,
@@ -30,9 +30,3 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
         if name not in known:
             raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}.")
     return kind(**parameters)
-
-
-def nearest_name(name: str, known: Any) -> str:
-    """``; did you mean 'x'?`` or the list of what there is."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(map(str, known))}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.protocols.methods import METHODS
 from coterie.sites.policy import Policy
+from coterie.sites.toml_files import read_toml
 
 __all__ = ["POLICY_TEXT", "explain_policy", "read_policy"]
 
@@ -39,18 +38,8 @@ min_rows = 20
 
 def read_policy(path: Path) -> Policy:
     """A policy file, checked; an unknown key is an error that names the nearest valid one."""
-    try:
-        raw = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; `coterie policy init {path}` writes one.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
     known = [field.name for field in fields(Policy)]
-    for key in raw:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-            raise InputError(f"{path}: there is no key {key!r}; {hint}")
+    raw = read_toml(path, known, absent=f"`coterie policy init {path}` writes one")
     return Policy(**{key: _checked(path, key, value) for key, value in raw.items()})
 
 

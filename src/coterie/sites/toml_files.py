@@ -1,0 +1,35 @@
+"""TOML files with known keys: an unknown one is an error that names the nearest."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+
+__all__ = ["nearest_name", "read_toml"]
+
+
+def read_toml(path: Path, known: Iterable[str], *, absent: str = "") -> dict[str, Any]:
+    """The keys and values of a TOML file; ``absent`` says what to do where there is no such file."""
+    names = list(known)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file{absent and '; ' + absent}.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
+    for key in raw:
+        if key not in names:
+            raise InputError(f"{path}: there is no key {key!r}{nearest_name(key, names)}")
+    return raw
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` or the list of what there is."""
+    names = list(map(str, known))
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
