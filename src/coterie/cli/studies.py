@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +52,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option(help="Fewer settings and seeds, about a minute.")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on with a study that was interrupted.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Trials run at the same time.")] = len(os.sched_getaffinity(0)),
 ) -> None:
     """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
     from coterie.errors import InputError
@@ -63,7 +65,8 @@ def reproduce(
     folder = out or Path("runs") / name
     try:
         with steps(name) as watch:
-            run_study(STUDIES[name], folder, quick=quick, seeds=seeds, resume=resume, watch=watch)
+            scope = None if resume and not quick else quick  # resumed, a study keeps the scope it was begun with
+            run_study(STUDIES[name], folder, quick=scope, seeds=seeds, resume=resume, watch=watch, workers=workers)
     except KeyboardInterrupt:
         raise Interrupted(f"{folder} is kept: the same command with --resume goes on") from None
     console.print(f"Tables and figures are in [bold]{folder}/[/]; begin with {folder}/README.md.", soft_wrap=True)

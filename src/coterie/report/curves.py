@@ -121,6 +121,7 @@ def draw_paths(path: Path, panels: Mapping[str, npt.NDArray[np.float64]], levels
                 axis.plot(places[:, c], color=COLOURS[c % len(COLOURS)], linewidth=1.5, label=f"center {c + 1}")
                 axis.scatter([0], places[:1, c], color=COLOURS[c % len(COLOURS)], s=20, zorder=3)
             axis.set_title(title, loc="left")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.set_xlabel("round")
             axis.set_xlim(left=-0.02 * len(places), right=len(places) - 1)
         axes[0].set_ylabel("place of the centers")
