@@ -142,3 +142,28 @@ def test_other_refusals(tmp_path):
     ):
         with pytest.raises(InputError, match=told):
             split_by_site(source, column)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_large_file_is_streamed_by_every_site_with_the_same_result(tmp_path, monkeypatch, suffix):
+    frame = pd.DataFrame({"site": list("babcab"), "x": np.arange(6.0), "y": np.arange(6) * 10})
+    path = tmp_path / f"t.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    held = split_by_site(path, "site")
+    monkeypatch.setattr("coterie.sites.tables.splitting.HELD_TOGETHER", 0)
+    monkeypatch.setattr("coterie.sites.tables.streams.HELD_BYTES", 0)
+    streamed = split_by_site(path, "site")
+    assert list(held) == list(streamed) == ["a", "b", "c"]
+    for site, table in streamed.items():
+        for _ in range(2):
+            rows = np.concatenate([block.rows for block in table.blocks()])
+            np.testing.assert_array_equal(rows, np.concatenate([block.rows for block in held[site].blocks()]))
+            np.testing.assert_array_equal(rows[:, 0], frame.x[frame.site == site])
+
+
+def test_a_small_file_is_read_once(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    table = open_table(tmp_path / "t.csv")
+    first = [block.rows for block in table.blocks()]
+    (tmp_path / "t.csv").unlink()
+    np.testing.assert_array_equal(np.concatenate([block.rows for block in table.blocks()]), np.concatenate(first))

@@ -280,8 +280,9 @@ class PreparedTable:
     def blocks(self) -> Iterator[Block]:
         """Prepared rows, every value finite."""
         for block in self.raw_blocks():
-            if block.rows.size and not np.isfinite(block.rows.sum(dtype=np.float64)):
-                column = int(np.argmax(~np.isfinite(block.rows).all(axis=0)))
+            whole = np.isfinite(block.rows).all(axis=0)
+            if not whole.all():
+                column = int(np.argmin(whole))
                 raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
             yield block
 

@@ -38,8 +38,10 @@ class CheckedTable:
         self._is_finite = True
 
     def _check(self, rows: Rows) -> None:
-        if rows.size and not np.isfinite(rows.sum(dtype=np.float64)):
-            bad = ~np.isfinite(rows)
+        if np.isfinite(rows.sum(dtype=np.float64)):
+            return
+        bad = ~np.isfinite(rows)
+        if bad.any():  # a sum may overflow where no value does
             column = int(np.argmax(bad.any(axis=0)))
             raise MissingValues(
                 f"{self.name}: column {self.columns[column].name!r} holds missing or infinite values; "

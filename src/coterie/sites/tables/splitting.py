@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.encoders import Encoder
 from coterie.sites.tables.kinds import Kind, kind_of, owners
 from coterie.sites.tables.opening import source_of
-from coterie.sites.tables.rows import BLOCK_BYTES
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
 from coterie.sites.tables.wording import no_column, quoted
@@ -22,6 +23,8 @@ from coterie.sites.tables.wording import no_column, quoted
 __all__ = ["split_by_site"]
 
 MOST_SITES = 10_000
+HELD_TOGETHER = 1 << 28
+"""A file of at most so many bytes of rows is read once and cut; of a larger one every site streams its own rows."""
 
 
 def split_by_site(
@@ -49,10 +52,41 @@ def split_by_site(
     sizes = _sizes(found, encoders, site_column)
     if isinstance(found, MemorySource) or (isinstance(found, ArraySource) and not found.is_mapped):
         return _parts(found, encoders, site_column, sizes, block_bytes)
+    if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
+        return _held(found, encoders, site_column, sizes, block_bytes)
     return {
         site: StreamedTable(found, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
         for site, size in sizes.items()
     }
+
+
+def _held(
+    source: Source, encoders: Sequence[Encoder], column: str, sizes: dict[str, int], block_bytes: int
+) -> dict[str, Table]:
+    """Tables of a file that fits in memory: read once, then cut."""
+    whole = StreamedTable(source, encoders, sum(sizes.values()))
+    rows = np.concatenate([block.rows for block in whole.raw_blocks()])
+    order, columns = np.argsort(_owner_places(source, column, sizes), kind="stable"), [c.name for c in whole.columns]
+    tables: dict[str, Table] = {}
+    start = 0
+    for site, size in sizes.items():
+        own = rows[order[start : start + size]]
+        tables[site] = ArrayTable(own, columns=columns, name=source.name, block_bytes=block_bytes)
+        start += size
+    return tables
+
+
+def _owner_places(source: Source, column: str, sizes: dict[str, int]) -> np.ndarray[Any, np.dtype[Any]]:
+    """For every row the place of its site in the order of sites."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = source.schema.field(column).type
+    named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
+    places: np.ndarray[Any, np.dtype[Any]] = pc.index_in(
+        named, value_set=pa.array(list(sizes), pa.large_string())
+    ).to_numpy()
+    return places
 
 
 def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
@@ -103,13 +137,7 @@ def _parts(
     block_bytes: int,
 ) -> dict[str, Table]:
     """Tables of rows in memory: sorted by site once, then cut."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = source.schema.field(column).type
-    named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
-    places = pc.index_in(named, value_set=pa.array(list(sizes), pa.large_string())).to_numpy()
-    ordered = source.taken(np.argsort(places, kind="stable"))
+    ordered = source.taken(np.argsort(_owner_places(source, column, sizes), kind="stable"))
     tables: dict[str, Table] = {}
     start = 0
     for site, size in sizes.items():

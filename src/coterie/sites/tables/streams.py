@@ -15,7 +15,10 @@ from coterie.sites.tables.kinds import as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
 
-__all__ = ["LOOK", "StreamedTable", "counted", "looked_at"]
+__all__ = ["HELD_BYTES", "LOOK", "StreamedTable", "counted", "looked_at"]
+
+HELD_BYTES = 1 << 26
+"""A table of at most so many bytes of rows is kept in memory once it was read; text is slow to read again."""
 
 LOOK = 1 << 14
 """Rows looked at a time when a source is checked."""
@@ -67,9 +70,24 @@ class StreamedTable(CheckedTable):
         self._source, self._encoders, self._owner = source, tuple(encoders), owner
         self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
         self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)
+        self._held: list[Block] | None = None
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The rows in blocks of one size, whatever the source's own batches are."""
+        """The rows in blocks of one size, whatever the source's own batches are; a small table is read once only."""
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[Block] | None = (
+            [] if self.n_rows * len(self.columns) * self._dtype.itemsize <= HELD_BYTES else None
+        )
+        for block in self._read():
+            if held is not None:
+                block.rows.flags.writeable = False
+                held.append(block)
+            yield block
+        self._held = held
+
+    def _read(self) -> Iterator[Block]:
         done, filled = 0, 0
         rows = self._empty(done)
         for batch in self._batches():
