@@ -1,9 +1,12 @@
 """Clustering and embedding data that cannot be pooled."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+logging.getLogger("coterie").addHandler(logging.NullHandler())  # silent unless whoever uses it listens
 __all__ = ["FederatedKMeans", "__version__", "fit", "load_model", "open_table", "save_model"]
 
 if TYPE_CHECKING:

@@ -127,7 +127,10 @@ def test_local_centers_are_means_of_the_rows_nearest_to_them_counted_over_all_ro
 
 
 def test_one_shot_with_nothing_to_send_says_what_to_do():
-    with in_process(split_evenly(blobs(9, 2), 3)) as channel, pytest.raises(InputError, match="min_count=5"):
+    with (
+        in_process(split_evenly(blobs(9, 2), 3)) as channel,
+        pytest.raises(InputError, match="sent 0 local centers for 2 clusters"),
+    ):
         run(one_shot(2, 2, seed=0, min_count=5), channel, method="one-shot")
 
 

@@ -62,7 +62,7 @@ def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_js
     from coterie.sites.toml_files import nearest_name
 
     if method not in METHODS:
-        raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}.")
+        raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}")
     lines = audited(method)
     if as_json:
         print_json([dataclasses.asdict(line) for line in lines])

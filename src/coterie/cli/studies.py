@@ -61,7 +61,7 @@ def reproduce(
     from coterie.studies.study import run_study
 
     if name not in STUDIES:
-        raise InputError(f"there is no study {name!r}{nearest_name(name, STUDIES)}.")
+        raise InputError(f"there is no study {name!r}{nearest_name(name, STUDIES)}")
     folder = out or Path("runs") / name
     try:
         with steps(name) as watch:

@@ -59,6 +59,8 @@ class FederatedEstimator(BaseEstimator):
             self._run_seed = int(resumed["random_state"])
         else:
             self._run_seed = int(check_random_state(state).randint(2**31 - 1))
+        if not 0 <= self._run_seed < 2**32:
+            raise InputError(f"random_state={self._run_seed} must be at least 0 and below 2**32.")
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, no guards."""

@@ -88,7 +88,8 @@ def _prepared(
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None,
 ) -> Protocol[tuple[Preparation, Any]]:
     yield from agree(columns)
-    preparation = yield from prepare(len(columns), scale=scale, missing=missing, ranges=ranges)
+    names = [column.name for column in columns]
+    preparation = yield from prepare(len(columns), scale=scale, missing=missing, ranges=ranges, names=names)
     return preparation, (yield from estimator.protocol(len(columns), preparation.spread))
 
 

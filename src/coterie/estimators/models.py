@@ -104,6 +104,8 @@ def _fitted(model: _Model) -> FederatedKMeans:
         fill, shift, scale = (np.array(v, np.float64) for v in (p.fill, p.shift, p.scale))
         if not fill.shape == shift.shape == scale.shape == (d,):
             raise ValueError(f"a preparation of {len(shift)} columns for {d}")
+        if not (np.isfinite([fill, shift, scale]).all() and (scale > 0).all()):
+            raise ValueError("a preparation that cannot be undone")
         made = Preparation(p.missing, fill, shift, scale, p.bounded)
     estimator = make_estimator(model.method, {"n_clusters": len(centers)})
     assert isinstance(estimator, FederatedKMeans)

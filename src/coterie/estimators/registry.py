@@ -23,10 +23,10 @@ ESTIMATORS: dict[str, type[FederatedEstimator]] = {
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
     if method not in ESTIMATORS:
-        raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}.")
+        raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
     kind = ESTIMATORS[method]
     known = [name for name in inspect.signature(kind).parameters if name != "self"]
     for name in parameters:
         if name not in known:
-            raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}.")
+            raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}")
     return kind(**parameters)

@@ -101,7 +101,11 @@ def agree(columns: Sequence[Column]) -> Protocol[None]:
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
         told = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
-        raise ColumnsDiffer(f"sites do not hold the same columns. {told}.", differences)
+        raise ColumnsDiffer(
+            f"sites do not hold the same columns. {told}. Naming the columns to use, in order, helps where they are "
+            "there but elsewhere, or where there are more.",
+            differences,
+        )
 
 
 def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:
@@ -232,14 +236,14 @@ class Preparation:
         """The request that asks sites for this preparation."""
         return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
 
-    def apply(self, block: Block) -> Block:
-        """Prepared rows, in the precision of the raw ones."""
+    def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
+        """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
         rows, weights = _complete(block) if self.missing == "drop" else block
         if self.missing == "mean":
             rows = np.where(np.isnan(rows), self.fill.astype(rows.dtype), rows)
         prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
         if self.bounded:
-            _check_unit_range(prepared)
+            _check_unit_range(prepared, columns)
         return Block(prepared, weights)
 
     def undo(self, points: Floats) -> Floats:
@@ -247,11 +251,12 @@ class Preparation:
         return points * self.scale + self.shift
 
 
-def _check_unit_range(rows: Rows) -> None:
+def _check_unit_range(rows: Rows, columns: Sequence[Column] | None) -> None:
     outside = (rows < -RANGE_SLACK) | (rows > 1 + RANGE_SLACK)
     if outside.any():
-        column = int(np.argmax(outside.any(axis=0)))
-        raise OutOfRange(f"column {column} holds values outside its declared range")
+        place = int(np.argmax(outside.any(axis=0)))
+        which = repr(columns[place].name) if columns else f"number {place + 1}"
+        raise OutOfRange(f"column {which} holds values outside its declared range")
 
 
 class PreparedTable:
@@ -275,7 +280,7 @@ class PreparedTable:
 
     def raw_blocks(self) -> Iterator[Block]:
         """Prepared rows; where missing values are refused they are still there, as NaN."""
-        return (self._preparation.apply(block) for block in self._table.raw_blocks())
+        return (self._preparation.apply(block, self.columns) for block in self._table.raw_blocks())
 
     def blocks(self) -> Iterator[Block]:
         """Prepared rows, every value finite."""
@@ -290,7 +295,7 @@ class PreparedTable:
 # ---------------------------------------------------------------- the server's part
 
 
-def spread(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Spread]:
+def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
@@ -298,6 +303,7 @@ def spread(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Spread]:
     """
     drop = missing == "drop"
     first = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    _check_present(first, names)
     mean = _divided(first.sums, first.present)
     second = yield from total(SumColumns(drop, mean))
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
@@ -308,26 +314,34 @@ def spread(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Spread]:
     return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
 
 
-def standard(n_columns: int, *, missing: Missing = "refuse") -> Protocol[Preparation]:
+def standard(
+    n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None
+) -> Protocol[Preparation]:
     """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
 
     Two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. With
     ``missing="mean"`` columns are filled with their mean first.
     """
-    found = yield from spread(n_columns, missing=missing)
+    found = yield from spread(n_columns, missing=missing, names=names)
     scale = np.where(found.deviation > 0, found.deviation, 1.0)
     known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
     return (yield from _told(Preparation(missing, found.mean, found.mean, scale, spread=known)))
 
 
-def min_max(low: npt.ArrayLike, high: npt.ArrayLike, *, missing: Missing = "refuse") -> Protocol[Preparation]:
+def min_max(
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    *,
+    missing: Missing = "refuse",
+    names: Sequence[str] | None = None,
+) -> Protocol[Preparation]:
     """Every column to 0..1 by declared ranges; a site that holds a value outside refuses to go on."""
     bottom, top = np.asarray(low, float), np.asarray(high, float)
     if bottom.shape != top.shape or bottom.ndim != 1 or not (bottom <= top).all():
         raise InputError("declared ranges need one low and one high number a column, low <= high")
     fill = bottom
     if missing == "mean":
-        fill = yield from _mean(len(bottom))
+        fill = yield from _mean(len(bottom), names)
     scale = np.where(top > bottom, top - bottom, 1.0)
     return (yield from _told(Preparation(missing, fill, bottom, scale, bounded=True)))
 
@@ -338,24 +352,34 @@ def prepare(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Protocol[Preparation]:
     """Any of the preparations by name; ``ranges`` (lows, highs) are needed for ``minmax``."""
     if scale == "standard":
-        return (yield from standard(n_columns, missing=missing))
+        return (yield from standard(n_columns, missing=missing, names=names))
     if scale == "minmax":
         if ranges is None:
             raise InputError("scale='minmax' needs the declared ranges of the columns")
-        return (yield from min_max(*ranges, missing=missing))
-    fill = (yield from _mean(n_columns)) if missing == "mean" else np.zeros(n_columns)
+        return (yield from min_max(*ranges, missing=missing, names=names))
+    fill = (yield from _mean(n_columns, names)) if missing == "mean" else np.zeros(n_columns)
     plain = Preparation(missing, fill, np.zeros(n_columns), np.ones(n_columns))
     if missing == "refuse":
         return plain
     return (yield from _told(plain))
 
 
-def _mean(n_columns: int) -> Protocol[Floats]:
+def _mean(n_columns: int, names: Sequence[str] | None) -> Protocol[Floats]:
     found = yield from total(SumColumns(False, np.zeros(n_columns)))
+    _check_present(found, names)
     return _divided(found.sums, found.present)
+
+
+def _check_present(found: ColumnSums, names: Sequence[str] | None) -> None:
+    """A column without a single value has no mean; where there are no rows at all, others say so."""
+    empty = np.flatnonzero(found.present == 0)
+    if len(empty) and float(found.rows) > 0:
+        which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
+        raise InputError(f"column {which} holds no value at any site; leave it out.")
 
 
 def _told(preparation: Preparation) -> Protocol[Preparation]:

@@ -115,10 +115,11 @@ def one_shot(
     found = yield from each(ask, complete=complete)
     points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
     weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
-    if not (weights > 0).any():
+    sent = int((weights > 0).sum())
+    if sent < n_clusters:
         raise InputError(
-            f"no site holds enough rows to send a local center (min_count={min_count}); "
-            "lower min_count or start by sums (init='var-part')"
+            f"the sites sent {sent} local centers for {n_clusters} clusters, none for fewer rows than they allow; "
+            "ask for fewer clusters, or use a method that starts by sums (lloyd, or init='var-part')."
         )
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
 
