@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -35,6 +36,12 @@ def main() -> None:
         _say(problem, BROKEN_LEDGER)
     except CoterieError as problem:
         _say(problem, BAD_INPUT)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        _say(f"{where}{problem.strerror or problem}", BAD_INPUT)
     except Interrupted as stop:
         _say(f"interrupted; {stop}", INTERRUPTED)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from coterie.cli.claims import look_through
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, watching
 from coterie.errors import InputError
@@ -21,14 +22,16 @@ Data = Annotated[
 SiteColumn = Annotated[str | None, typer.Option(help="The column that names each row's site, in one file.")]
 Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="How many clusters.")]
 Method = Annotated[str, typer.Option(help="federated-kmeans, lloyd or one-shot; see `coterie methods`.")]
-Scale = Annotated[str, typer.Option(help="none, or standard: mean 0 and variance 1 over all sites, by sums.")]
+Scale = Annotated[
+    str, typer.Option(help="none; standard: mean 0 and variance 1 over all sites, by sums; minmax: in job files.")
+]
 Missing = Annotated[str, typer.Option(help="Missing values: refuse, mean (fill with the mean over all sites), drop.")]
 Columns = Annotated[str | None, typer.Option(help="Use these columns only, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
     list[str] | None, typer.Option(help="One-hot a text column over declared categories: sex=f,m (may be repeated).")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The run's public seed.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Resume = Annotated[bool, typer.Option(help="Go on with a run that was interrupted.")]
 
@@ -96,8 +99,9 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
         with watching(quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)
     except KeyboardInterrupt:
+        kept = (Path(job.out) / "journal" / "header.json").exists()
         again = f"the journal in {job.out} is kept: run the same command with --resume to go on"
-        raise Interrupted(again) from None
+        raise Interrupted(again if kept else "nothing was sent or written") from None
     if as_json:
         print_json(result)
         return
@@ -113,6 +117,9 @@ def _show(job: Job, result: dict[str, Any]) -> None:
         rows.append([str(i), f"{count:,.0f}", *[f"{v:.4g}" for v in center[:6]], *more])
     show_table(result["title"], heads, rows)
     console.print(result["summary"], highlight=False)
+    empty = sum(count == 0 for count in result["counts"])
+    if empty:
+        console.print(f"{empty} of the clusters are empty: there may be fewer than you asked for.", highlight=False)
     console.print(f"Everything is in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
 
 
@@ -123,6 +130,7 @@ def assign(
         Path | None, typer.Option(help="Where to write the labels; DATA.labels.parquet if not given.")
     ] = None,
     categories: Categories = None,
+    force: Annotated[bool, typer.Option(help="Overwrite labels that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Label rows at a site from a saved model. Nothing is sent anywhere."""
@@ -138,17 +146,24 @@ def assign(
     found = [column.name for column in table.columns]
     if found != names:
         raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(found)}.")
+    look_through(table)
     target = out or data.with_name(data.name + ".labels.parquet")
+    if target.suffix != ".parquet":
+        raise InputError(f"{target}: labels are written as Parquet; give a name that ends in .parquet.")
+    if target.exists() and not force:
+        raise InputError(f"{target} is already there; pass --force to overwrite it.")
     temporary = target.with_name(target.name + ".partial")
     try:
-        n_rows = write_labels(fitted, table, temporary)
+        n_rows, unlabelled = write_labels(fitted, table, temporary)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     if as_json:
-        print_json({"rows": n_rows, "labels": str(target)})
-    else:
-        console.print(f"{n_rows:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
+        print_json({"rows": n_rows, "unlabelled": unlabelled, "labels": str(target)})
+        return
+    console.print(f"{n_rows - unlabelled:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
+    if unlabelled:
+        console.print(f"{unlabelled:,} rows miss values and got no label.", highlight=False)
 
 
 def preview(
@@ -199,7 +214,7 @@ def preview(
         for a in answers
     ]
     show_table(f"What {data.name} would send", heads, rows)
-    console.print("Nothing was sent.", highlight=False)
+    console.print("Numbers and bytes are totals over all times. Nothing was sent.", highlight=False)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -11,7 +11,7 @@ import typer
 
 import coterie
 from coterie.cli.terminal import console, print_json, show_table
-from coterie.errors import InputError, LedgerBroken
+from coterie.errors import InputError
 
 __all__ = ["add_to"]
 
@@ -112,9 +112,12 @@ def _show_site(path: Path, lines: list[dict[str, Any]]) -> None:
     def key(line: dict[str, Any]) -> tuple[str, ...]:
         what = line.get("answer") or line.get("code") or line["event"]
         seen = _SEEN.get(line.get("seen", ""), line.get("seen", ""))
-        return line["event"], what, line.get("content", ""), seen, str(line["floats"]), str(line["bytes"])
+        return line["event"], what, line.get("content", ""), seen
 
-    rows = [[_rounds(group), *same] for same, group in _grouped(lines, key)]
+    rows = [
+        [_rounds(group), *same, f"{sum(x['floats'] for x in group):,}", f"{sum(x['bytes'] for x in group):,}"]
+        for same, group in _grouped(lines, key)
+    ]
     heads = ["rounds", "event", "what", "content", "the server sees", "numbers", "bytes"]
     show_table(f"What left this site ({path.stem})", heads, rows)
     total, numbers = sum(line["bytes"] for line in lines), sum(line["floats"] for line in lines)
@@ -124,13 +127,14 @@ def _show_site(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def _show_server(path: Path, lines: list[dict[str, Any]]) -> None:
     def key(line: dict[str, Any]) -> tuple[str, ...]:
-        counts = line["sites"].values()
-        good = sum(count[0].startswith("answered") for count in counts)
-        up = sum(count[2] for count in counts)
+        good = sum(count[0].startswith("answered") for count in line["sites"].values())
         seen = _SEEN.get(line["seen"], line["seen"])
-        return _short(line["asked"]), line["answer"], seen, f"{good} of {len(line['sites'])}", f"{up:,}"
+        return _short(line["asked"]), line["answer"], seen, f"{good} of {len(line['sites'])}"
 
-    rows = [[_rounds(group), *same] for same, group in _grouped(lines, key)]
+    def up(group: list[dict[str, Any]]) -> str:
+        return f"{sum(count[2] for line in group for count in line['sites'].values()):,}"
+
+    rows = [[_rounds(group), *same, up(group)] for same, group in _grouped(lines, key)]
     show_table(str(path), ["rounds", "asked", "answer", "the server sees", "answered", "bytes up"], rows)
     total = sum(count[2] for line in lines for count in line["sites"].values())
     console.print(f"{len(lines)} rounds, {total:,} bytes up in all.", highlight=False)
@@ -158,47 +162,35 @@ def _rounds(lines: list[dict[str, Any]]) -> str:
 
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
+    from coterie.cli.books import compare_books
     from coterie.messages.chain import read_chain
 
     path = _ledger_file(place)
     lines = read_chain(path)
-    told = {"file": str(path), "lines": len(lines), "holds": True}
-    if place.is_dir() and lines and "sites" in lines[0]:
-        told["sites"] = _compare(place, lines)
+    compared = compare_books(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
     if as_json:
-        print_json(told)
+        told = {"file": str(path), "lines": len(lines), "holds": True}
+        print_json(told if compared is None else {**told, "sites": compared.sites, "resent": compared.resent})
         return
     console.print(f"{path}: {len(lines)} lines, every seal holds.", highlight=False, soft_wrap=True)
-    if "sites" in told:
-        console.print(f"The books of {told['sites']} sites add up to the server's, byte for byte.", highlight=False)
-
-
-def _compare(folder: Path, lines: list[dict[str, Any]]) -> int:
-    """How many sites' own books agree with the server's; LedgerBroken where one does not."""
-    from urllib.parse import quote
-
-    from coterie.messages.chain import read_chain
-
-    totals: dict[str, int] = {}
-    for line in lines:
-        for name, count in line["sites"].items():
-            totals[name] = totals.get(name, 0) + count[2]
-    checked = 0
-    for name, total in totals.items():
-        for books in (folder / "journal" / "sites", folder / "sites"):
-            book = books / f"{quote(name, safe='')}.jsonl"
-            if book.exists():
-                own = sum(line["bytes"] for line in read_chain(book) if line["run"] == lines[0]["run"])
-                if own != total:
-                    raise LedgerBroken(f"{name} wrote down {own} bytes that left, the server {total} that arrived.")
-                checked += 1
-    return checked
+    if compared is None or not compared.sites:
+        console.print("No site's own book is here, so nothing was compared.", highlight=False)
+        return
+    console.print(f"The books of {compared.sites} sites add up to the server's, byte for byte.", highlight=False)
+    if compared.resent:
+        console.print(
+            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted.",
+            highlight=False,
+        )
 
 
 def _ledger_file(place: Path) -> Path:
     path = place / "ledger.jsonl" if place.is_dir() else place
     if not path.exists():
         raise InputError(f"{path}: there is no such file; name a run's folder or a ledger.jsonl.")
+    with path.open("rb") as file:
+        if file.read(1) not in (b"", b"{"):
+            raise InputError(f"{path}: this is not a ledger; name a run's folder or a ledger.jsonl.")
     return path
 
 

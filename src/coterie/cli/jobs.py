@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from coterie.cli.claims import Claimed, SiteWords, check_fingerprints, look_through
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table
 from coterie.sites.toml_files import read_toml
@@ -18,6 +18,7 @@ __all__ = ["Job", "read_job"]
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
+_ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
 
 @dataclass
@@ -44,6 +45,11 @@ class Job:
         for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
             if value not in allowed:
                 raise InputError(f"{name}={value!r}; it is one of {', '.join(allowed)}.")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed={self.seed}; it is a whole number from 0 to {2**32 - 1}.")
+        for name in _ALIASES:
+            if name in self.settings:
+                raise InputError(f"settings has {name!r}; say it as {_ALIASES[name]!r} outside of settings.")
         if not isinstance(self.clusters, int) or self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; a whole number, at least 1, is needed.")
         if not self.data:
@@ -51,6 +57,10 @@ class Job:
 
     def tables(self) -> dict[str, Table]:
         """Every site's table, opened and looked through once: what cannot be clustered is said here."""
+        return {name: table for name, (table, _) in self._looked_at().items()}
+
+    def _looked_at(self) -> dict[str, tuple[Table, str]]:
+        """Every site's table and the fingerprint of its rows."""
         from coterie.sites.tables import open_table, split_by_site
 
         options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
@@ -62,24 +72,18 @@ class Job:
             found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
             found = {name: open_table(path, name=Path(path).name, **options) for name, path in named.items()}
-        for table in found.values():
-            self._look_through(table)
-        return found
+        return {name: (table, self._look_through(table)) for name, table in found.items()}
 
-    def _look_through(self, table: Table) -> None:
-        """One pass over the rows, so that a stray text or a missing value is named before anything is sent."""
-        missing = np.zeros(len(table.columns), np.int64)
-        for block in table.raw_blocks():
-            missing = missing + np.isnan(block.rows).sum(axis=0)
-            if np.isinf(block.rows).any():
-                column = table.columns[int(np.argmax(np.isinf(block.rows).any(axis=0)))].name
-                raise InputError(f"{_name(table)}: column {column!r} holds infinite values; remove or replace them.")
+    def _look_through(self, table: Table) -> str:
+        """One pass over the rows, so that what cannot be used is named before anything is sent; their fingerprint."""
+        missing, seen = look_through(table)
         if self.missing == "refuse" and missing.any():
             place = int(np.argmax(missing > 0))
             raise MissingValues(
                 f"{_name(table)}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
                 "pass --missing mean to fill them, or --missing drop to leave their rows out."
             )
+        return seen
 
     def estimator(self) -> Any:
         """The estimator of the method, with this job's settings."""
@@ -100,32 +104,39 @@ class Job:
 
         out = Path(self.out)
         self._check_folder(out, resume)
-        estimator, tables = self.estimator(), self.tables()
-        was_there = out.exists()
-        try:
-            fitted = fit(
-                estimator,
-                tables,
-                journal=out / "journal",
-                resume=resume,
-                policy=Policy(single_answers="averages"),
-                scale=self.scale,  # type: ignore[arg-type]
-                missing=self.missing,  # type: ignore[arg-type]
-                ranges=self._ranges(tables),
-                terms=Terms(deadline=self.deadline, quorum=self.quorum),
-                watch=watch,
-            )
-        except CoterieError as problem:
-            if not isinstance(problem, RunError) and not resume:
-                shutil.rmtree(out / "journal" if was_there else out, ignore_errors=True)
-            raise
-        return write_run(out, fitted, tables, self.declared())
+        estimator, looked_at = self.estimator(), self._looked_at()
+        tables = {name: table for name, (table, _) in looked_at.items()}
+        ranges, terms = self._ranges(tables), Terms(deadline=self.deadline, quorum=self.quorum)
+        with Claimed(out) as claim, SiteWords() as words:
+            self._check_folder(out, resume)
+            check_fingerprints(out / "journal", {n: seen for n, (_, seen) in looked_at.items()}, resume=resume)
+            try:
+                fitted = fit(
+                    estimator,
+                    tables,
+                    journal=out / "journal",
+                    resume=resume,
+                    policy=Policy(single_answers="averages"),
+                    scale=self.scale,  # type: ignore[arg-type]
+                    missing=self.missing,  # type: ignore[arg-type]
+                    ranges=ranges,
+                    terms=terms,
+                    watch=watch,
+                )
+            except RunError as problem:
+                raise type(problem)(f"{problem} {words.said()}".strip(), problem.outcomes) from None
+            except (CoterieError, TypeError, ValueError) as problem:
+                claim.give_back()
+                if isinstance(problem, CoterieError):
+                    raise
+                raise InputError(f"the settings cannot be used: {problem}") from None
+            return write_run(out, fitted, tables, self.declared())
 
     def _check_folder(self, out: Path, resume: bool) -> None:
         if out.exists() and not out.is_dir():
             raise InputError(f"{out}: this is a file; --out names a folder.")
         if (out / "result.json").exists():
-            raise InputError(f"{out} already holds a finished run; choose another folder with --out.")
+            raise InputError(f"{out} already holds a finished run; choose another folder for this one.")
         if (out / "journal").exists() and not resume:
             raise InputError(f"{out} holds a run that was not finished; pass --resume, or choose another folder.")
         if resume and not (out / "journal").exists():
@@ -135,11 +146,16 @@ class Job:
         if self.scale != "minmax":
             return None
         names = [column.name for column in next(iter(tables.values())).columns]
-        absent = [name for name in names if name not in (self.ranges or {})]
-        if absent:
-            raise InputError(
-                f"scale 'minmax' needs a declared range for every column; there is none for {absent[0]!r}."
-            )
+        for name in names:
+            declared = (self.ranges or {}).get(name)
+            if declared is None:
+                raise InputError(
+                    f"scale 'minmax' needs a declared range for every column; there is none for {name!r} "
+                    "(ranges = { column = [low, high] } in a job file)."
+                )
+            numbers = isinstance(declared, list) and all(isinstance(v, int | float) for v in declared)
+            if not numbers or len(declared) != 2 or not declared[0] <= declared[1]:
+                raise InputError(f"the range of {name!r} is {declared!r}; [low, high] is needed, low <= high.")
         assert self.ranges is not None
         return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
 
@@ -167,6 +183,8 @@ def read_job(path: Path) -> Job:
         if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
             names = " or ".join(kind.__name__ for kind in expected)
             raise InputError(f"{path}: {key} = {value!r} is not of the kind expected ({names})")
+    if "clusters" not in raw:
+        raise InputError(f"{path}: clusters is missing; clusters = 5, say")
     if "data" not in raw:
         raise InputError(f"{path}: data is missing; data = ['a.csv', 'b.csv'], or a table of site = 'file'")
     return Job(**_relative(raw, path.parent))
@@ -196,6 +214,8 @@ def _relative(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     data = raw["data"]
     if isinstance(data, str):
         data = [data]
+    if not all(isinstance(path, str) for path in (data.values() if isinstance(data, dict) else data)):
+        raise InputError(f"data = {data!r}: files are named as text.")
     placed = (
         {name: str(folder / path) for name, path in data.items()}
         if isinstance(data, dict)

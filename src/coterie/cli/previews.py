@@ -42,7 +42,7 @@ def played(job: Job) -> list[dict[str, Any]]:
                 "answer": answer,
                 "content": first["content"],
                 "times": len(same),
-                "numbers": max(line["floats"] for line in same),
+                "numbers": sum(line["floats"] for line in same),
                 "bytes": sum(line["bytes"] for line in same),
                 "example": _example(first),
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.terminal import Interrupted, console, show_table, steps, watching
+from coterie.errors import InputError
 
 __all__ = ["add_to"]
 
@@ -28,6 +30,7 @@ def demo(
     from coterie.studies.demo import demo as run_demo
     from coterie.studies.demo import write_demo
 
+    _check_demo_folder(out)
     shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' books with it
     with watching() as watch:
         found = run_demo(clusters, journal=out / "journal", watch=watch)
@@ -46,6 +49,15 @@ def demo(
     console.print(f"Open [bold]{page}[/] to see the clusters.", soft_wrap=True)
 
 
+def _check_demo_folder(out: Path) -> None:
+    """Refuse a folder that holds something else: a demonstration overwrites only an earlier one."""
+    result = out / "result.json"
+    if out.is_dir() and any(out.iterdir()):
+        settings = json.loads(result.read_text()).get("settings", {}) if result.exists() else {}
+        if settings.get("data") != "penguins":
+            raise InputError(f"{out} holds something else than a demonstration; choose another folder with --out.")
+
+
 def reproduce(
     name: Annotated[str, typer.Argument(help="A study: federated-kmeans, natural-sites.")],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
@@ -55,7 +67,6 @@ def reproduce(
     workers: Annotated[int, typer.Option(min=1, help="Trials run at the same time.")] = len(os.sched_getaffinity(0)),
 ) -> None:
     """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
-    from coterie.errors import InputError
     from coterie.sites.toml_files import nearest_name
     from coterie.studies.registry import STUDIES
     from coterie.studies.study import run_study

@@ -148,6 +148,9 @@ class Settings:
     max_rounds: int = 100
 
     def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "max_rounds"):
+            if isinstance(getattr(self, name), bool | str | float):
+                raise InputError(f"{name}={getattr(self, name)!r} must be a whole number.")
         for name, low, high in (("fraction", 0, 1), ("server_rate", 0, 2), ("site_rate", 0, 1)):
             if not low < getattr(self, name) <= high:
                 raise InputError(f"{name}={getattr(self, name)} must be above {low} and at most {high}.")

@@ -34,19 +34,19 @@ def labels_of(estimator: FederatedKMeans, table: Table) -> Iterator[npt.NDArray[
         yield estimator.label_rows(block.rows)
 
 
-def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> int:
-    """One Parquet column ``cluster`` in the order of the rows (null: left out); return the number of rows."""
+def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
+    """One Parquet column ``cluster`` in the order of the rows (null: left out); how many rows, how many left out."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema, n_rows = pa.schema([("cluster", pa.int32())]), 0
+    schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
     with pq.ParquetWriter(path, schema) as writer:
         for labels in labels_of(estimator, table):
             column = pa.array(labels, pa.int32(), mask=labels < 0)
             writer.write_table(pa.table([column], schema=schema))
-            n_rows += len(labels)
-    return n_rows
+            n_rows, left_out = n_rows + len(labels), left_out + int((labels < 0).sum())
+    return n_rows, left_out
 
 
 def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[
         "bytes_up": ledger.total("bytes_up"),
         "bytes_down": ledger.total("bytes_down"),
         "asked": asked_of(ledger),
-        "title": f"{len(estimator.cluster_centers_)} clusters over {len(ledger.sites())} sites",
+        "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}."
@@ -99,6 +99,10 @@ def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[
             "over the other sites' rows in grey. Crosses are centers."
         ),
     }
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def write_run(

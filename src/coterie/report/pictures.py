@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ def draw_clusters_by_site(
                     panel.set_ylabel(f"{way}\n{axes_names[1]}")
                 if i == len(tiers) - 1:
                     panel.set_xlabel(axes_names[0])
-        figure.savefig(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a name in a script the font lacks
+            figure.savefig(path)
 
 
 def _draw_site(panel: Any, rows: npt.NDArray[Any], own: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:

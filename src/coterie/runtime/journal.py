@@ -48,6 +48,15 @@ class Record(msgspec.Struct, array_like=True):
     remembered: list[Remembered]
 
 
+def _difference(name: str, then: Any, now: Any) -> str:
+    """The first thing that is not the same, by its name, with both values."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in [*then, *(key for key in now if key not in then)]:
+            if then.get(key) != now.get(key):
+                return _difference(f"{name}.{key}", then.get(key), now.get(key))
+    return f"{name}: it was {then!r} and is now {now!r}"
+
+
 _RECORD = msgspec.msgpack.Decoder(Record)
 _CHECK = 8
 
@@ -85,7 +94,9 @@ class Journal:
         for name in ("method", "versions", "settings"):
             then, now = getattr(self.header, name), getattr(header, name)
             if then != now:
-                raise JournalMismatch(f"{self.folder}: the run being resumed has {name} {then}, not {now}")
+                raise JournalMismatch(
+                    f"{self.folder}: the run being resumed differs in {_difference(name, then, now)}"
+                )
         return self.header
 
     def recorded(self) -> Record | None:

@@ -108,7 +108,7 @@ def _refusal(source: Source, name: str, kind: Any) -> str:
         return f"{quoted(kind)[1:-1]}, neither numbers nor text; {leave_out(name)}"
     seen = first_text(source, name, kind)
     told = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
-    return f"{told}; declare its categories (--categories {name}=...), or {leave_out(name)}"
+    return f"{told}; declare its categories (--categories), or {leave_out(name)}"
 
 
 def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:

@@ -61,12 +61,17 @@ class NumberEncoder:
 
     def faulty(self, values: Any) -> Mask:
         """Where whole numbers are too large for float64."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
-        bad = pc.or_(pc.greater(values, LARGEST), pc.less(values, -LARGEST)) if _signed(values) else None
-        bad = pc.greater(values, LARGEST) if bad is None else bad
+        signed = _signed(values)
+        largest = (
+            LARGEST if signed else pa.scalar(LARGEST, values.type)
+        )  # unsigned numbers compare with their own kind
+        bad = pc.greater(values, largest)
+        bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
         found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
         return found
 

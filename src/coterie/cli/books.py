@@ -1,0 +1,57 @@
+"""The sites' own books against the server's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from coterie.errors import LedgerBroken
+from coterie.messages.chain import read_chain
+
+__all__ = ["Compared", "compare_books"]
+
+
+class Compared(NamedTuple):
+    """How many sites' books agree with the server's, and how many bytes left them in vain."""
+
+    sites: int
+    resent: int
+
+
+def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
+    """Compare round by round; :class:`LedgerBroken` where a site wrote down less, or something else, than arrived.
+
+    What a site sent and the server never received (it was killed, say) is asked for again in the same round, so only
+    the last lines of a round arrive.
+    """
+    arrived: dict[str, dict[int, int]] = defaultdict(dict)
+    for line in lines:
+        for name, count in line["sites"].items():
+            arrived[name][line["round"]] = count[2]
+    books = {name: folder / "journal" / "sites" / f"{quote(name, safe='')}.jsonl" for name in arrived}
+    there = [name for name, book in books.items() if book.exists()]
+    if not there:
+        return Compared(0, 0)
+    for name in books.keys() - set(there):
+        raise LedgerBroken(f"the book of {name} is missing ({books[name]}).")
+    resent = sum(_resent(name, books[name], arrived[name], lines[0]["run"]) for name in there)
+    return Compared(len(there), resent)
+
+
+def _resent(name: str, book: Path, arrived: dict[int, int], run: str) -> int:
+    left: dict[int, list[int]] = defaultdict(list)
+    for line in read_chain(book):
+        if line["run"] == run:
+            left[line["round"]].append(line["bytes"])
+    total = 0
+    for number in sorted(arrived.keys() | left.keys()):
+        sent, came = left.get(number, []), arrived.get(number, 0)
+        if came not in (0, *accumulate(reversed(sent))):
+            raise LedgerBroken(
+                f"round {number}: {name} wrote down {sum(sent)} bytes that left, the server {came} that arrived."
+            )
+        total += sum(sent) - came
+    return total

@@ -1,0 +1,113 @@
+"""A job's hold on its folder and its data: one process at a time, the same rows when it is resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Table
+
+__all__ = ["Claimed", "SiteWords", "check_fingerprints", "look_through"]
+
+LARGEST = 1e150
+"""Squares of larger values do not fit a float64."""
+
+
+def look_through(table: Table) -> tuple[npt.NDArray[np.int64], str]:
+    """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
+    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
+    name = str(getattr(table, "name", "table"))
+    for block in table.raw_blocks():
+        missing = missing + np.isnan(block.rows).sum(axis=0)
+        large = np.abs(block.rows) > LARGEST
+        if large.any():
+            column = table.columns[int(np.argmax(large.any(axis=0)))].name
+            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
+            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
+        seen.update(np.ascontiguousarray(block.rows).tobytes())
+    return missing, seen.hexdigest()
+
+
+def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
+    """Keep each site's fingerprint in its own corner of the journal; a resumed run must find the same rows."""
+    for site, found in fingerprints.items():
+        path = journal / "sites" / f"{quote(site, safe='')}.fingerprint"
+        if not resume:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(found + "\n")
+        elif not path.exists() or path.read_text().strip() != found:
+            raise InputError(
+                f"the rows of {site} are not those the run began with; restore them, or start in another folder."
+            )
+
+
+class Claimed:
+    """A folder that only this process writes to, made where it was not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._was_there = folder, folder.exists()
+        self._journal_was_there = (folder / "journal").exists()
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / ".running", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise InputError(
+                f"another coterie is at work in {self._folder}; wait for it, or choose another folder."
+            ) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / ".running").unlink(missing_ok=True)
+            if not self._was_there and not any(self._folder.iterdir()):
+                self._folder.rmdir()
+        os.close(self._lock)
+
+    def give_back(self) -> None:
+        """Remove what this process made, and nothing else."""
+        if not self._journal_was_there:
+            shutil.rmtree(self._folder / "journal", ignore_errors=True)
+
+
+class SiteWords(logging.Handler):
+    """What the sites of this process wrote into their logs: their owner is the one who reads it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._words: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one line."""
+        self._words.append(record.getMessage())
+
+    def said(self) -> str:
+        """The last few different lines."""
+        last = list(dict.fromkeys(self._words))[-3:]
+        return f"At the sites: {'; '.join(last)}." if last else ""
+
+    def __enter__(self) -> Self:
+        logging.getLogger("coterie.site").addHandler(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        logging.getLogger("coterie.site").removeHandler(self)
