@@ -32,10 +32,10 @@ def refused(source, told, **options):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("sex,x\nf,1\nm,2\n", "t.csv: column 'sex' holds text ('f' in row 1); declare its categories (--categories), or leave it "
-         "out with --ignore sex"),
-        ("a b\n\nf\n", "column 'a b' holds text ('f' in row 2); declare its categories (--categories), or leave it out with "
-         "--ignore 'a b'"),
+        ("sex,x\nf,1\nm,2\n", "t.csv: column 'sex' holds text ('f' in row 1); declare its "
+         "categories (--categories), or leave it out with --ignore sex"),
+        ("a b\n\nf\n", "column 'a b' holds text ('f' in row 2); declare its "
+         "categories (--categories), or leave it out with --ignore 'a b'"),
         ('x,y\n1,2\n"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2 among numbers; mend it, write decimals "
          "with a point, leave the cell empty if the value is missing, or leave it out with --ignore x"),
         ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; mend it, leave the "
