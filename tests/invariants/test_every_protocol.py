@@ -15,10 +15,11 @@ from coterie.messages.site_part import Memory, find_answer, find_keeper
 from coterie.messages.verbs import Present
 from coterie.protocols.methods import METHODS, audit
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import sum_in_order
+from coterie.runtime.layers import Declared, sum_in_order
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
 from coterie.sites.tables import ArrayTable
 from tests.federations import Tampered, blobs, split_evenly, tables_of
 from tests.invariants.cases import CASES, D
@@ -86,6 +87,43 @@ def test_replay_is_the_run(case, tmp_path):
     again = run(case.protocol(ROWS), Silent(), method=case.method, journal=Journal(tmp_path, resume=True))
     for a, b in zip(case.numbers(first), case.numbers(again), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+MASKED = [Declared({"rows": 90, "box": 64.0}), MaskedSums()]
+
+
+@every
+def test_masked_is_plain_within_the_fixed_point_error(case):
+    tables = split_evenly(ROWS, 5)
+    ledger, plain_ledger = Ledger(), Ledger()
+    plain = result(case, tables, ledger=plain_ledger)
+    masked = result(case, tables, layers=[MASKED[0], MaskedSums()], ledger=ledger)
+    assert_same(case, plain, masked, 1e-8)
+    assert ledger.total("floats_up") == plain_ledger.total("floats_up")
+    assert ledger.total("rounds") == plain_ledger.total("rounds")
+    shown = {e.seen for e in ledger.exchanges if e.phase == "algorithm" and e.content not in ("nothing", "schema")}
+    assert shown <= {"masked", "single"}
+
+
+@every
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.99])
+def test_a_masked_run_that_was_killed_resumes_to_the_same_result(case, part, tmp_path):
+    from tests.runtime.test_journal import Killed, Killing
+
+    tables, ledger = split_evenly(ROWS, 4), Ledger()
+    whole = result(case, tables, layers=[MASKED[0], MaskedSums()], ledger=ledger)
+    step = int(part * len(ledger.exchanges))
+
+    def life(resume, kill):
+        with in_process(tables, folder=tmp_path / "sites") as channel:
+            wire = Killing(channel, step, True) if kill else channel
+            journal = Journal(tmp_path / "journal", resume=resume)
+            layers = [MASKED[0], MaskedSums()]
+            return run(case.protocol(ROWS), wire, method=case.method, journal=journal, layers=layers)
+
+    with pytest.raises(Killed):
+        life(False, True)
+    assert_same(case, whole, life(True, False), 1e-15)
 
 
 @every

@@ -83,10 +83,10 @@ def test_an_answer_is_told_apart_by_run_round_and_attempt(tmp_path):
         assert ledger.stored(key(*place)) == (number.to_bytes(16), bytes([number]) * 9)
 
 
-def test_the_newest_question_is_the_latest_round_and_then_attempt(ledger):
+def test_the_newest_question_is_of_the_latest_attempt_and_then_round(ledger):
     for round, attempt in [(0, 0), (2, 1), (1, 5), (2, 0)]:
         put(ledger, b"x", round=round, attempt=attempt)
-    assert ledger.newest(key().run) == (2, 1)
+    assert ledger.newest(key().run) == (5, 1)
 
 
 def test_without_a_file_only_the_newest_answer_of_each_run_is_kept():

@@ -95,6 +95,7 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
     if as_json:
         print_json(lines)
         return
+    lines = [line for line in lines if line.get("event") != "once"]  # notes to itself; nothing left
     if lines and "event" in lines[0]:
         _show_site(path, lines)
     else:

@@ -74,13 +74,21 @@ class ArraySpec:
     dtype: str
     bound: Bound | None
     nonnegative: bool
+    is_counted: bool = True
+    """Whether these are numbers of the algorithm; keys and shares of masks are not."""
 
     def wire(self, request: Request[Any]) -> Wire:
         """The kind of number, with ``{names}`` filled in from the request's own fields."""
         return wire(self.dtype.format_map(request.__dict__)) if "{" in self.dtype else wire(self.dtype)
 
 
-def array(*axes: str | int, dtype: str = "float64", bound: str | None = None, nonnegative: bool = False) -> Any:
+def array(
+    *axes: str | int,
+    dtype: str = "float64",
+    bound: str | None = None,
+    nonnegative: bool = False,
+    is_counted: bool = True,
+) -> Any:
     """Declare an array of a message.
 
     ``dtype`` may name fields of the request, ``"uint{bits}"`` or ``"{precision}"``, so that one type serves
@@ -88,7 +96,7 @@ def array(*axes: str | int, dtype: str = "float64", bound: str | None = None, no
     """
     if len(axes) > MAX_AXES:
         raise TypeError(f"an array has at most {MAX_AXES} axes, not {len(axes)}")
-    spec = ArraySpec(axes, dtype, None if bound is None else Bound(bound), nonnegative)
+    spec = ArraySpec(axes, dtype, None if bound is None else Bound(bound), nonnegative, is_counted)
     return field(metadata={"array": spec})
 
 
@@ -282,6 +290,9 @@ class Layout:
     reply: type[Reply]
     fields: tuple[LaidField, ...]
     numbers: int
+    """How many numbers of the algorithm an answer holds."""
+    size: int
+    """How many entries of any kind."""
     n_bytes: int
     tag: bytes
     """Four bytes that differ where two ends have different ideas of the same answer."""
@@ -306,17 +317,17 @@ class Layout:
 def layout_of(request: Request[Any]) -> Layout:
     """What an answer to ``request`` looks like; found from the types and the request alone."""
     reply = reply_type(type(request))
-    laid, start, numbers = [], 0, 0
+    laid, start, numbers, entries = [], 0, 0, 0
     for item in message_fields(reply):
         spec = _spec(item)
         shape, number = _shape(spec.axes, request.axes), spec.wire(request)
         count = math.prod(shape)
         stop = start + number.n_bytes(count)
         laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
-        start, numbers = stop, numbers + count
+        start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
     text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
     tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
-    return Layout(reply, tuple(laid), numbers, start, tag, request.numbers)
+    return Layout(reply, tuple(laid), numbers, entries, start, tag, request.numbers)
 
 
 def _spec(item: FieldSpec) -> ArraySpec:

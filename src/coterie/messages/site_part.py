@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -14,12 +14,16 @@ from coterie.messages.schema import Reply, Request, reply_type
 __all__ = [
     "Block",
     "Column",
+    "Evaluated",
+    "Exit",
     "Memory",
     "Rows",
     "Table",
     "Weights",
     "answers",
+    "carries",
     "find_answer",
+    "find_carrier",
     "find_keeper",
     "remembers",
 ]
@@ -87,6 +91,41 @@ class Memory(dict[str, Any]):
 Answering = Callable[[Table, Memory, Any], Reply]
 Keeping = Callable[[Table, Memory, Any], None]
 
+
+class Evaluated(NamedTuple):
+    """What a site computed for a request another request carries; it has not left and is not yet checked in bytes."""
+
+    request: Request[Any]
+    reply: Reply
+    limits: Mapping[str, float]
+
+
+class Exit(Protocol):
+    """What the function of a carrying request may use of its site."""
+
+    name: str
+    masking_key: bytes
+    """The site's own secret; it never leaves."""
+    min_roster: int
+    peers: Mapping[str, bytes] | None
+    """Other sites' public keys as the site's owner pinned them; None trusts what the server introduces."""
+
+    def evaluate(self, run: bytes, method: str, body: bytes) -> Evaluated:
+        """The answer to a carried request, once the site's policy has nothing against it."""
+        ...
+
+    def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
+        """The bytes of an answer this site gave earlier in the run."""
+        ...
+
+    def once(self, run: bytes, what: str) -> bool:
+        """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
+        ...
+
+
+Carrying = Callable[[Exit, Memory, Any, Any], Reply]
+"""Takes the site's exit, the run's memory, the envelope and the request."""
+_CARRIERS: dict[type[Request[Any]], Carrying] = {}
 _ANSWERS: dict[type[Request[Any]], Answering] = {}
 _KEEPERS: dict[type[Request[Any]], Keeping] = {}
 
@@ -102,6 +141,22 @@ def answers(
         return function
 
     return register
+
+
+def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
+    """Mark the function that answers a request which carries another one, or belongs to carrying (masks)."""
+    reply_type(request)
+
+    def register(function: Carrying) -> Carrying:
+        _CARRIERS[request] = function
+        return function
+
+    return register
+
+
+def find_carrier(request: type[Request[Any]]) -> Carrying | None:
+    """The function that answers a carrying request, if one is installed."""
+    return _CARRIERS.get(request)
 
 
 def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from coterie.messages.schema import Reply, Request
 
-__all__ = ["Present", "Protocol", "Question", "Seen", "each", "present", "total"]
+__all__ = ["Place", "Present", "Protocol", "Question", "Seen", "each", "present", "total"]
 
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
@@ -44,6 +44,8 @@ class Question:
     limits: Mapping[str, float] = field(default_factory=dict)
     """Declared bounds of the run, such as ``rows`` and ``box``."""
     seen: Seen = Seen.SINGLE
+    needed: int | None = None
+    """How many answers will do; None leaves it to the run's quorum."""
     phase: str = "algorithm"
     """What the exchange is counted as: ``algorithm`` or ``masking``."""
 
@@ -55,6 +57,11 @@ class Question:
 @dataclass(frozen=True)
 class Present:
     """Who is there? Answered by the run itself."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Under which run, round and attempt goes the next question? Asked by layers, answered by the run itself."""
 
 
 Protocol: TypeAlias = Generator[Question | Present, Any, T]

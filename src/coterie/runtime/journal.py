@@ -69,6 +69,7 @@ class Journal:
         self.header: Header | None = None
         self._records: list[Record] = []
         self._place = 0
+        self._life = 0
         if resume:
             self._load()
         elif self._header_path.exists():
@@ -82,8 +83,21 @@ class Journal:
     def _records_path(self) -> Path:
         return self.folder / "records.bin"
 
+    @property
+    def life(self) -> int:
+        """How often this run was begun or resumed before."""
+        return self._life
+
+    def _count_life(self) -> int:
+        path = self.folder / "lives"
+        with path.open("ab") as file:
+            file.write(b".")
+        return path.stat().st_size - 1
+
     def begin(self, header: Header) -> Header:
         """Write the header of a new run, or check it against the one being resumed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._life = self._count_life()
         if self.header is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             temporary = self._header_path.with_suffix(".tmp")

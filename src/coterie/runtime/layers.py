@@ -9,11 +9,11 @@ from operator import add
 from typing import Any, Protocol
 
 from coterie.messages.schema import Reply
-from coterie.messages.verbs import Question, Seen
+from coterie.messages.verbs import Place, Present, Question, Seen
 
 __all__ = ["Declared", "Layer", "PlainSums", "ask_through", "sum_in_order"]
 
-Lowering = Generator[Question, Any, Any]
+Lowering = Generator[Question | Present | Place, Any, Any]
 
 
 class Layer(Protocol):
@@ -57,10 +57,14 @@ def _widened(reply: Reply) -> Reply:
     return type(reply)(*[a.astype("f8" if a.dtype.kind == "f" else "i8") for a in reply.arrays()])
 
 
-def ask_through(layers: tuple[Layer, ...], gather: Callable[[Question], Any], question: Question) -> Any:
-    """Lower a question through all layers, the first outermost, and gather what comes out below."""
-    if not layers:
-        return gather(question)
+def ask_through(
+    layers: tuple[Layer, ...],
+    ask: Callable[[Question | Present | Place], Any],
+    question: Question | Present | Place,
+) -> Any:
+    """Lower a question through all layers, the first outermost, and ask what comes out below."""
+    if not layers or not isinstance(question, Question):
+        return ask(question)
     lowering = layers[0].lower(question)
     answer: Any = None
     failure: BaseException | None = None
@@ -71,6 +75,6 @@ def ask_through(layers: tuple[Layer, ...], gather: Callable[[Question], Any], qu
             return stop.value
         answer, failure = None, None
         try:
-            answer = ask_through(layers[1:], gather, below)
+            answer = ask_through(layers[1:], ask, below)
         except Exception as problem:  # the layer may have a way around it
             failure = problem

@@ -58,6 +58,8 @@ class Recorder:
         self._run, self._journal = run, journal
         header = journal.begin(Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings)))
         run.identity = bytes.fromhex(header.run)
+        if any(getattr(layer, "starts_afresh", False) for layer in run.layers):
+            run.attempt = journal.life
         run.ledger.run = header.run
         self._counted = len(run.ledger.exchanges)
         self._remembered = 0

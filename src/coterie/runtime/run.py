@@ -13,7 +13,7 @@ from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.messages import codec
 from coterie.messages.codec import Body, Envelope
 from coterie.messages.schema import Reply
-from coterie.messages.verbs import Present, Protocol, Question
+from coterie.messages.verbs import Place, Present, Protocol, Question
 from coterie.runtime.channel import Channel
 from coterie.runtime.delivery import Asked, Delivery
 from coterie.runtime.journal import Journal
@@ -50,6 +50,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.round = 0
+        self.attempt = 0
+        """The life of this run: a layer that starts afresh after a crash must not ask under its old numbers."""
         self.roster = Roster(self.channel.sites())
         self.transcript = Transcript()
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
@@ -82,10 +84,15 @@ class Run:
 
     def ask(self, question: Question | Present) -> Any:
         """Put one question of a protocol through the layers to the sites."""
+        return ask_through(self.layers, self._ask, question)
+
+    def _ask(self, question: Question | Present | Place) -> Any:
         if isinstance(question, Present):
             self.roster.admit(self.channel.sites())
             return self.roster.ready(self.round)
-        return ask_through(self.layers, self.gather, question)
+        if isinstance(question, Place):
+            return self.identity, self.round, self.attempt
+        return self.gather(question)
 
     def gather(self, question: Question) -> dict[str, Reply]:
         """One exchange: every good answer by site, in roster order; counted, and short of a quorum refused."""
@@ -94,7 +101,7 @@ class Run:
         self.roster.admit(self.channel.sites())
         number, self.round = self.round, self.round + 1
         nominal = self.roster.names if question.to is None else question.to
-        needed = max(1, math.ceil(self.terms.quorum * len(nominal) - 1e-9))
+        needed = question.needed or max(1, math.ceil(self.terms.quorum * len(nominal) - 1e-9))
         asked = self._prepare(question, number, self.roster.choose(set(nominal), number, needed))
         delivery = Delivery(self.channel, asked, self.terms)
         delivery.deliver()
@@ -112,7 +119,9 @@ class Run:
         asked = {}
         for name in names:
             body, tag = bodies[name], codec.site_tag(name)
-            envelope = Envelope(codec.FORMAT_VERSION, self.identity, number, 0, roster, tag, body.digest, self.method)
+            envelope = Envelope(
+                codec.FORMAT_VERSION, self.identity, number, self.attempt, roster, tag, body.digest, self.method
+            )
             frame = codec.encode_question(envelope, body, self.transcript.digest(name), question.seen)
             asked[name] = Asked(question.request_for(name), envelope, frame, [], question.limits)
             asked[name].recall = self.transcript.bodies(name)
@@ -143,7 +152,7 @@ class Run:
         replies = {request.layout.reply for request in requests}
         exchange = Exchange(
             round=number,
-            attempt=0,
+            attempt=self.attempt,
             phase=question.phase,
             asked="+".join(sorted({request.kind for request in requests})),
             answer="+".join(sorted(reply.__name__ for reply in replies)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -33,6 +35,7 @@ class _RunPages:
     answers: int = 0
     newest: tuple[int, int] = (-1, -1)
     stored: dict[tuple[int, int], tuple[bytes, bytes | int]] = field(default_factory=dict)
+    once: set[str] = field(default_factory=set)
 
 
 class SiteLedger:
@@ -48,6 +51,8 @@ class SiteLedger:
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
         for start, line in self._chain.reopen():
             self._count(line["floats"], line["bytes"], line["event"] == "answer")
+            if line["event"] == "once":
+                self._runs.setdefault(bytes.fromhex(line["run"]), _RunPages()).once.add(line["what"])
             if line["event"] == "answer":
                 key = Key(bytes.fromhex(line["run"]), line["round"], line["attempt"])
                 self._keep(key, bytes.fromhex(line["request"]), start)
@@ -78,7 +83,7 @@ class SiteLedger:
         return request, where
 
     def newest(self, run: bytes) -> tuple[int, int]:
-        """Round and attempt of the newest answer in ``run``; (-1, -1) before the first."""
+        """Attempt and round of the newest answer in ``run``; (-1, -1) before the first."""
         pages = self._runs.get(run)
         return pages.newest if pages else (-1, -1)
 
@@ -107,6 +112,26 @@ class SiteLedger:
     def refusal(self, envelope: Envelope, n_bytes: int, code: str) -> None:
         """Nothing but a code leaves."""
         self._line("refusal", envelope, 0, n_bytes, {"code": code})
+
+    def once(self, run: bytes, what: str) -> bool:
+        """Write down that ``what`` happens in ``run``; False where it did before."""
+        pages = self._runs.setdefault(run, _RunPages())
+        if what in pages.once:
+            return False
+        self._chain.append({"event": "once", "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1})
+        pages.once.add(what)
+        return True
+
+    def secret(self) -> bytes:
+        """Thirty-two bytes that are this site's own: kept beside the ledger, or made anew where there is no file."""
+        if self.path is None:
+            return secrets.token_bytes(32)
+        path = self.path.with_name(self.path.name + ".key")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+        return path.read_bytes()
 
     def close(self) -> None:
         """Give the file back."""
@@ -142,5 +167,5 @@ class SiteLedger:
             if len(self._runs) > MAX_RUNS:
                 self._runs.popitem(last=False)
         pages.answers += 1
-        pages.newest = max(pages.newest, (key.round, key.attempt))
+        pages.newest = max(pages.newest, (key.attempt, key.round))
         pages.stored[key.round, key.attempt] = (request, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +29,10 @@ class Policy:
     single_answers: Literal["none", "averages", "rows"] = "none"
     min_count: int = 5
     """The fewest rows any average sent by itself may stand for."""
+    min_roster: int = 3
+    """The fewest sites a masked sum may be over."""
+    peers: Mapping[str, bytes] | None = None
+    """Other sites' public keys, pinned; None trusts those the server introduces."""
     max_questions: int | None = None
     """How many questions one run may ask."""
     min_rows: int = 0
@@ -36,14 +41,18 @@ class Policy:
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(single_answers="rows", min_count=1)
+        return cls(single_answers="rows", min_count=1, min_roster=1)
+
+    def allows(self, method: str) -> bool:
+        """Whether the method may be run at all."""
+        return self.methods is None or method in self.methods
 
     def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
         """Why this question may not be answered, or None.
 
         ``is_masked`` is what the site itself does to the answer, not what the question promises.
         """
-        if self.methods is not None and method not in self.methods:
+        if not self.allows(method):
             return Refusal.METHOD_FORBIDDEN
         if not belongs(request, method):
             return Refusal.UNKNOWN_QUESTION

@@ -38,7 +38,7 @@ min_rows = 20
 
 def read_policy(path: Path) -> Policy:
     """A policy file, checked; an unknown key is an error that names the nearest valid one."""
-    known = [field.name for field in fields(Policy)]
+    known = [field.name for field in fields(Policy) if field.name != "peers"]
     raw = read_toml(path, known, absent=f"`coterie policy init {path}` writes one")
     return Policy(**{key: _checked(path, key, value) for key, value in raw.items()})
 

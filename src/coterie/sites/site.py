@@ -12,7 +12,7 @@ from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request
-from coterie.messages.site_part import Table, find_answer, find_keeper
+from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy
@@ -58,6 +58,8 @@ class Site:
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self._log = log or logging.getLogger("coterie.site")
+        self.masking_key = self.ledger.secret()
+        self.min_roster, self.peers = self.policy.min_roster, self.policy.peers
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.min_count)
         self._lock = threading.Lock()
@@ -91,7 +93,7 @@ class Site:
                 raise _Refused(Refusal.CONFLICT)
             self.ledger.resend(envelope, len(frame))
             return frame
-        if (envelope.round, envelope.attempt) <= self.ledger.newest(envelope.run):
+        if (envelope.attempt, envelope.round) <= self.ledger.newest(envelope.run):
             raise _Refused(Refusal.STALE)
         return None
 
@@ -104,7 +106,8 @@ class Site:
         layout = _layout(request)
         if request.remembered:
             self._remember(envelope.run, request, decoded.bodies[0])
-        reply = self._compute(run, request)
+        carrier = find_carrier(type(request))
+        reply = self._compute(run, request) if carrier is None else carrier(self, run.memory, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(
             envelope,
@@ -120,11 +123,12 @@ class Site:
     def _permitted(self, decoded: Decoded) -> Request[Any]:
         """The request, once the site's policy has nothing against it."""
         request, envelope = decoded.request, decoded.envelope
-        if request is None or find_answer(type(request)) is None:
+        if request is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
-        objection = self.policy.objection(envelope.method, type(request))
-        if objection is not None:
-            raise _Refused(objection)
+        if find_carrier(type(request)) is None:
+            self._object(envelope.method, request, is_masked=False)
+        elif not self.policy.allows(envelope.method):
+            raise _Refused(Refusal.METHOD_FORBIDDEN)
         allowed = self.policy.max_questions
         if allowed is not None and self.ledger.answers(envelope.run) >= allowed:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
@@ -133,6 +137,32 @@ class Site:
         if self.table.n_rows > decoded.limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {decoded.limits['rows']:g}")
         return request
+
+    def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
+        """Refuse what cannot be answered here or what the policy has something against."""
+        if find_answer(type(request)) is None:
+            raise _Refused(Refusal.UNKNOWN_QUESTION)
+        objection = self.policy.objection(method, type(request), is_masked=is_masked)
+        if objection is not None:
+            raise _Refused(objection)
+
+    def evaluate(self, run: bytes, method: str, body: bytes) -> Evaluated:
+        """The answer to a request that another one carries; what carries it masks it before it leaves."""
+        request, limits = codec.decode_body(body)
+        if request is None or request.remembered:
+            raise _Refused(Refusal.UNKNOWN_QUESTION)
+        self._object(method, request, is_masked=True)
+        _layout(request)
+        return Evaluated(request, self._compute(self._memories.of(run), request), limits)
+
+    def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
+        """The bytes of an answer this site gave earlier in the run."""
+        stored = self.ledger.stored(Key(run, round, attempt))
+        return None if stored is None else stored[1]
+
+    def once(self, run: bytes, what: str) -> bool:
+        """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
+        return self.ledger.once(run, what)
 
     def _compute(self, run: RunMemory, request: Request[Any]) -> Reply:
         compute = find_answer(type(request))
@@ -162,9 +192,8 @@ class Site:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
-            objection = self.policy.objection(envelope.method, type(request))
-            if objection is not None:
-                raise _Refused(objection)
+            if find_carrier(type(request)) is None:
+                self._object(envelope.method, request, is_masked=False)
             self._remember(envelope.run, request, body)
         frame = codec.encode_answer(envelope, codec.EMPTY_LAYOUT, Nothing(), ())
         self.ledger.recall(envelope, len(frame))
@@ -181,6 +210,6 @@ class Site:
 
 def _layout(request: Request[Any]) -> Layout:
     layout = request.layout
-    if layout.n_bytes > codec.MAX_ANSWER_BYTES or layout.numbers > codec.MAX_ANSWER_BYTES // 8:
+    if layout.n_bytes > codec.MAX_ANSWER_BYTES or layout.size > codec.MAX_ANSWER_BYTES // 8:
         raise _Refused(Refusal.TOO_LARGE)
     return layout

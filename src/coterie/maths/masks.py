@@ -1,0 +1,93 @@
+"""Fixed-point numbers in a ring, and streams that mask them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FixedPoint", "add_in_ring", "mask_stream"]
+
+Ring = npt.NDArray[np.uint64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits``, so that ``n_sites`` of them add up
+    without wrapping.
+
+    A sum is then right to within ``error``: every site's number is rounded once.
+    """
+
+    bits: int
+    bound: float
+    n_sites: int
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.bits <= 64:
+            raise ValueError(f"a ring of {self.bits} bits; it has 8 to 64")
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise ValueError(f"a bound of {self.bound}; a finite number above 0 is needed")
+        if self.largest < 1:
+            raise ValueError(f"a ring of {self.bits} bits is too small for {self.n_sites} sites")
+
+    @property
+    def largest(self) -> int:
+        """The largest integer one site may send: the sum of all stays below half the ring."""
+        return ((1 << (self.bits - 1)) - 1) // self.n_sites
+
+    @property
+    def scale(self) -> float:
+        """Integers to one unit: a power of two, so that scaling rounds nothing."""
+        exponent = math.floor(math.log2(min(self.largest, 1 << 62) / self.bound))
+        return math.ldexp(1.0, max(-1000, min(1000, exponent)))
+
+    @property
+    def error(self) -> float:
+        """How far a decoded sum may be from the exact one, besides what float64 itself cannot hold."""
+        return 0.5 * self.n_sites / self.scale
+
+    def encode(self, values: npt.NDArray[Any]) -> Ring:
+        """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
+        numbers = np.asarray(values, np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("a number is not finite")
+        if numbers.size and float(np.abs(numbers).max()) > self.bound * (1 + 1e-9):
+            raise ValueError("a number is outside the declared bound")
+        whole = np.rint(np.clip(numbers, -self.bound, self.bound) * self.scale)
+        return whole.astype(np.int64).view(np.uint64) & np.uint64(self._mask)
+
+    def decode(self, total: Ring) -> Floats:
+        """The sum that ring integers stand for."""
+        if self.bits == 64:
+            return total.view(np.int64).astype(np.float64) / self.scale
+        shift = np.uint64(64 - self.bits)
+        signed = (total << shift).view(np.int64) >> np.int64(64 - self.bits)
+        return signed.astype(np.float64) / self.scale
+
+    @property
+    def _mask(self) -> int:
+        return (1 << self.bits) - 1
+
+
+def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ring:
+    """The sum (or difference) of two vectors in the ring of ``2**bits``."""
+    result = one - other if minus else one + other  # unsigned: wraps at 2**64, which every smaller ring divides
+    return result if bits == 64 else result & np.uint64((1 << bits) - 1)
+
+
+def mask_stream(key: bytes, count: int, bits: int) -> Ring:
+    """``count`` numbers uniform in the ring, the same for the same key: AES-256 in counter mode over zeros.
+
+    Keys are used once, so the counter may start at zero.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(count * width))
+    numbers = np.frombuffer(stream, f"<u{width}").astype(np.uint64)
+    return numbers if bits == 64 else numbers & np.uint64((1 << bits) - 1)

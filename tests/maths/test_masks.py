@@ -1,0 +1,61 @@
+"""Fixed-point numbers in a ring."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.maths.masks import FixedPoint, add_in_ring, mask_stream
+
+BITS = st.integers(8, 64)
+
+
+@given(BITS, st.integers(1, 100), st.floats(1e-6, 1e9), st.integers(0, 2**32))
+def test_a_sum_is_right_to_within_the_stated_error_and_never_wraps(bits, n_sites, bound, seed):
+    if ((1 << (bits - 1)) - 1) // n_sites < 1:
+        with pytest.raises(ValueError, match="too small"):
+            FixedPoint(bits, bound, n_sites)
+        return
+    coding = FixedPoint(bits, bound, n_sites)
+    rng = np.random.default_rng(seed)
+    values = rng.uniform(-bound, bound, size=(n_sites, 5))
+    values[:, 0], values[:, 1] = bound, -bound  # everyone at the edge at once
+    total = np.zeros(5, np.uint64)
+    for row in values:
+        total = add_in_ring(total, coding.encode(row), bits)
+    slack = 1e-12 * bound * n_sites
+    np.testing.assert_allclose(coding.decode(total), values.sum(0), atol=coding.error + slack, rtol=0)
+
+
+@given(BITS, st.integers(0, 2**32))
+def test_masks_cancel_bit_for_bit(bits, seed):
+    key = np.random.default_rng(seed).bytes(32)
+    values = np.random.default_rng(seed).integers(0, 2**63, 17, dtype=np.uint64) & np.uint64((1 << bits) - 1)
+    mask = mask_stream(key, 17, bits)
+    masked = add_in_ring(values, mask, bits)
+    np.testing.assert_array_equal(add_in_ring(masked, mask, bits, minus=True), values)
+    assert masked.max() < 2**bits or bits == 64
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 10.1, -11.0])
+def test_what_does_not_fit_is_refused_and_never_wrapped(bad):
+    with pytest.raises(ValueError, match=r"not finite|outside"):
+        FixedPoint(32, 10.0, 5).encode(np.array([1.0, bad]))
+
+
+@pytest.mark.parametrize(
+    ("bits", "bound", "n"), [(7, 1.0, 2), (65, 1.0, 2), (32, 0.0, 2), (32, np.inf, 2), (8, 1.0, 200)]
+)
+def test_impossible_rings_are_refused(bits, bound, n):
+    with pytest.raises(ValueError):
+        FixedPoint(bits, bound, n)
+
+
+def test_streams_are_uniform_and_differ_by_key():
+    one, two = mask_stream(b"a" * 32, 100_000, 8), mask_stream(b"b" * 32, 100_000, 8)
+    assert not np.array_equal(one, two)
+    counts = np.bincount(one.astype(int), minlength=256)
+    assert ((counts - 100_000 / 256) ** 2 / (100_000 / 256)).sum() < 350  # chi-square, 255 degrees of freedom
+    np.testing.assert_array_equal(mask_stream(b"a" * 32, 10, 64), mask_stream(b"a" * 32, 20, 64)[:10])

@@ -1,0 +1,269 @@
+"""Masked sums: the sum and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.engines.inprocess import Fault, Schedule, in_process
+from coterie.errors import InputError, QuorumLost
+from coterie.messages import codec
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_part import answers
+from coterie.messages.verbs import Seen, total
+from coterie.protocols.lloyd import lloyd
+from coterie.protocols.methods import METHODS, Method
+from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.run import run
+from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
+from coterie.secure.masked_sums import AskMasked, Reveal, fewest_survivors, threshold
+from coterie.sites.policy import Policy
+from coterie.sites.tables import ArrayTable
+from tests.federations import Tampered, blobs, federation, split_evenly
+
+
+@dataclass(frozen=True)
+class Whole(Reply):
+    values: Floats = array("n", bound="1000")
+
+
+@dataclass(frozen=True)
+class AskWhole(Request[Whole]):
+    n: int
+
+
+@answers(AskWhole)
+def local_whole(table, memory, ask):
+    """Whole numbers a site's first row decides."""
+    seed = int(next(iter(table.blocks())).rows[0, 0])
+    return Whole(np.random.default_rng(seed).integers(-1000, 1001, ask.n).astype(float))
+
+
+@pytest.fixture(autouse=True)
+def _trial(monkeypatch):
+    monkeypatch.setitem(METHODS, "trial", Method("trial", "", (AskWhole,), "", ""))
+
+
+def expected(names, n):
+    return sum(np.random.default_rng(int(name.split("-")[1])).integers(-1000, 1001, n) for name in names)
+
+
+def sites(n, **options):
+    return in_process({f"s-{i}": ArrayTable(np.full((1, 1), float(i))) for i in range(n)}, **options)
+
+
+def ask_once(n=50):
+    return (yield from total(AskWhole(n)))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 20, 100])
+@pytest.mark.parametrize("bits", [24, 32, 64])
+def test_the_masked_sum_is_the_plain_sum_of_whole_numbers(n, bits):
+    with sites(n) as channel:
+        found = run(ask_once(), channel, method="trial", layers=[MaskedSums(bits)])
+    step = 2000 * n / 2 ** (bits - 1) * n  # a ring of few bits rounds
+    np.testing.assert_allclose(found.values, expected([f"s-{i}" for i in range(n)], 50), atol=step)
+    if bits == 64:
+        np.testing.assert_array_equal(found.values, expected([f"s-{i}" for i in range(n)], 50))
+
+
+@settings(max_examples=25)
+@given(st.integers(5, 12), st.data())
+def test_any_dropouts_that_leave_enough_give_the_survivors_sum(n, data):
+    METHODS.setdefault("trial", Method("trial", "", (AskWhole,), "", ""))
+    gone = data.draw(st.sets(st.integers(0, n - 1), max_size=n - fewest_survivors(n)))
+    faults = [Fault(f"s-{i}", "drop", frozenset({2})) for i in gone]  # round 2 is the first upload
+    with sites(n, schedule=Schedule(faults)) as channel:
+        found = run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=Terms(quorum=0.01, resends=0))
+    np.testing.assert_array_equal(found.values, expected([f"s-{i}" for i in range(n) if i not in gone], 50))
+
+
+def test_a_survivor_that_drops_before_unmasking_is_done_without():
+    faults = [Fault("s-3", "drop", frozenset({3}))]
+    with sites(6, schedule=Schedule(faults)) as channel:
+        found = run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=Terms(quorum=0.5, resends=0))
+    np.testing.assert_array_equal(found.values, expected([f"s-{i}" for i in range(6)], 50))
+
+
+def test_too_few_survivors_stop_the_sum():
+    faults = [Fault(f"s-{i}", "drop", frozenset({2})) for i in (0, 1, 2)]
+    with sites(5, schedule=Schedule(faults)) as channel, pytest.raises(QuorumLost, match="fewer than 4 hide nothing"):
+        run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=Terms(quorum=0.1, resends=0))
+
+
+def test_lloyd_with_masks_is_lloyd_within_the_fixed_point_error():
+    rows = blobs(300, 4, 3, seed=3)
+    with federation(rows, 5) as channel:
+        plain = run(lloyd(rows[:3], tol=0), channel, method="lloyd")
+        declared = Declared({"rows": 100, "box": float(np.abs(rows).max())})
+        ledger = Ledger()
+        masked = run(lloyd(rows[:3], tol=0), channel, method="lloyd", layers=[declared, MaskedSums()], ledger=ledger)
+    np.testing.assert_allclose(masked.centers, plain.centers, atol=1e-10)
+    assert masked.cost == pytest.approx(plain.cost, rel=1e-10)
+    assert ledger.total("rounds") == masked.n_rounds + 1
+    assert ledger.total("rounds_masking") == 2 + masked.n_rounds + 1
+    assert ledger.total("floats_up") == 5 * (masked.n_rounds + 1) * (3 * 5 + 1)
+    assert {e.seen for e in ledger.exchanges if e.phase == "algorithm"} == {"masked"}
+
+
+def uploads(n, rounds=3, count=4000):
+    seen = []
+
+    def listen(name, question, frame):
+        decoded = codec.decode_question(question)
+        if isinstance(decoded.request, AskMasked):
+            start = codec.read_envelope(frame)[2] + 4
+            seen.append(frame[start : start + 8 * decoded.request.count])
+        return frame
+
+    def protocol():
+        for _ in range(rounds):
+            yield from total(AskWhole(count))
+
+    with sites(n) as channel:
+        run(protocol(), Tampered(channel, listen), method="trial", layers=[MaskedSums()])
+    return seen
+
+
+def test_uploads_are_uniform_and_share_no_mask():
+    seen = uploads(5)
+    assert len(seen) == 15
+    counts = np.bincount(np.frombuffer(b"".join(seen), np.uint8), minlength=256)
+    mean = counts.sum() / 256
+    assert ((counts - mean) ** 2 / mean).sum() < 360  # chi-square, 255 degrees of freedom: p > 1e-5
+    for i, one in enumerate(seen):
+        for other in seen[:i]:
+            difference = np.frombuffer(one, np.uint64) - np.frombuffer(other, np.uint64)
+            small = np.minimum(difference, -difference) < 2**58
+            assert small.mean() < 0.1  # masks that were used twice would leave the difference of two small numbers
+
+
+def test_a_strict_site_answers_masked_sums_and_nothing_else():
+    strict = Policy()
+    rows = blobs(200, 3, 2)
+    limits = Declared({"rows": 100, "box": 50.0})
+    with in_process(split_evenly(rows, 4), policy=strict) as channel:
+        fit = run(lloyd(rows[:2]), channel, method="lloyd", layers=[limits, MaskedSums()])
+        assert np.isfinite(fit.centers).all()
+        with pytest.raises(QuorumLost, match="does not let the server see this answer"):
+            run(lloyd(rows[:2]), channel, method="lloyd", layers=[limits, PlainSums()])
+    with in_process(split_evenly(rows, 2), policy=strict) as channel, pytest.raises(QuorumLost):
+        run(lloyd(rows[:2]), channel, method="lloyd", layers=[limits, MaskedSums()])  # a roster of two is too small
+
+
+def test_what_has_no_declared_bound_cannot_be_masked():
+    rows = blobs(60, 2)
+    with federation(rows, 3) as channel, pytest.raises(InputError, match=r"declare the run's limits"):
+        run(lloyd(rows[:2]), channel, method="lloyd", layers=[MaskedSums()])
+
+
+def test_a_number_beyond_the_bound_is_refused_at_the_site_and_never_wrapped():
+    rows = blobs(60, 2) * 100
+    limits = Declared({"rows": 100, "box": 1.0})
+    with federation(rows, 3) as channel, pytest.raises(QuorumLost, match="not within bounds"):
+        run(lloyd(rows[:2]), channel, method="lloyd", layers=[limits, MaskedSums()])
+
+
+# ---------------------------------------------------------------- servers that lie
+
+
+def caught(n=5):
+    """The frames of one honest masked sum, by site: upload and reveal."""
+    frames = {}
+
+    def listen(name, question, frame):
+        decoded = codec.decode_question(question)
+        frames[name, type(decoded.request).__name__] = (question, frame, decoded)
+        return frame
+
+    channel = sites(n)
+    with channel:
+        run(ask_once(), Tampered(channel, listen), method="trial", layers=[MaskedSums()])
+    return channel.members, frames
+
+
+def put(site, decoded, request, *, round_=None, roster=None):
+    """Ask a site something of the server's own making; its answer's form and last byte."""
+    body = codec.encode_body(request, {})
+    envelope = decoded.envelope._replace(
+        round=decoded.envelope.round + 50 if round_ is None else round_,
+        request=body.digest,
+        roster=decoded.envelope.roster if roster is None else codec.roster_digest(roster),
+    )
+    answer = site.answer(codec.encode_question(envelope, body, decoded.transcript, Seen.MASKED))
+    return codec.read_envelope(answer)[0]
+
+
+def changed(request, **fields):
+    import dataclasses
+
+    return dataclasses.replace(request, **fields)
+
+
+def test_a_replayed_round_gets_the_same_bytes():
+    members, frames = caught()
+    question, frame, _ = frames["s-2", "Reveal"]
+    assert members["s-2"].answer(question) == frame
+
+
+def test_a_second_reveal_with_another_story_is_refused():
+    members, frames = caught()
+    _, _, decoded = frames["s-2", "Reveal"]
+    other = np.array([1, 1, 1, 1, 0])
+    assert put(members["s-2"], decoded, changed(decoded.request, survived=other)) is codec.Form.REFUSAL
+    assert put(members["s-2"], decoded, decoded.request) is codec.Form.REFUSAL
+
+
+def test_too_small_a_story_an_invented_site_and_another_roster_are_refused():
+    members, frames = caught()
+    _, _, upload = frames["s-2", "AskMasked"]
+    roster = upload.request.roster
+    for names in (("s-2",), (*roster[:2], "s-2", "stranger"), roster[:3], tuple(reversed(roster))[:4]):
+        ask = changed(upload.request, roster=names, n=len(names))
+        if "s-2" in names and set(names) <= set(roster) and len(names) >= 1:
+            continue  # a smaller roster of known sites is a matter for the policy's smallest roster
+        assert put(members["s-2"], upload, ask, roster=names) is codec.Form.REFUSAL
+    lying = changed(upload.request, roster=roster[:4], n=4)
+    assert put(members["s-2"], upload, lying) is codec.Form.REFUSAL  # the envelope says another roster
+    _, _, reveal = frames["s-2", "Reveal"]
+    for survived in ([0, 0, 1, 0, 0], [1, 1, 0, 1, 1], [0, 1, 1, 1, 0]):
+        fresh = changed(reveal.request, survived=np.array(survived), attempt=7)
+        assert put(members["s-2"], reveal, fresh) is codec.Form.REFUSAL
+
+
+def test_a_site_reveals_nothing_for_a_round_it_did_not_upload_in():
+    members, frames = caught()
+    _, _, decoded = frames["s-2", "Reveal"]
+    assert put(members["s-2"], decoded, changed(decoded.request, round=40)) is codec.Form.REFUSAL
+
+
+def test_pinned_keys_keep_a_server_from_introducing_itself():
+    pinned = {f"s-{i}": bytes([i + 1] * 32) for i in range(4)}  # not the keys the server will introduce
+    with sites(4, policy=Policy(peers=pinned)) as channel, pytest.raises(QuorumLost):
+        run(ask_once(), channel, method="trial", layers=[MaskedSums()])
+
+
+@given(st.integers(3, 100))
+def test_no_two_stories_give_both_kinds_of_share_for_everyone(n):
+    """The inequality behind fewest_survivors: one common mask always stays unknown."""
+    t, u = threshold(n), fewest_survivors(n)
+    assert u - 1 >= t
+    assert t - (n - u) >= 1
+    assert u <= n
+
+
+def test_a_faked_dropout_yields_nothing():
+    """The server keeps an upload, claims its site dropped, and takes off every common mask: noise stays."""
+    members, frames = caught(6)
+    upload = frames["s-0", "AskMasked"][2].request
+    assert isinstance(frames["s-0", "Reveal"][2].request, Reveal)
+    start = codec.read_envelope(frames["s-0", "AskMasked"][1])[2] + 4
+    masked = np.frombuffer(frames["s-0", "AskMasked"][1][start : start + 8 * upload.count], np.uint64)
+    # Even with the exact sum of the five others known, what is left of the upload is uniform: its own mask.
+    assert (np.minimum(masked, -masked) < 2**50).mean() < 0.1
