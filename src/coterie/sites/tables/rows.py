@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,16 +17,16 @@ BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
 
 
-class CheckedTable:
+class CheckedTable(ABC):
     """Refuses blocks that are not finite; a table found finite once is not checked again."""
 
     name: str
     columns: tuple[Column, ...]
     _is_finite = False
 
+    @abstractmethod
     def raw_blocks(self) -> Iterator[Block]:
         """The rows as they are."""
-        raise NotImplementedError
 
     def blocks(self) -> Iterator[Block]:
         """The rows, every value finite."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from coterie.sites.tables.wording import quoted
 __all__ = ["ArraySource", "MemorySource", "Source", "check_names", "source_of_array", "source_of_object"]
 
 
-class Source:
+class Source(ABC):
     """Named columns, read a batch at a time, as often as needed."""
 
     def __init__(self, name: str, schema: Any, n_rows: int | None) -> None:
@@ -27,9 +28,9 @@ class Source:
         self.texts: Mapping[str, frozenset[str]] = {}
         """Columns to be handed out as text if the source can, with the values that are declared."""
 
+    @abstractmethod
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """Record batches of at most ``step`` rows, in order, with at least the columns named."""
-        raise NotImplementedError
 
 
 def check_names(table: str, names: Sequence[str]) -> None:

@@ -1,0 +1,137 @@
+"""Bad input ends in one clear sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import FILES, write_csv
+
+# ---------------------------------------------------------------- bad input
+
+
+def cut_parquet(path):
+    pq.write_table(pa.table({"a": np.arange(100.0)}), path)
+    path.write_bytes(path.read_bytes()[:200])
+
+
+BAD = {
+    "an empty file": (lambda: Path("bad.csv").write_bytes(b""), "bad.csv", "empty"),
+    "a file that is not there": (lambda: None, "nowhere.csv", "no such file"),
+    "a directory": (lambda: Path("bad.csv").mkdir(), "bad.csv", "folder|director"),
+    "a zero-byte Parquet": (lambda: Path("bad.parquet").write_bytes(b""), "bad.parquet", "empty|not a readable"),
+    "a Parquet cut short": (lambda: cut_parquet(Path("bad.parquet")), "bad.parquet", "not a readable"),
+    "an unknown ending": (lambda: Path("bad.xyz").write_text("a\n1\n"), "bad.xyz", "xyz"),
+    "a text column": (lambda: write_csv("bad.csv", [("x", 1.0, 2.0)]), "bad.csv", "column 'a' holds text"),
+    "stray text": (lambda: write_csv("bad.csv", [(1.0, 2.0, 3.0), (1.0, "n/a?", 3.0)]), "bad.csv", "'b'"),
+    "a missing value": (
+        lambda: write_csv("bad.csv", [(1.0, "", 3.0)] * 4),
+        "bad.csv",
+        "holds 4 missing values; pass --missing",
+    ),
+    "an infinite value": (lambda: write_csv("bad.csv", [(1.0, "inf", 3.0)]), "bad.csv", "infinite"),
+    "a doubled column": (lambda: write_csv("bad.csv", [(1.0, 2.0, 3.0)], ("a", "a", "c")), "bad.csv", "'a'"),
+    "another order": (
+        lambda: write_csv("bad.csv", [(1.0, 2.0, 3.0)], ("a", "c", "b")),
+        "bad.csv",
+        "in another place",
+    ),
+    "a missing column": (lambda: write_csv("bad.csv", [(1.0, 2.0)], ("a", "b")), "bad.csv", "column 'c' is missing"),
+    "one column more": (lambda: write_csv("bad.csv", [(1.0,) * 4], ("a", "b", "c", "d")), "bad.csv", "1 column more"),
+    "a huge integer": (lambda: write_csv("bad.csv", [(2**70, 1.0, 2.0)]), "bad.csv", "'a'"),
+    "ragged rows": (lambda: Path("bad.csv").write_text("a,b,c\n1,2\n3,4,5\n"), "bad.csv", "bad.csv"),
+    "binary rubbish": (lambda: Path("bad.csv").write_bytes(bytes(range(256)) * 20), "bad.csv", "bad.csv"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_in_one_clear_sentence_and_nothing_half_written(cli, three, tmp_path, name):
+    import re
+
+    make, path, told = BAD[name]
+    make()
+    before = sorted(p.name for p in tmp_path.iterdir())
+    code, out, err = cli("cluster", "north.csv", path, "-k", 2, "--out", "run")
+    assert code == 2, err
+    assert err.count("error:") == 1
+    assert len(err.strip().splitlines()[-1]) < 400
+    assert re.search(told, err), err
+    assert "Traceback" not in err + out
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
+    write_csv("one.csv", [(1.0, 2.0, 3.0)])
+    write_csv("none.csv", [])
+    write_csv("flat.csv", [(1.0, 5.0, float(i)) for i in range(9)])
+    code, _, err = cli("cluster", "one.csv", "-k", 2, "--out", "a")
+    assert code == 2
+    assert "the sites hold 1 rows in all; n_clusters=2 needs at least as many" in err
+    assert not (tmp_path / "a").exists()
+    assert cli("cluster", "one.csv", "-k", 1, "--out", "b")[0] == 0
+    assert cli("cluster", "flat.csv", "one.csv", "-k", 3, "--scale", "standard", "--out", "c")[0] == 0
+    code, _, err = cli("cluster", "none.csv", "-k", 1, "--out", "d")
+    assert code == 2
+    assert "hold 0 rows" in err
+    assert cli("cluster", "none.csv", "flat.csv", "-k", 2, "--out", "e")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-k", "2", "--method", "kmeans"], "there is no method 'kmeans'"),
+        (["-k", "2", "--scale", "log"], "scale='log'; it is one of none, standard, minmax"),
+        (["-k", "2", "--scale", "minmax"], "needs a declared range for every column"),
+        (["-k", "2", "--missing", "guess"], "missing='guess'"),
+        (["-k", "2", "--columns", "a,z"], "'z'"),
+        (["-k", "2", "--categories", "a"], "column=first,second"),
+        (["-k", "2", "--site-column", "a", "south.csv"], "a site column goes with one file"),
+        (["-k", "2", "sub/north.csv"], "would both be site 'north'"),
+        (["-k", "2", "--resume"], "holds no run to resume"),
+        (["-k", "2", "--out", "south.csv"], "--out names a folder"),
+    ],
+)
+def test_options_that_cannot_be_are_named(cli, three, tmp_path, words, told):
+    code, _, err = cli("cluster", "north.csv", *words)
+    assert code == 2
+    assert told in err
+    assert not (tmp_path / "coterie-run").exists()
+
+
+def test_a_finished_run_is_not_overwritten(cli, three):
+    assert cli("cluster", *FILES, "-k", 2, "--out", "run")[0] == 0
+    code, _, err = cli("cluster", *FILES, "-k", 2, "--out", "run")
+    assert code == 2
+    assert "already holds a finished run" in err
+
+
+def test_ctrl_c_leaves_a_journal_that_resumes_to_the_same_result(cli, three, tmp_path, monkeypatch):
+    from coterie.runtime.run import Run
+
+    whole = json.loads(cli("cluster", *FILES, "-k", 3, "--out", "whole", "--json")[1])
+    original = Run.gather
+
+    def interrupted(self, question):
+        if self.round == 4:
+            raise KeyboardInterrupt
+        return original(self, question)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "gather", interrupted)
+        code, _, err = cli("cluster", *FILES, "-k", 3, "--out", "cut")
+    assert code == 130
+    assert "--resume" in err
+    code, _, err = cli("cluster", *FILES, "-k", 3, "--out", "cut")
+    assert code == 2
+    assert "pass --resume" in err
+    code, _, err = cli("cluster", *FILES, "-k", 4, "--out", "cut", "--resume")
+    assert code == 2
+    assert "settings" in err
+    code, out, err = cli("cluster", *FILES, "-k", 3, "--out", "cut", "--resume", "--json")
+    assert code == 0, err
+    assert json.loads(out)["centers"] == whole["centers"]
