@@ -22,7 +22,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import AskMasked, Reveal, fewest_survivors, threshold
+from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_survivors, threshold
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.federations import Tampered, blobs, federation, split_evenly
@@ -173,7 +173,7 @@ def test_a_number_beyond_the_bound_is_refused_at_the_site_and_never_wrapped():
 # ---------------------------------------------------------------- servers that lie
 
 
-def caught(n=5):
+def caught(n=5, folder=None):
     """The frames of one honest masked sum, by site: upload and reveal."""
     frames = {}
 
@@ -182,7 +182,7 @@ def caught(n=5):
         frames[name, type(decoded.request).__name__] = (question, frame, decoded)
         return frame
 
-    channel = sites(n)
+    channel = sites(n, folder=folder)
     with channel:
         run(ask_once(), Tampered(channel, listen), method="trial", layers=[MaskedSums()])
     return channel.members, frames
@@ -212,12 +212,33 @@ def test_a_replayed_round_gets_the_same_bytes():
     assert members["s-2"].answer(question) == frame
 
 
-def test_a_second_reveal_with_another_story_is_refused():
-    members, frames = caught()
+def test_a_second_reveal_with_another_story_is_refused_also_after_a_restart(tmp_path):
+    members, frames = caught(folder=tmp_path)  # ledgers in files know every upload of the run
     _, _, decoded = frames["s-2", "Reveal"]
     other = np.array([1, 1, 1, 1, 0])
-    assert put(members["s-2"], decoded, changed(decoded.request, survived=other)) is codec.Form.REFUSAL
-    assert put(members["s-2"], decoded, decoded.request) is codec.Form.REFUSAL
+    restarted = sites(5, folder=tmp_path).members["s-2"]
+    introduced = frames["s-2", "Introduce"][2]
+    recall = codec.encode_recall(decoded.envelope._replace(round=60), list(introduced.bodies))
+    assert codec.read_envelope(restarted.answer(recall))[0] is codec.Form.ANSWER
+    for site in (members["s-2"], restarted):
+        assert site.answered(decoded.envelope.run, decoded.request.round, decoded.request.attempt) is not None
+        assert put(site, decoded, changed(decoded.request, survived=other), round_=70) is codec.Form.REFUSAL
+        assert put(site, decoded, decoded.request, round_=71) is codec.Form.REFUSAL
+
+
+def test_every_key_binds_run_round_attempt_roster_request_purpose_and_names():
+    context = Context(b"r" * 16, 3, 1, b"o" * 8, b"q" * 16)
+    infos = {
+        context.info("mask", "a", "b"),
+        context.info("share", "a", "b"),
+        context.info("mask", "a", "c"),
+        context._replace(run=b"s" * 16).info("mask", "a", "b"),
+        context._replace(round=4).info("mask", "a", "b"),
+        context._replace(attempt=2).info("mask", "a", "b"),
+        context._replace(roster=b"p" * 8).info("mask", "a", "b"),
+        context._replace(request=b"x" * 16).info("mask", "a", "b"),
+    }
+    assert len(infos) == 8
 
 
 def test_too_small_a_story_an_invented_site_and_another_roster_are_refused():
