@@ -17,7 +17,7 @@ from coterie.sites.tables.sources import Source
 
 __all__ = ["HELD_BYTES", "LOOK", "StreamedTable", "counted", "looked_at"]
 
-HELD_BYTES = 1 << 26
+HELD_BYTES = 1 << 25
 """A table of at most so many bytes of rows is kept in memory once it was read; text is slow to read again."""
 
 LOOK = 1 << 14
