@@ -215,11 +215,9 @@ def _read_answer(frame: bytes, decoded: Decoded | None) -> Reply | Refusal:
 
 
 def _may_be_a_row(decoded: Decoded | None) -> bool:
-    """Whether what is asked for may be one row: an average with a small ``min_count``, or, since centers move between
-    mini-batches, a sum whose cluster is left with a single copy of a row."""
+    """Whether the average asked for may be over copies of one row: the asker then chose a small ``min_count``."""
     request = None if decoded is None else decoded.request
-    small = isinstance(request, Summarise) and request.min_count <= COPIES
-    return small or (isinstance(request, Train) and request.batch_size > 0)
+    return isinstance(request, Summarise) and request.min_count <= COPIES
 
 
 def _row_texts() -> tuple[bytes, ...]:

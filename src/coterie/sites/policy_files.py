@@ -21,11 +21,12 @@ POLICY_TEXT = """\
 
 # What the server may see of this site by itself:
 #   "none"      nothing computed from rows; only sums over several sites, masked
-#   "averages"  sums, counts and averages of this site's rows
+#   "averages"  sums, counts and averages
 #   "rows"      anything, single rows included
 single_answers = "averages"
 
-# The fewest rows an average of this site's rows may stand for when the server sees it by itself.
+# The fewest rows a local center may stand for when the server sees it by itself. Plain sums by cluster are not
+# held to it: where a cluster has one row here, its sum is that row.
 min_count = 5
 
 # The most questions one run may ask.
@@ -64,13 +65,13 @@ def explain_policy(policy: Policy) -> list[str]:
     """The rules as sentences."""
     seen = {
         "none": "The server sees nothing computed from this site's rows by itself.",
-        "averages": "The server may see sums, counts and averages of this site's rows, never a row as such.",
+        "averages": "The server may see sums, counts and averages of its rows; a sum over one row is that row.",
         "rows": "The server may see anything it asks for, single rows included.",
     }
     names = "any method" if policy.methods is None else ", ".join(sorted(policy.methods)) or "no method at all"
     told = [f"This site takes part in {names}.", seen[policy.single_answers]]
     if policy.single_answers != "none" and policy.min_count > 1:
-        told.append(f"No average it sends by itself stands for fewer than {policy.min_count} rows.")
+        told.append(f"No local center it sends stands for fewer than {policy.min_count} rows; plain sums may.")
     if policy.max_questions is not None:
         told.append(f"It answers at most {policy.max_questions} questions in one run.")
     if policy.min_rows:
