@@ -7,8 +7,10 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.lloyd import BENCHMARKS
-from benchmarks.measure import Line
+from benchmarks import lloyd, masking
+from benchmarks.measure import Grid, Line
+
+BENCHMARKS = {**lloyd.BENCHMARKS, **masking.BENCHMARKS}
 
 
 def main(names: list[str]) -> int:
@@ -21,6 +23,8 @@ def main(names: list[str]) -> int:
     for name in names or BENCHMARKS:
         with console.status(f"{name} ..."):
             result = BENCHMARKS[name]()
+        for grid in result.grids:
+            console.print(_shown(grid))
         table = Table(title=result.title, title_justify="left", caption=result.remark, min_width=70)
         for heading in ("what", "measured", "limit", ""):
             table.add_column(heading)
@@ -29,6 +33,15 @@ def main(names: list[str]) -> int:
             all_hold &= line.holds
         console.print(table)
     return 0 if all_hold else 1
+
+
+def _shown(grid: Grid) -> Table:
+    table = Table(title=grid.title, title_justify="left", caption=grid.remark, min_width=70)
+    for heading in grid.headings:
+        table.add_column(heading, justify="right")
+    for row in grid.rows:
+        table.add_row(*row)
+    return table
 
 
 def _limit(line: Line) -> str:

@@ -27,12 +27,23 @@ class Line:
 
 
 @dataclass
+class Grid:
+    """Numbers in rows and columns, only shown."""
+
+    title: str
+    headings: tuple[str, ...]
+    remark: str = ""
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+
+@dataclass
 class Result:
-    """The lines of one benchmark and a remark."""
+    """The lines of one benchmark, a remark, and what does not fit into lines."""
 
     title: str
     lines: list[Line] = field(default_factory=list)
     remark: str = ""
+    grids: list[Grid] = field(default_factory=list)
 
 
 def alternating(first: Callable[[], object], second: Callable[[], object], repeats: int = 5) -> float:

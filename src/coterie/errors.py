@@ -8,6 +8,7 @@
     │   ├── MissingValues            a table holds missing values nobody said how to treat
     │   └── OutOfRange               a table holds values, or more rows, than was declared
     ├── MalformedMessage             bytes that are no message of ours
+    ├── Guarded                      an answer a site's guard holds back: it would tell of too few rows
     ├── BadAnswer                    an answer that does not fit its question
     ├── RunError
     │   ├── QuorumLost               too few sites answered; a protocol may catch it
@@ -24,6 +25,7 @@ __all__ = [
     "BadAnswer",
     "ColumnsDiffer",
     "CoterieError",
+    "Guarded",
     "InputError",
     "JournalMismatch",
     "LedgerBroken",
@@ -62,6 +64,10 @@ class OutOfRange(InputError):
 
 class MalformedMessage(CoterieError):
     """Bytes that are no message of ours."""
+
+
+class Guarded(CoterieError):
+    """A site's guard holds an answer back; the reason stays at the site."""
 
 
 class BadAnswer(CoterieError):

@@ -56,7 +56,7 @@ def test_bad_input_ends_in_one_clear_sentence_and_nothing_half_written(cli, thre
     make, path, told = BAD[name]
     make()
     before = sorted(p.name for p in tmp_path.iterdir())
-    code, out, err = cli("cluster", "north.csv", path, "-k", 2, "--out", "run")
+    code, out, err = cli("cluster", "north.csv", path, "-k", 2, "--policy", "simulation", "--out", "run")
     assert code == 2, err
     assert err.count("error:") == 1
     assert len(err.strip().splitlines()[-1]) < 400
@@ -66,19 +66,22 @@ def test_bad_input_ends_in_one_clear_sentence_and_nothing_half_written(cli, thre
 
 
 def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
+    def cluster(*words):
+        return cli("cluster", *words, "--policy", "simulation")
+
     write_csv("one.csv", [(1.0, 2.0, 3.0)])
     write_csv("none.csv", [])
     write_csv("flat.csv", [(1.0, 5.0, float(i)) for i in range(9)])
-    code, _, err = cli("cluster", "one.csv", "-k", 2, "--out", "a")
+    code, _, err = cluster("one.csv", "-k", 2, "--out", "a")
     assert code == 2
     assert "the sites hold 1 rows in all; n_clusters=2 needs at least as many" in err
     assert not (tmp_path / "a").exists()
-    assert cli("cluster", "one.csv", "-k", 1, "--out", "b")[0] == 0
-    assert cli("cluster", "flat.csv", "one.csv", "-k", 3, "--scale", "standard", "--out", "c")[0] == 0
-    code, _, err = cli("cluster", "none.csv", "-k", 1, "--out", "d")
+    assert cluster("one.csv", "-k", 1, "--out", "b")[0] == 0
+    assert cluster("flat.csv", "one.csv", "-k", 3, "--scale", "standard", "--out", "c")[0] == 0
+    code, _, err = cluster("none.csv", "-k", 1, "--out", "d")
     assert code == 2
     assert "hold 0 rows" in err
-    assert cli("cluster", "none.csv", "flat.csv", "-k", 2, "--out", "e")[0] == 0
+    assert cluster("none.csv", "flat.csv", "-k", 2, "--out", "e")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -122,16 +122,17 @@ def test_what_the_ledger_shows_adds_up(cli, three):
 
 
 def test_many_clusters_get_their_rows_by_default(cli, three):
-    result = json.loads(cli("cluster", *FILES, "-k", 60, "--out", "many", "--json")[1])
+    alone = ("--policy", "simulation")
+    result = json.loads(cli("cluster", *FILES, "-k", 60, "--out", "many", "--json", *alone)[1])
     assert min(result["counts"]) > 0
-    code, _, err = cli("cluster", *FILES, "-k", 60, "--method", "one-shot", "--out", "few")
+    code, _, err = cli("cluster", *FILES, "-k", 60, "--method", "one-shot", "--out", "few", "--policy", "research")
     assert code == 2
     assert "local centers for 60 clusters" in err
 
 
 def test_fewer_distinct_rows_than_clusters_is_said(cli):
     write_csv("same.csv", [(1.0, 1.0, 1.0)] * 20)
-    code, out, _ = cli("cluster", "same.csv", "-k", 3)
+    code, out, _ = cli("cluster", "same.csv", "-k", 3, "--policy", "simulation")
     assert code == 0
     assert "2 of the clusters are empty" in out
 
@@ -144,8 +145,14 @@ def test_fewer_distinct_rows_than_clusters_is_said(cli):
         ('data = ["north.csv"]', "clusters is missing"),
         ('data = ["north.csv"]\nclusters = 2\nseed = -4', "seed=-4"),
         ('data = ["north.csv"]\nclusters = 2\n[settings]\nn_clusters = 4', "say it as 'clusters'"),
-        ('data = ["north.csv"]\nclusters = 2\n[settings]\nepochs = "two"', "epochs='two' must be a whole number"),
-        ('data = ["north.csv"]\nclusters = 2\n[settings]\nepochs = true', "epochs=True must be a whole number"),
+        (
+            'data = ["north.csv"]\nclusters = 2\npolicy = "simulation"\n[settings]\nepochs = "two"',
+            "epochs='two' must be a whole number",
+        ),
+        (
+            'data = ["north.csv"]\nclusters = 2\npolicy = "simulation"\n[settings]\nepochs = true',
+            "epochs=True must be a whole number",
+        ),
         (
             'data = ["north.csv"]\nclusters = 2\nscale = "minmax"\nranges = { a = [1, -1], b = "x" }',
             "the range of 'a'",
@@ -164,7 +171,7 @@ def test_job_files_that_cannot_be_are_named(cli, three, tmp_path, text, told):
 
 def test_values_outside_declared_ranges_are_named_by_site_and_column(cli, three):
     Path("job.toml").write_text(
-        'data = ["north.csv", "south.csv"]\nclusters = 2\nscale = "minmax"\n'
+        'data = ["north.csv", "south.csv", "west.csv"]\nclusters = 2\nscale = "minmax"\n'
         "ranges = { a = [0, 1], b = [-99, 99], c = [-99, 99] }\nout = 'run'\n"
     )
     code, _, err = cli("run", "job.toml")
@@ -175,7 +182,7 @@ def test_values_outside_declared_ranges_are_named_by_site_and_column(cli, three)
 
 def test_a_column_without_any_value_and_huge_values_are_named(cli):
     write_csv("hole.csv", [(1.0, "", 3.0), (2.0, "", 1.0)] * 4)
-    code, _, err = cli("cluster", "hole.csv", "-k", 2, "--missing", "mean")
+    code, _, err = cli("cluster", "hole.csv", "-k", 2, "--missing", "mean", "--policy", "simulation")
     assert code == 2
     assert "column 'b' holds no value at any site" in err
     write_csv("huge.csv", [("1e300", 1.0, 3.0)] * 4)

@@ -67,7 +67,7 @@ def test_a_real_interrupt_of_a_real_process(tmp_path):
     rows = np.random.default_rng(0).normal(size=(60_000, 8))
     for name in ("a", "b"):
         pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(8)}), tmp_path / f"{name}.parquet")
-    words = ["cluster", "a.parquet", "b.parquet", "-k", "40", "--out", "run", "--seed", "1"]
+    words = ["cluster", "a.parquet", "b.parquet", "-k", "40", "--out", "run", "--seed", "1", "--policy", "simulation"]
     process = subprocess.Popen([COTERIE, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ})
     journal = tmp_path / "run" / "journal" / "records.bin"
     for _ in range(600):

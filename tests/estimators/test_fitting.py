@@ -21,6 +21,7 @@ from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from tests.federations import blobs, central_lloyd, split_evenly
 
+PLAIN = {"sums": "plain", "policy": Policy.simulation()}
 ROWS = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
 
 
@@ -48,7 +49,11 @@ def test_tables_frames_arrays_and_files_give_the_same_result(tmp_path):
 def test_preparation_is_part_of_the_model_and_raw_rows_go_in():
     holes = np.where(np.random.default_rng(0).random(ROWS.shape) < 0.05, np.nan, ROWS)
     model = coterie.fit(
-        FederatedKMeans(3, init="var-part", tol=0, random_state=0), frames(holes), scale="standard", missing="mean"
+        FederatedKMeans(3, init="var-part", tol=0, random_state=0),
+        frames(holes),
+        scale="standard",
+        missing="mean",
+        **PLAIN,
     )
     pipeline = make_pipeline(SimpleImputer(), StandardScaler()).fit(holes)
     prepared = pipeline.transform(holes)
@@ -78,13 +83,49 @@ def test_a_site_whose_policy_forbids_it_stops_the_run():
 
 def test_where_a_site_does_not_let_averages_be_seen_plain_sums_are_refused_too():
     with pytest.raises(QuorumLost, match="does not let the server see this answer by itself"):
-        coterie.fit(FederatedKMeans(3), frames(), policy=Policy())
+        coterie.fit(FederatedKMeans(3), frames(), policy=Policy(), sums="plain")
+
+
+def test_too_few_sites_for_a_masked_sum_are_told_before_anything_is_sent():
+    with pytest.raises(InputError, match=r"there are 2 sites; by their policy no sum is over fewer than 3"):
+        coterie.fit(FederatedKMeans(3), frames(parts=2))
+    with pytest.raises(InputError, match="sums='clear' is neither 'masked' nor 'plain'"):
+        coterie.fit(FederatedKMeans(3), frames(), sums="clear")
+
+
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
+@pytest.mark.parametrize("missing", ["refuse", "mean", "drop"])
+def test_masked_without_guards_is_plain_within_the_fixed_point_error(scale, missing):
+    rows = ROWS if missing == "refuse" else np.where(np.random.default_rng(1).random(ROWS.shape) < 0.03, np.nan, ROWS)
+    options = {"scale": scale, "missing": missing, "ranges": (ROWS.min(0), ROWS.max(0))}
+    plain, masked = (
+        coterie.fit(
+            FederatedKMeans(3, init="cells", random_state=0),
+            frames(rows),
+            policy=Policy.simulation(),
+            sums=sums,
+            **options,
+        )
+        for sums in ("plain", "masked")
+    )
+    np.testing.assert_allclose(masked.cluster_centers_, plain.cluster_centers_, rtol=1e-8)
+    assert masked.inertia_ == pytest.approx(plain.inertia_, rel=1e-8)
+    seen = {e.seen for e in masked.ledger_.exchanges if e.content == "sums"}
+    assert seen == {"masked"}
+
+
+def test_by_default_the_server_sees_only_masked_sums_and_the_schema():
+    model = coterie.fit(FederatedKMeans(3, random_state=0), frames(), scale="standard")
+    shown = {(e.content, e.seen) for e in model.ledger_.exchanges if e.phase == "algorithm"}
+    assert shown <= {("sums", "masked"), ("schema", "single"), ("nothing", "summed"), ("averages", "single")}
+    refused = [e for e in model.ledger_.exchanges if e.content == "averages"]
+    assert all(count.outcome != "answered" for e in refused for count in e.sites.values())
 
 
 def test_the_sites_own_smallest_count_holds_whatever_is_asked():
-    coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames())
+    coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames(), **PLAIN)
     policy = Policy(single_answers="averages", min_count=51)  # every site holds fifty rows
-    with pytest.raises(InputError, match="sent 0 local centers"):
+    with pytest.raises(InputError, match="hold 0 rows in all"):
         coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames(), policy=policy)
 
 
@@ -109,12 +150,16 @@ def test_other_settings_do_not_resume(tmp_path):
 def test_dropouts_within_the_quorum_are_survived():
     down = Schedule([Fault("site-3", "drop")])
     survived = coterie.fit(
-        FederatedKMeans(3, init="var-part", random_state=0), frames(), schedule=down, terms=Terms(quorum=0.75)
+        FederatedKMeans(3, init="var-part", random_state=0),
+        frames(),
+        schedule=down,
+        terms=Terms(quorum=0.75),
+        **PLAIN,
     )
     without = {name: frame for name, frame in frames().items() if name != "site-3"}
     np.testing.assert_allclose(
         survived.cluster_centers_,
-        coterie.fit(FederatedKMeans(3, init="var-part", random_state=0), without).cluster_centers_,
+        coterie.fit(FederatedKMeans(3, init="var-part", random_state=0), without, **PLAIN).cluster_centers_,
     )
 
 
@@ -129,7 +174,8 @@ def test_no_table_and_an_unknown_engine_are_input_errors():
 def test_every_method_of_the_list_can_be_made_and_names_itself(method):
     made = make_estimator(method, {"n_clusters": 3, "random_state": 0})
     assert made.method == method
-    fitted = coterie.fit(made, split_evenly(ROWS, 3))
+    policy = Policy(single_answers="averages") if method == "one-shot" else None
+    fitted = coterie.fit(made, split_evenly(ROWS, 3), policy=policy)
     assert fitted.ledger_.method == method
     assert set(ESTIMATORS) == set(METHODS)
 

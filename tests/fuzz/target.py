@@ -5,23 +5,37 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
-from coterie.messages.site_part import Block
+from coterie.messages.site_part import Block, Memory
 from coterie.messages.verbs import Seen
-from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.lloyd import Assign
+from coterie.protocols.federated_kmeans import Train, WeightedCenters
+from coterie.protocols.limits import MarkLargest
+from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
 from coterie.protocols.methods import METHODS, belongs
-from coterie.protocols.preparation import Agree, Prepare, SumColumns
-from coterie.protocols.seeding import Split, Summarise
+from coterie.protocols.preparation import Agree, ColumnSums, Prepare, SumColumns
+from coterie.protocols.seeding import CellSums, LocalCenters, Split, Summarise
+from coterie.secure.masked_sums import (
+    AskKey,
+    AskMasked,
+    Context,
+    Introduce,
+    Masked,
+    Reveal,
+    Revealed,
+    _seal,
+    keep_keys,
+)
+from coterie.secure.shamir import SHARE_BYTES
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
@@ -30,7 +44,9 @@ SITE = "clinic"
 PATH = "/srv/clinic/patients.parquet"
 RUN = bytes(range(100, 116))
 COPIES = 3
-"""How often each row is there, so that no sum over a cell is a row itself."""
+"""How often each row is there: a guard that counts rows must not take copies of one for many."""
+GUARDED = Policy(single_answers="rows", min_count=COPIES + 2, min_roster=3, rosters="any", gram_rows=0)
+"""Everything may be seen by itself, as long as no guard holds it back."""
 
 # Digits enough that neither their text nor their bytes turn up by chance.
 VALUES = np.random.default_rng(31415).uniform(1e4, 9e4, (8, 2))
@@ -39,13 +55,16 @@ HOLES = np.where(np.arange(ROWS.size).reshape(ROWS.shape) % 17 == 5, np.nan, ROW
 
 LIMITS = {"rows": 1000.0, "box": 1e6}
 
-SAMPLES: tuple[Request[Any], ...] = (
+PLAIN: tuple[Request[Any], ...] = (
     Assign(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
     Assign(VALUES + 1.0),  # every row its own cell
+    Close(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
     Agree(2, ("x0", "x1"), ("number", "number")),
     Agree(3, ("x1", "x0", "age"), ("number", "text", "number")),
-    SumColumns(False, np.zeros(2)),
-    SumColumns(True, np.full(2, 5e4)),
+    MarkLargest(1, np.zeros(2)),
+    MarkLargest(2, np.full(2, 5e4)),
+    SumColumns(False, np.zeros(2), np.ones(2)),
+    SumColumns(True, np.full(2, 5e4), np.full(2, 16.0)),
     Prepare("mean", False, np.full(2, 5e4), np.full(2, 5e4), np.full(2, 2e4)),
     Prepare("refuse", True, np.zeros(2), np.zeros(2), np.full(2, 1e5)),
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2)),
@@ -55,28 +74,75 @@ SAMPLES: tuple[Request[Any], ...] = (
     Summarise(3, 2, 4, 20, 2),
     Train(1, 0, 1.0, 0, 0, np.array([[1e4, 1e4], [9e4, 9e4]])),
     Train(2, 5, 0.5, 7, 3, VALUES + 1.0),
+    Train(2, 5, 1.0, 7, 3, VALUES + 1.0),
 )
-"""At least one question of every kind."""
+"""At least one question of every kind that sites answer from their rows."""
 
 
-def envelope(request: bytes = bytes(16), *, round: int = 0, method: str = "lloyd") -> Envelope:
+def envelope(
+    request: bytes = bytes(16), *, round: int = 0, method: str = "lloyd", roster: Sequence[str] = (SITE, "other")
+) -> Envelope:
     """The envelope of a question to the site."""
-    roster = codec.roster_digest([SITE, "other"])
-    return Envelope(codec.FORMAT_VERSION, RUN, round, 0, roster, codec.site_tag(SITE), request, method)
+    names = codec.roster_digest(roster)
+    return Envelope(codec.FORMAT_VERSION, RUN, round, 0, names, codec.site_tag(SITE), request, method)
+
+
+# ---------------------------------------------------------------- questions that carry others
+
+SECRETS = {SITE: bytes(range(32)), "other": bytes(range(32, 64)), "third": bytes(range(64, 96))}
+"""Everybody's own key, the same every time: only so are the same questions valid every time."""
+ROSTER = tuple(SECRETS)
+UPLOAD_ROUND = 1
+
+
+def _introduction() -> Introduce:
+    keys = [
+        X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw() for secret in SECRETS.values()
+    ]
+    return Introduce(ROSTER, np.array([list(key) for key in keys]))
+
+
+def masked(request: Request[Any], bits: int = 64, roster: tuple[str, ...] = ROSTER) -> AskMasked:
+    """The same question for an answer that nobody sees by itself."""
+    body = codec.encode_body(request, LIMITS).data
+    return AskMasked(bits, request.layout.numbers, len(roster), roster, body)
+
+
+INTRODUCE, UPLOAD = _introduction(), masked(PLAIN[0])
+INTRODUCED = codec.extend_transcript(codec.NO_TRANSCRIPT, codec.encode_body(INTRODUCE, {}).data)
+
+
+def _reveal() -> Reveal:
+    """The unmasking of the upload; what the others sealed for the site opens, whatever it holds."""
+    sent = envelope(codec.encode_body(UPLOAD, {}).digest, round=UPLOAD_ROUND, roster=ROSTER)
+    sealed = [bytes(SHARE_BYTES + 16)]
+    for name in ROSTER[1:]:
+        peer, memory = _site(name, ROWS), Memory()
+        keep_keys(peer.table, memory, INTRODUCE)
+        share = bytes([len(name)] * SHARE_BYTES)
+        sealed.append(_seal(peer, memory, Context.of(sent), name, SITE).encrypt(bytes(12), share, None))
+    survived = np.ones(len(ROSTER), np.int64)
+    return Reveal(len(ROSTER), UPLOAD_ROUND, 0, ROSTER, survived, np.array([list(one) for one in sealed]))
+
+
+# ---------------------------------------------------------------- frames
 
 
 def question(request: Request[Any], limits: dict[str, float], seen: Seen = Seen.SINGLE) -> bytes:
     """A request on its way to the site, under a method that may ask it."""
-    body = codec.encode_body(request, limits)
-    method = next(name for name in METHODS if belongs(type(request), name))
-    return codec.encode_question(envelope(body.digest, method=method), body, codec.NO_TRANSCRIPT, seen)
+    body, script = codec.encode_body(request, limits), codec.NO_TRANSCRIPT
+    said = envelope(body.digest, method=next((name for name in METHODS if belongs(request.subject, name)), "lloyd"))
+    if isinstance(request, AskMasked | Reveal):
+        round = UPLOAD_ROUND + isinstance(request, Reveal)
+        said, script = said._replace(round=round, roster=codec.roster_digest(request.roster)), INTRODUCED
+    return codec.encode_question(said, body, script, seen)
 
 
 def questions() -> list[bytes]:
     """A valid question of every kind, and recalls."""
     frames, remembered = [], []
     for number, request in enumerate(SAMPLES):
-        limits, seen = LIMITS if number % 2 else {}, Seen(number % 3)
+        limits, seen = LIMITS if number % 2 and number < len(PLAIN) else {}, Seen(number % 3)
         frames.append(question(request, limits, seen))
         if request.remembered:
             body = codec.encode_body(request, limits)
@@ -84,12 +150,12 @@ def questions() -> list[bytes]:
             assign = codec.encode_body(SAMPLES[0], {})
             frames.append(codec.encode_question(envelope(assign.digest, round=1), assign, after, seen))
             remembered.append(body.data)
-    return [*frames, codec.encode_recall(envelope(), []), codec.encode_recall(envelope(), remembered)]
+    return [*frames, *(codec.encode_recall(envelope(), bodies) for bodies in ([], remembered, remembered[-1:]))]
 
 
 def answers() -> list[bytes]:
-    """A valid answer of every kind, and every refusal."""
-    frames = [new_site(ROWS).answer(question(request, {})) for request in SAMPLES]
+    """A valid answer of every kind that is the same every time, and every refusal."""
+    frames = [new_site(ROWS).answer(question(request, {})) for request in (*PLAIN, AskKey(), INTRODUCE)]
     return [*frames, *(codec.encode_refusal(envelope(), code) for code in Refusal)]
 
 
@@ -113,7 +179,7 @@ def fuzz_one(data: bytes) -> None:
             _read_body(body)
     _read_body(data)
     said = _said(data) or envelope()
-    for request in SAMPLES[:: 1 + len(data) % 3]:
+    for request in (*PLAIN, AskKey(), INTRODUCE, UPLOAD, SAMPLES[-1])[:: 1 + len(data) % 3]:
         layout = request.layout
         try:
             found = codec.decode_answer(data, said, layout, layout.bounds(LIMITS))
@@ -159,21 +225,52 @@ class ImpatientTable(ArrayTable):
         return super().raw_blocks()
 
 
-def new_site(rows: np.ndarray) -> Site:
-    """A site of one owner, where everything is allowed and nothing is logged anywhere."""
+def _site(name: str, rows: np.ndarray, policy: Policy = GUARDED) -> Site:
     log = logging.Logger("fuzz")
     log.addHandler(logging.NullHandler())
-    return Site(SITE, ImpatientTable(rows, name=PATH), policy=Policy.simulation(), log=log)
+    site = Site(name, ImpatientTable(rows, name=PATH), policy=policy, log=log)
+    site.masking_key = SECRETS[name]
+    return site
 
 
-def fuzz_site(data: bytes) -> None:
-    """Whatever arrives at a new site, with and without missing values, first and once more."""
-    for rows in (ROWS, HOLES):
-        site = new_site(rows)
-        first = answered(site, data)
-        if isinstance(first, Reply):
+SAMPLES: tuple[Request[Any], ...] = (
+    *PLAIN,
+    AskKey(),
+    INTRODUCE,
+    *(masked(request) for request in PLAIN),
+    masked(PLAIN[0], bits=24),
+    masked(PLAIN[0], roster=ROSTER[:2]),
+    _reveal(),
+)
+"""At least one question of every kind."""
+
+
+def new_site(rows: np.ndarray, policy: Policy = GUARDED) -> Site:
+    """A site that lets everything be seen by itself which its guards do not hold back, and logs nothing anywhere."""
+    return _site(SITE, rows, policy)
+
+
+def acquainted_site(rows: np.ndarray, policy: Policy = GUARDED, *, has_uploaded: bool = True) -> Site:
+    """A site that knows the others of the roster, and has uploaded a masked answer that may now be unmasked."""
+    site = new_site(rows, policy)
+    site.answer(codec.encode_recall(envelope(), [codec.encode_body(INTRODUCE, {}).data]))
+    if has_uploaded:
+        assert isinstance(answered(site, question(UPLOAD, {})), Masked)
+    return site
+
+
+def fuzz_site(data: bytes) -> list[Reply | Refusal]:
+    """Whatever arrives at a new site, with and without missing values, and at one that knows others; asked twice."""
+    decoded, sites = _decoded(data), [new_site(ROWS), new_site(HOLES)]
+    if decoded is not None and isinstance(decoded.request, AskMasked | Reveal):
+        sites.append(acquainted_site(ROWS, has_uploaded=isinstance(decoded.request, Reveal)))
+    found = []
+    for site in sites:
+        found.append(answered(site, data))
+        if isinstance(found[-1], Reply):
             assert site.answer(data) == site.answer(data)
         answered(site, data)
+    return found
 
 
 def answered(site: Site, data: bytes) -> Reply | Refusal:
@@ -184,7 +281,13 @@ def answered(site: Site, data: bytes) -> Reply | Refusal:
     assert isinstance(frame, bytes)
     decoded = _decoded(data)
     found = _read_answer(frame, decoded)
-    _check_harmless(frame, is_average=_may_be_a_row(decoded) and isinstance(found, Reply))
+    _check_harmless(frame)
+    if isinstance(found, Moments | Sizes | CellSums | LocalCenters | WeightedCenters | ColumnSums):
+        _check_counts(found, site.policy.min_count)
+    if isinstance(found, Masked):
+        _check_masked(found, decoded)
+    if isinstance(found, Revealed):
+        _check_revealed(found, decoded)
     return found
 
 
@@ -214,10 +317,29 @@ def _read_answer(frame: bytes, decoded: Decoded | None) -> Reply | Refusal:
     return codec.decode_answer(frame, said, layout, bounds)
 
 
-def _may_be_a_row(decoded: Decoded | None) -> bool:
-    """Whether the average asked for may be over copies of one row: the asker then chose a small ``min_count``."""
-    request = None if decoded is None else decoded.request
-    return isinstance(request, Summarise) and request.min_count <= COPIES
+def _check_counts(found: Reply, fewest: int) -> None:
+    """Whatever is sent stands for enough rows, or for none."""
+    for name in ("counts", "sizes", "rows", "present"):
+        counts = getattr(found, name, np.zeros(0))
+        assert ((counts == 0) | (counts >= fewest)).all(), f"{name} of {counts} left the site"
+
+
+def _check_masked(found: Masked, decoded: Decoded | None) -> None:
+    """Enough sites hide the numbers, and none stands there as it is: a masked nothing would be 0."""
+    assert decoded is not None
+    assert isinstance(decoded.request, AskMasked)
+    assert decoded.request.n >= GUARDED.min_roster
+    if decoded.request.bits >= 48:
+        assert found.numbers.all()
+        assert len({*found.numbers.tolist()}) == len(found.numbers)
+
+
+def _check_revealed(found: Revealed, decoded: Decoded | None) -> None:
+    """One kind of share for each site: of its own mask where it survived, of the common mask where it did not."""
+    assert decoded is not None
+    assert isinstance(decoded.request, Reveal)
+    assert not found.shares[decoded.request.survived == 0].any()
+    assert len(found.seeds) == (decoded.request.survived == 0).sum()
 
 
 def _row_texts() -> tuple[bytes, ...]:
@@ -226,16 +348,16 @@ def _row_texts() -> tuple[bytes, ...]:
 
 
 def _row_bytes() -> tuple[bytes, ...]:
-    return tuple(struct.pack(form, value) for value in VALUES.ravel() for form in ("<d", "<f", ">d", ">f"))
+    numbers = [struct.pack(form, value) for value in VALUES.ravel() for form in ("<d", "<f", ">d", ">f")]
+    return (*numbers, *SECRETS.values())
 
 
 ROW_TEXTS, ROW_BYTES = _row_texts(), _row_bytes()
 
 
-def _check_harmless(frame: bytes, *, is_average: bool = False) -> None:
-    """No row's value, as text or as number, and no path is in what leaves."""
+def _check_harmless(frame: bytes) -> None:
+    """No row's value, as text or as number, no key and no path is in what leaves."""
     for text in ROW_TEXTS:
         assert text not in frame, f"{text!r} left the site"
-    if not is_average:
-        for value in ROW_BYTES:
-            assert value not in frame, f"the number {value!r} left the site"
+    for value in ROW_BYTES:
+        assert value not in frame, f"the number {value!r} left the site"

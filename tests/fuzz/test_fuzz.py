@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import resource
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from coterie.messages import codec
+from coterie.messages import codec, schema, site_part
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
 from coterie.protocols.methods import METHODS, PREPARATION
+from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
 from .mutator import in_turn, mutations
-from .target import HOLES, ROWS, SAMPLES, answered, answers, corpus, fuzz_one, fuzz_site, new_site, questions
+from .target import (
+    GUARDED,
+    HOLES,
+    PLAIN,
+    ROWS,
+    SAMPLES,
+    SITE,
+    UPLOAD,
+    acquainted_site,
+    answered,
+    answers,
+    corpus,
+    fuzz_one,
+    fuzz_site,
+    masked,
+    new_site,
+    question,
+    questions,
+)
 
 COUNTS = [2_000, pytest.param(100_000, marks=pytest.mark.slow)]
+RUNS = [(5_000, 3), *[pytest.param(100_000, seed, marks=pytest.mark.slow) for seed in range(3, 8)]]
 
 
 @pytest.fixture
@@ -42,37 +67,105 @@ def test_the_codec_reads_any_bytes_as_a_message_or_one_clear_error(count):
 @pytest.mark.filterwarnings("ignore")  # at a real site a warning stops nothing either
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_new_site_answers_any_bytes_and_gives_nothing_away(small_machine, count):
+    seen = Counter()
     for data in mutations(questions(), count, seed=2):
-        fuzz_site(data)
+        seen.update(map(_outcome, fuzz_site(data)))
+    assert {Masked, Revealed, Refusal.ROSTER_FORBIDDEN, Refusal.GUARDED} <= {*seen}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(small_machine, count):
+@pytest.mark.parametrize(("count", "seed"), RUNS)
+def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(small_machine, count, seed):
     sites, seen = [new_site(ROWS), new_site(HOLES)], Counter()
-    for number, data in enumerate(mutations(questions(), count, seed=3)):
+    for number, data in enumerate(mutations(questions(), count, seed=seed)):
         for site in sites:
-            found = answered(site, in_turn(data, number))
-            seen[type(found) if isinstance(found, Reply) else found] += 1
+            seen[_outcome(answered(site, in_turn(data, number)))] += 1
     # the inputs are worth something only if they get past the door
     assert {Refusal.MALFORMED, Refusal.FOREIGN, Refusal.UNKNOWN_QUESTION, Refusal.STALE, Refusal.CONFLICT} <= {*seen}
     assert {Refusal.FORGOT, Refusal.MISSING_VALUES, Refusal.OUT_OF_RANGE, Refusal.FAILED} <= {*seen}
-    assert sum(issubclass(kind, Reply) for kind in seen if isinstance(kind, type)) >= 5
+    assert {Refusal.GUARDED, Masked} <= {*seen}
+    assert sum(issubclass(kind, Reply) for kind in seen if isinstance(kind, type)) >= 8
+
+
+def _outcome(found):
+    return type(found) if isinstance(found, Reply) else found
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
-    declared = {kind for method in METHODS.values() for kind in method.requests} | {*PREPARATION}
+    carrying = {kind for kind in site_part._CARRIERS if kind.__module__.startswith("coterie.")}
+    declared = {kind for method in METHODS.values() for kind in method.requests} | {*PREPARATION} | carrying
     lacking = declared - {type(request) for request in SAMPLES}
     assert not lacking, f"give SAMPLES in tests/fuzz/target.py a question of each of {lacking}"
     forms = Counter(codec.read_envelope(frame)[0] for frame in corpus())
     assert {*forms} == {*codec.Form}
     assert all(codec.decode_question(frame) for frame in questions())
     replies = [answered(new_site(ROWS), frame) for frame in questions()]
-    assert sum(isinstance(reply, Reply) for reply in replies) >= 13
-    assert sum(codec.read_envelope(frame)[0] is codec.Form.ANSWER for frame in answers()) >= 12
+    assert sum(isinstance(reply, Reply) for reply in replies) >= 15
+    assert sum(codec.read_envelope(frame)[0] is codec.Form.ANSWER for frame in answers()) >= 15
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("request_", [one for one in SAMPLES if isinstance(one, AskMasked | Reveal)])
+def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_others(request_):
+    site = acquainted_site(ROWS, has_uploaded=isinstance(request_, Reveal))
+    found = answered(site, question(request_, {}))
+    if request_.subject.remembered:
+        assert found is Refusal.UNKNOWN_QUESTION
+    elif isinstance(request_, AskMasked) and request_.body == masked(PLAIN[-2]).body:
+        assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
+    elif request_.n < GUARDED.min_roster:
+        assert found is Refusal.ROSTER_FORBIDDEN
+    else:
+        assert _outcome(found) in (Masked, Revealed, Refusal.INVALID_ANSWER)
+
+
+def _looks_uniform(numbers):
+    """Whether the bytes of many numbers are as good as random: chi-square, 255 degrees of freedom, p > 1e-6."""
+    counts = np.bincount(np.frombuffer(np.asarray(numbers, np.uint64).tobytes(), np.uint8), minlength=256)
+    return ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 375
+
+
+def test_masked_answers_are_uniform_and_share_no_number():
+    """The same question to the same rows again and again."""
+    seen = [answered(acquainted_site(ROWS, has_uploaded=False), question(UPLOAD, {})).numbers for _ in range(300)]
+    assert _looks_uniform(np.concatenate(seen))
+    assert len({*np.concatenate(seen).tolist()}) == sum(map(len, seen))
+
+
+def test_numbers_without_a_mask_do_not_look_uniform():
+    """The control: a site that would be summed up with nobody sends its numbers as they are."""
+    alone = dataclasses.replace(GUARDED, min_roster=1)
+    frame = question(masked(PLAIN[0], roster=(SITE,)), {})
+    ask, said = codec.decode_question(frame).request, codec.read_envelope(frame)[1]
+    sites = [acquainted_site(ROWS, alone, has_uploaded=False) for _ in range(300)]
+    seen = [codec.decode_answer(site.answer(frame), said, ask.layout, ask.layout.bounds({})) for site in sites]
+    assert not _looks_uniform(np.concatenate([reply.numbers for reply in seen]))
 
 
 def test_the_same_seed_gives_the_same_bytes():
     assert list(mutations(corpus(), 50, seed=4)) == list(mutations(corpus(), 50, seed=4))
     assert list(mutations(corpus(), 50, seed=4)) != list(mutations(corpus(), 50, seed=5))
+
+
+DIGEST = """
+import hashlib
+from tests.fuzz.mutator import mutations
+from tests.fuzz.target import questions
+print(hashlib.sha256(b"".join(mutations(questions(), 3000, seed=6))).hexdigest())
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_seed_gives_the_same_bytes_whatever_was_imported(monkeypatch):
+    """Another test's requests are no part of the inputs; a process of its own knows none."""
+
+    class Foreign(schema.Request[schema.Nothing]):
+        pass
+
+    monkeypatch.delitem(schema._KINDS, Foreign.kind)
+    monkeypatch.setitem(schema._KINDS, "aaa.Foreign", Foreign)
+    here = hashlib.sha256(b"".join(mutations(questions(), 3000, seed=6))).hexdigest()
+    root = Path(__file__).parents[2]
+    alone = subprocess.run([sys.executable, "-c", DIGEST], cwd=root, capture_output=True, text=True, check=True)
+    assert alone.stdout.strip() == here

@@ -95,7 +95,12 @@ def _found_start(rows: Rows) -> Protocol[Any]:
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:
-    first = exchange_cost(m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D)), method=FED) * 2
+    first = (
+        exchange_cost(
+            m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D), np.ones(D)), method=FED
+        )
+        * 2
+    )
     none = np.zeros(0)
     known = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
     saved = exchange_cost(m, floats=2 * D + 1, float_bytes=8, request=known, method=FED) * -1

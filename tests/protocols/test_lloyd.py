@@ -95,7 +95,7 @@ def test_the_ledger_equals_the_closed_form():
     cost = lloyd_cost(4, 3, 7, fit.n_rounds)
     for what in ("floats_up", "bytes_up", "bytes_down", "rounds"):
         assert ledger.total(what) == getattr(cost, what)
-    assert ledger.total("floats_up") == 4 * (fit.n_rounds + 1) * (3 * 8 + 1)
+    assert ledger.total("floats_up") == 4 * (fit.n_rounds * (3 * 8 + 1) + 3 + 1)
 
 
 def test_the_server_half_can_be_driven_by_hand():

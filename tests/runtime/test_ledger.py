@@ -39,7 +39,7 @@ def test_what_is_written_holds_and_says_what_was_seen(book, tmp_path):
     book.write(tmp_path)
     lines = read_chain(tmp_path / "ledger.jsonl")
     assert len(lines) == book.total("rounds")
-    assert {line["asked"] for line in lines} == {"lloyd.Assign"}
+    assert {line["asked"] for line in lines} == {"lloyd.Assign", "lloyd.Close"}
     assert {line["seen"] for line in lines} == {"summed"}
     assert sum(line["sites"]["site-1"][1] for line in lines) == book.total("floats_up", "site-1")
     assert json.loads((tmp_path / "ledger.json").read_text()) == book.summary()

@@ -44,7 +44,7 @@ def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
 def _resent(name: str, book: Path, arrived: dict[int, int], run: str) -> int:
     left: dict[int, list[int]] = defaultdict(list)
     for line in read_chain(book):
-        if line["run"] == run and line["event"] != "once":
+        if line["run"] == run and line["event"] not in ("once", "note"):
             left[line["round"]].append(line["bytes"])
     total = 0
     for number in sorted(arrived.keys() | left.keys()):

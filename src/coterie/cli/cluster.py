@@ -31,6 +31,14 @@ Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,na
 Categories = Annotated[
     list[str] | None, typer.Option(help="One-hot a text column over declared categories: sex=f,m (may be repeated).")
 ]
+PolicyName = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        help="The sites' rules: strict, standard, research, a policy file, or simulation if all rows are yours "
+        "(plain sums, no guards). Default: standard; with --site-column, simulation.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Resume = Annotated[bool, typer.Option(help="Go on with a run that was interrupted.")]
@@ -55,6 +63,7 @@ def cluster(
     columns: Columns = None,
     ignore: Ignore = None,
     categories: Categories = None,
+    policy: PolicyName = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Folder for the result; must not hold one already.")] = Path(
         "coterie-run"
@@ -64,7 +73,8 @@ def cluster(
 ) -> None:
     """Cluster files as if they were pooled, without pooling them.
 
-    Each file is a site (or, with --site-column, each distinct value of a column). The folder --out then holds
+    Each file is a site (or, with --site-column, each distinct value of a column). Sums over the sites are masked, and
+    every site guards its rows as --policy says. The folder --out then holds
     result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, a picture and report.html.
 
     Example: coterie cluster north.csv south.csv -k 5 --scale standard --missing mean
@@ -81,6 +91,7 @@ def cluster(
         scale,
         missing,
         seed=seed,
+        policy=policy,
     )
     _run(job, resume, as_json)
 

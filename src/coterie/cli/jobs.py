@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from coterie.cli.claims import Claimed, SiteWords, check_fingerprints, look_thro
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table
 from coterie.sites.toml_files import read_toml
+
+if TYPE_CHECKING:
+    from coterie.sites.policy import Policy
 
 __all__ = ["Job", "read_job"]
 
@@ -38,6 +41,8 @@ class Job:
     ranges: dict[str, list[float]] | None = None
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    policy: str | dict[str, str] | None = None
+    """A name or a file, for all sites or by site; by default standard, and simulation with a site column."""
     quorum: float = 1.0
     deadline: float | None = None
 
@@ -85,6 +90,17 @@ class Job:
             )
         return seen
 
+    def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
+        """Every site's rules."""
+        from coterie.sites.policy_files import find_policy
+
+        given = self.policy or ("standard" if self.site_column is None else "simulation")
+        if isinstance(given, str):
+            return dict.fromkeys(sites, find_policy(given))
+        for name in given.keys() - set(sites):
+            raise InputError(f"policy names a site {name!r}; there are {', '.join(sites)}.")
+        return {name: find_policy(given.get(name, "standard")) for name in sites}
+
     def estimator(self) -> Any:
         """The estimator of the method, with this job's settings."""
         from coterie.estimators.registry import make_estimator
@@ -100,13 +116,14 @@ class Job:
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
         from coterie.runtime.terms import Terms
-        from coterie.sites.policy import Policy
 
         out = Path(self.out)
         self._check_folder(out, resume)
         estimator, looked_at = self.estimator(), self._looked_at()
         tables = {name: table for name, (table, _) in looked_at.items()}
         ranges, terms = self._ranges(tables), Terms(deadline=self.deadline, quorum=self.quorum)
+        policies = self.policies(tables)
+        sums = _sums(policies)
         with Claimed(out) as claim, SiteWords() as words:
             self._check_folder(out, resume)
             check_fingerprints(out / "journal", {n: seen for n, (_, seen) in looked_at.items()}, resume=resume)
@@ -116,7 +133,8 @@ class Job:
                     tables,
                     journal=out / "journal",
                     resume=resume,
-                    policy=Policy(single_answers="averages"),
+                    policy=policies,
+                    sums=sums,
                     scale=self.scale,  # type: ignore[arg-type]
                     missing=self.missing,  # type: ignore[arg-type]
                     ranges=ranges,
@@ -158,6 +176,22 @@ class Job:
                 raise InputError(f"the range of {name!r} is {declared!r}; [low, high] is needed, low <= high.")
         assert self.ranges is not None
         return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
+
+
+def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
+    """Plain sums where every site is played by one owner; masked ones, and enough sites for them, otherwise."""
+    from coterie.sites.policy import Policy
+
+    if all(policy == Policy.simulation() for policy in policies.values()):
+        return "plain"
+    smallest = max(policy.min_roster for policy in policies.values())
+    if len(policies) < smallest:
+        few = f"{len(policies)} site{'s' if len(policies) > 1 else ''}"
+        raise InputError(
+            f"{few}: by their policy no sum is over fewer than {smallest}, since it would tell too much of each. "
+            "If all files are yours, pass --policy simulation (in a job file: policy = 'simulation')."
+        )
+    return "masked"
 
 
 def _named(paths: list[str]) -> dict[str, str]:
@@ -204,6 +238,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "ranges": (dict,),
     "seed": (int,),
     "settings": (dict,),
+    "policy": (str, dict),
     "quorum": (int, float),
     "deadline": (int, float),
 }
@@ -222,4 +257,20 @@ def _relative(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
         else [str(folder / path) for path in data]
     )
     out = {"out": str(folder / raw["out"])} if "out" in raw else {}
-    return {**raw, "data": placed, **out}
+    return {**raw, "data": placed, **out, **_placed_policy(raw, folder)}
+
+
+def _placed_policy(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Policy files, too; a policy by name stays a name."""
+    given = raw.get("policy")
+    if given is None:
+        return {}
+
+    def place(text: Any) -> str:
+        if not isinstance(text, str):
+            raise InputError(f"policy = {text!r}: a policy is named, or a file named, as text.")
+        return str(folder / text) if (folder / text).is_file() else text
+
+    return {
+        "policy": {site: place(text) for site, text in given.items()} if isinstance(given, dict) else place(given)
+    }

@@ -21,12 +21,15 @@ __all__ = ["played"]
 def played(job: Job) -> list[dict[str, Any]]:
     """Every kind of answer the job's one site gives, with its size and an example of its numbers."""
     from coterie.estimators.fitting import fit
+    from coterie.sites.policy import Policy
 
     with tempfile.TemporaryDirectory() as folder:
         fit(
             job.estimator(),
             job.tables(),
             journal=Path(folder) / "journal",
+            policy=Policy.simulation(),
+            sums="plain",
             scale=job.scale,  # type: ignore[arg-type]
             missing=job.missing,  # type: ignore[arg-type]
         )

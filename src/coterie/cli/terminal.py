@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = ["Interrupted", "console", "errors", "print_json", "show_table", "steps", "watching"]
+__all__ = ["Interrupted", "console", "errors", "print_json", "say", "show_table", "steps", "watching"]
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
@@ -39,6 +40,14 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], 
     for i, row in enumerate(rows):
         table.add_row(*row, style="bold" if bold_first and i == 0 else None)
     console.print(table)
+
+
+def say(sentence: str, start: str = "") -> None:
+    """A sentence, wrapped at words."""
+    for line in textwrap.wrap(
+        sentence, console.width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _is_number(text: str) -> bool:

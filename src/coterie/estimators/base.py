@@ -43,6 +43,10 @@ class FederatedEstimator(BaseEstimator):
     def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run: set the fitted attributes."""
 
+    def reach(self) -> float:
+        """The largest magnitude among numbers given beforehand, such as starting centers; 0 without any."""
+        return 0.0
+
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them: two runs with the same settings ask the same questions."""
         plain: dict[str, Any] = {}

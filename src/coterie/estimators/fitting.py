@@ -14,11 +14,14 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_part import Column, Table
 from coterie.messages.verbs import Protocol
+from coterie.protocols.limits import find_limits, within
 from coterie.protocols.preparation import Missing, Preparation, agree, prepare
 from coterie.runtime.journal import Journal
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
 
@@ -33,6 +36,7 @@ def fit(
     *,
     engine: Literal["inprocess"] = "inprocess",
     policy: Policy | Mapping[str, Policy] | None = None,
+    sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
     scale: Literal["none", "standard", "minmax"] = "none",
@@ -46,8 +50,9 @@ def fit(
 
     ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
     (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
-    knows how, and takes raw rows. With ``journal`` a folder keeps what is needed to go on after a crash:
-    ``resume=True`` then continues.
+    knows how, and takes raw rows. Sums are masked and every site guards its rows by ``policy``, the default one where
+    none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal`` a
+    folder keeps what is needed to go on after a crash: ``resume=True`` then continues.
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is not known; there is 'inprocess'.")
@@ -57,20 +62,27 @@ def fit(
         name: table if hasattr(table, "raw_blocks") else open_table(table, name=name)
         for name, table in tables.items()
     }
+    if sums not in ("masked", "plain"):
+        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    rules = {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in opened}
+    masked = sums == "masked"
+    if masked:
+        _check_roster(rules)
     columns = next(iter(opened.values())).columns
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     estimator.begin(None if kept is None or kept.header is None else kept.header.settings.get("parameters"))
     ledger = Ledger()
-    with in_process(opened, policy=policy, folder=folder and folder / "sites", schedule=schedule) as channel:
+    with in_process(opened, policy=rules, folder=folder and folder / "sites", schedule=schedule) as channel:
         preparation, result = run(
-            _prepared(estimator, columns, scale, missing, ranges),
+            _prepared(estimator, columns, scale, missing, ranges, masked),
             channel,
             method=estimator.method,
             terms=terms,
+            layers=[MaskedSums()] if masked else [PlainSums()],
             ledger=ledger,
             journal=kept,
-            settings=_settings(estimator, columns, scale, missing, ranges),
+            settings={**_settings(estimator, columns, scale, missing, ranges), "sums": sums},
             watch=watch,
         )
     estimator.n_features_in_ = len(columns)
@@ -86,11 +98,27 @@ def _prepared(
     scale: Literal["none", "standard", "minmax"],
     missing: Missing,
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None,
+    measured: bool,
 ) -> Protocol[tuple[Preparation, Any]]:
+    """Agreement, preparation and the estimator's own protocol; ``measured`` finds the limits masked sums need."""
     yield from agree(columns)
-    names = [column.name for column in columns]
-    preparation = yield from prepare(len(columns), scale=scale, missing=missing, ranges=ranges, names=names)
-    return preparation, (yield from estimator.protocol(len(columns), preparation.spread))
+    names, d = [column.name for column in columns], len(columns)
+    preparation = yield from prepare(d, scale=scale, missing=missing, ranges=ranges, names=names, measured=measured)
+    fitting = estimator.protocol(d, preparation.spread)
+    if not measured:
+        return preparation, (yield from fitting)
+    limits = yield from find_limits(d, at_least=estimator.reach())
+    return preparation, (yield from within(limits, fitting))
+
+
+def _check_roster(rules: Mapping[str, Policy]) -> None:
+    """Say before anything is sent what the sites would say to a sum over too few of them."""
+    smallest = max(policy.min_roster for policy in rules.values())
+    if len(rules) < smallest:
+        raise InputError(
+            f"there are {len(rules)} sites; by their policy no sum is over fewer than {smallest} (min_roster). "
+            "If all tables are one owner's, use sums='plain' and policy=Policy.simulation()."
+        )
 
 
 def _settings(

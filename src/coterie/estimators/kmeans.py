@@ -35,10 +35,11 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     ----------
     n_clusters : int, default=8
         How many clusters.
-    init : {"auto", "one-shot", "var-part", "random"} or array of shape (n_clusters, n_features), default="auto"
+    init : {"auto", "one-shot", "cells", "var-part", "random"} or array (n_clusters, n_features), default="auto"
         Where to start; never a row of a site. ``"one-shot"``: every site's own centers, clustered (single answers are
-        seen); ``"var-part"``: by splitting cells, sums only; ``"random"``: within two deviations of the mean;
-        ``"auto"``: one-shot where every site's policy lets its averages be seen, else var-part.
+        seen); ``"var-part"``: by splitting cells, sums only; ``"cells"``: the same for four times as many cells,
+        whose means are then clustered; ``"random"``: within two deviations of the mean; ``"auto"``: one-shot where
+        every site's policy lets its averages be seen, else cells.
     fraction : float, default=1.0
         C: the share of sites sampled each round.
     epochs : int, default=1
@@ -138,6 +139,12 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
         start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, min_count=self.min_count)
         return (yield from self._improve(start, found))
+
+    def reach(self) -> float:
+        """How far from zero the given starting centers lie."""
+        return (
+            0.0 if isinstance(self.init, str) else float(np.abs(np.asarray(self.init, np.float64)).max(initial=0.0))
+        )
 
     def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
         """From a start to the result."""

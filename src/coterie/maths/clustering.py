@@ -12,10 +12,12 @@ __all__ = [
     "Moments",
     "cell_sums",
     "cells_of",
+    "has_been_at",
     "largest_first",
     "mean_and_error",
     "means",
     "moments",
+    "moments_of",
     "nearest",
     "random_in_box",
     "squared_shift",
@@ -60,10 +62,14 @@ def nearest(rows: Rows, centers: Floats) -> tuple[Labels, Floats]:
 
 def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Moments:
     """Per nearest center the sum and number of rows (weighted), and the cost; sums in float64."""
-    labels, squared = nearest(rows, centers)
+    return moments_of(rows, *nearest(rows, centers), len(centers), weights)
+
+
+def moments_of(rows: Rows, labels: Labels, squared: Floats, n_cells: int, weights: Floats | None = None) -> Moments:
+    """The moments of rows whose cell and squared distance from its center are known."""
     each = np.ones(len(rows)) if weights is None else weights
-    sums = sums_by_cell(rows, labels, each, len(centers))
-    return Moments(sums, counts_by_cell(labels, each, len(centers)), np.asarray(squared @ each))
+    sums = sums_by_cell(rows, labels, each, n_cells)
+    return Moments(sums, counts_by_cell(labels, each, n_cells), np.asarray(squared @ each))
 
 
 def counts_by_cell(labels: Labels, weights: Floats, n_cells: int) -> Floats:
@@ -111,6 +117,11 @@ def squared_shift(before: Floats, after: Floats) -> float:
     return float(((after - before) ** 2).sum())
 
 
+def has_been_at(centers: Floats, places: list[Floats], tol: float) -> bool:
+    """Whether centers are where they were before, within a squared shift of ``tol``."""
+    return any(squared_shift(before, centers) <= tol for before in reversed(places))
+
+
 def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
     """Centers drawn uniformly in a public box."""
     return rng.uniform(low, high, size=(n_centers, len(low)))
@@ -135,10 +146,11 @@ def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, 
 
 
 def mean_and_error(counts: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
-    """Each cell's mean and squared error by column; what rounding leaves of a column without spread is none."""
+    """Each cell's mean and squared error by column; what rounding leaves of one without spread is none."""
     middle = means(sums, counts, fallback=np.zeros_like(sums))
     error = squares - counts[:, None] * middle**2
-    return middle, np.where(error > 1e-12 * np.abs(squares), error, 0.0)
+    noise = np.maximum(1e-12 * np.abs(squares), 1e-11 * squares.sum())
+    return middle, np.where(error > noise, error, 0.0)
 
 
 def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FixedPoint", "add_in_ring", "mask_stream"]
+__all__ = ["FixedPoint", "Narrow", "Ring", "add_in_ring", "add_streams", "mask_stream"]
 
 Ring = npt.NDArray[np.uint64]
+Narrow = npt.NDArray[np.unsignedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 
 
@@ -54,12 +56,14 @@ class FixedPoint:
     def encode(self, values: npt.NDArray[Any]) -> Ring:
         """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
-        if not np.isfinite(numbers).all():
+        largest = float(max(-numbers.min(), numbers.max())) if numbers.size else 0.0  # NaN where a number is NaN
+        if not math.isfinite(largest):
             raise ValueError("a number is not finite")
-        if numbers.size and float(np.abs(numbers).max()) > self.bound * (1 + 1e-9):
+        if largest > self.bound * (1 + 1e-9):
             raise ValueError("a number is outside the declared bound")
-        whole = np.rint(np.clip(numbers, -self.bound, self.bound) * self.scale)
-        return whole.astype(np.int64).view(np.uint64) & np.uint64(self._mask)
+        within = numbers if largest <= self.bound else np.clip(numbers, -self.bound, self.bound)
+        whole = np.rint(within * self.scale).astype(np.int64).view(np.uint64)
+        return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
 
     def decode(self, total: Ring) -> Floats:
         """The sum that ring integers stand for."""
@@ -69,10 +73,6 @@ class FixedPoint:
         signed = (total << shift).view(np.int64) >> np.int64(64 - self.bits)
         return signed.astype(np.float64) / self.scale
 
-    @property
-    def _mask(self) -> int:
-        return (1 << self.bits) - 1
-
 
 def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ring:
     """The sum (or difference) of two vectors in the ring of ``2**bits``."""
@@ -81,13 +81,23 @@ def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ri
 
 
 def mask_stream(key: bytes, count: int, bits: int) -> Ring:
-    """``count`` numbers uniform in the ring, the same for the same key: AES-256 in counter mode over zeros.
+    """``count`` numbers uniform in the ring, the same for the same key."""
+    return add_streams(np.zeros(count, np.uint64), [(key, False)], bits).astype(np.uint64)
 
-    Keys are used once, so the counter may start at zero.
+
+def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> Narrow:
+    """``total`` plus the streams of these keys (minus where True is said), in the ring of ``2**bits``.
+
+    A stream is AES-256 in counter mode over zeros. Keys are used once, so the counter may start at zero. The numbers
+    are the narrowest that hold the ring: they wrap where it does or at a multiple of it.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
-    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(count * width))
-    numbers = np.frombuffer(stream, f"<u{width}").astype(np.uint64)
-    return numbers if bits == 64 else numbers & np.uint64((1 << bits) - 1)
+    result = total.astype(f"<u{width}")
+    zeros, stream = bytes(result.nbytes), bytearray(result.nbytes + 16)  # one buffer: fresh pages cost more than AES
+    numbers, start = np.frombuffer(stream, result.dtype, len(result)), modes.CTR(bytes(16))
+    for key, minus in keys:
+        Cipher(algorithms.AES(key), start).encryptor().update_into(zeros, stream)
+        (np.subtract if minus else np.add)(result, numbers, out=result)
+    return result if bits == 8 * width else result & result.dtype.type((1 << bits) - 1)

@@ -26,6 +26,9 @@ class Refusal(IntEnum):
     OUT_OF_RANGE = 14
     INVALID_ANSWER = 15
     FAILED = 16
+    GUARDED = 17
+    ROSTER_FORBIDDEN = 18
+    UNMASKING_FORBIDDEN = 19
 
     @property
     def sentence(self) -> str:
@@ -53,12 +56,15 @@ _SENTENCES = {
     Refusal.METHOD_FORBIDDEN: "the site's policy does not allow this method",
     Refusal.SINGLE_ANSWER_FORBIDDEN: "the site's policy does not let the server see this answer by itself",
     Refusal.ROWS_FORBIDDEN: "the site's policy does not allow answers with a number for every row",
-    Refusal.TOO_MANY_QUESTIONS: "the site's policy allows no more questions in this run",
+    Refusal.TOO_MANY_QUESTIONS: "the site's policy allows no more questions in this run, or no more runs",
     Refusal.TOO_LARGE: "the answer would be larger than a site ever sends",
     Refusal.TOO_FEW_ROWS: "the site holds too few rows to take part",
     Refusal.MISSING_VALUES: "the site's table holds missing values that nobody said how to treat",
     Refusal.OUT_OF_RANGE: "the site's table holds values outside the declared range",
     Refusal.INVALID_ANSWER: "the site's own check stopped an answer that was not finite or not within bounds",
+    Refusal.GUARDED: "the site's guard holds the answer back: with what left before it would tell of too few rows",
+    Refusal.ROSTER_FORBIDDEN: "the site's policy does not let it be summed up with these sites",
+    Refusal.UNMASKING_FORBIDDEN: "the site does not unmask this sum",
     Refusal.FAILED: "the site's computation failed; its log says why",
 }
 
@@ -70,5 +76,7 @@ _FINAL = frozenset(
         Refusal.TOO_FEW_ROWS,
         Refusal.MISSING_VALUES,
         Refusal.OUT_OF_RANGE,
+        Refusal.GUARDED,
+        Refusal.ROSTER_FORBIDDEN,
     }
 )

@@ -57,8 +57,9 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-Content = Literal["nothing", "schema", "sums", "averages", "rows"]
-"""What an answer is made of, from harmless to disclosing."""
+Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
+"""What an answer is made of, from harmless to disclosing. Grams are sums of products of features: enough of them give
+the rows, so a site counts them."""
 
 SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4
@@ -225,6 +226,11 @@ class Request(Generic[R]):
             if item.array is None and item.type in (int, float)
         }
         return {**self.axes, **plain}
+
+    @property
+    def subject(self) -> type[Request[Any]]:
+        """What is asked in the end: a request that carries another one in its body is about that one."""
+        return type(self)
 
     @cached_property
     def layout(self) -> Layout:

@@ -13,9 +13,12 @@ from coterie.messages.schema import Reply, Request, reply_type
 
 __all__ = [
     "Block",
+    "CellMoments",
+    "Cells",
     "Column",
     "Evaluated",
     "Exit",
+    "Guard",
     "Memory",
     "Rows",
     "Table",
@@ -30,6 +33,7 @@ __all__ = [
 
 Rows = npt.NDArray[np.floating[Any]]
 Weights = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
@@ -44,10 +48,12 @@ class Column:
 
 
 class Block(NamedTuple):
-    """Some rows of a table, C-ordered float32 or float64, and what each counts (None: once)."""
+    """Some rows of a table, C-ordered float32 or float64, what each counts (None: once), and which of the site's rows
+    they are (None: those that follow the block before)."""
 
     rows: Rows
     weights: Weights | None = None
+    places: Places | None = None
 
 
 class Table(Protocol):
@@ -72,6 +78,61 @@ class Table(Protocol):
         ...
 
 
+class CellMoments(NamedTuple):
+    """Of each cell the number of its rows, their mean, and their squared distances from it in all (one number a cell,
+    or one for every column)."""
+
+    counts: Weights
+    means: Weights
+    within: Weights
+
+    @classmethod
+    def about(cls, points: Weights, counts: Weights, sums: Weights, squares: Weights) -> CellMoments:
+        """From sums of rows about ``points`` (one a cell, or one for all) and of their squares."""
+        divisor = np.where(counts > 0, counts, 1.0)
+        shift = sums / divisor[:, None]
+        moved = counts[:, None] * shift**2
+        within = squares - (moved if squares.ndim == 2 else moved.sum(axis=1))
+        return cls(counts, shift + points, np.maximum(within, 0.0))
+
+    def sums(self, points: Weights) -> Weights:
+        """The cells' sums about ``points``."""
+        return self.counts[:, None] * (self.means - points)
+
+    def squares(self, points: Weights) -> Weights:
+        """The cells' squares about ``points``."""
+        moved = self.counts[:, None] * (self.means - points) ** 2
+        return self.within + (moved if self.within.ndim == 2 else moved.sum(axis=1))
+
+
+class Cells(Protocol):
+    """A partition of a site's rows about to be summed up, as the site's guard watches it."""
+
+    def see(self, block: Block, cells: npt.NDArray[Any]) -> None:
+        """The next rows, and the cell each is in."""
+        ...
+
+    def release(self, moments: CellMoments) -> CellMoments:
+        """What may leave of the cells' moments."""
+        ...
+
+    def release_whole(self) -> bool:
+        """Whether sums over all these rows together may leave; ``Guarded`` where they would tell of a few rows."""
+        ...
+
+
+class Guard(Protocol):
+    """Holds what a site releases about sets of rows against everything it released before in the run."""
+
+    def cells(self, n_cells: int) -> Cells:
+        """Watch a partition into so many cells."""
+        ...
+
+    def allows(self, what: str, key: bytes, most: int) -> bool:
+        """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
+        ...
+
+
 class Memory(dict[str, Any]):
     """What a site keeps within one run: only what its rows and the requests so far can rebuild."""
 
@@ -79,6 +140,8 @@ class Memory(dict[str, Any]):
     """A prepared view of the site's table that later requests see in its place."""
     min_count: int = 1
     """The fewest rows the site's own rules let an average stand for, whatever a request says."""
+    guard: Guard | None = None
+    """Where the site's rules protect small sets of rows; None in a simulation."""
 
     def cached(self, key: str, compute: Callable[[], T]) -> T:
         """``self[key]``, computed the first time."""
@@ -106,11 +169,14 @@ class Exit(Protocol):
     name: str
     masking_key: bytes
     """The site's own secret; it never leaves."""
-    min_roster: int
     peers: Mapping[str, bytes] | None
     """Other sites' public keys as the site's owner pinned them; None trusts what the server introduces."""
 
-    def evaluate(self, run: bytes, method: str, body: bytes) -> Evaluated:
+    def join(self, run: bytes, roster: tuple[str, ...]) -> None:
+        """Agree to be summed up with these sites; the site's policy may refuse."""
+        ...
+
+    def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
         """The answer to a carried request, once the site's policy has nothing against it."""
         ...
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import InputError, MalformedMessage, RunError
+from coterie.errors import Guarded, InputError, MalformedMessage, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Block, Memory, Table, answers
+from coterie.messages.site_part import Block, CellMoments, Guard, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.lloyd import Assign, KMeansFit, lloyd_cost
+from coterie.protocols.lloyd import Close, KMeansFit, lloyd_cost
 from coterie.protocols.preparation import Spread
-from coterie.protocols.seeding import one_shot, random_start, var_part
+from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
 
 __all__ = [
     "Reassignment",
@@ -44,7 +44,7 @@ WINDOW_ROWS = 1 << 16
 class WeightedCenters(Reply, content="sums"):
     """A site's centers times their sizes, and the sizes, after its last epoch."""
 
-    weighted: Floats = array("k", "d", bound="rows * box")
+    weighted: Floats = array("k", "d", bound="4 * rows * box")
     sizes: Floats = array("k", bound="rows", nonnegative=True)
 
 
@@ -66,15 +66,22 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
     """ClientKMeans(i, Gamma) of Algorithm 1. An empty cluster's center stays; sizes are those of the last epoch."""
     if not 1 <= ask.epochs <= MAX_EPOCHS or not 0 < ask.site_rate <= 1:
         raise MalformedMessage(f"epochs={ask.epochs}, site_rate={ask.site_rate}: no such training")
+    if memory.guard is not None and ask.site_rate < 1 and (ask.epochs > 1 or ask.batch_size > 0):
+        raise Guarded("centers that keep part of an earlier batch tell of cells no guard has seen; use site_rate = 1")
     centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
+    watched: _LastEpoch | None = None
     for epoch in range(ask.epochs):
         sizes = np.zeros(ask.axes["k"])
+        if memory.guard is not None and epoch == ask.epochs - 1:
+            watched = _LastEpoch(memory.guard, ask.centers)
         for batch in _batches(table, ask, epoch):
-            m = _moments(batch, centers)
+            m = _moments(batch, centers, watched)
             sizes = sizes + m.counts
             share = np.divide(m.counts, sizes, out=np.zeros_like(sizes), where=sizes > 0)
             goal = clustering.means(m.sums, m.counts, fallback=centers)
             centers = _moved(centers, goal, ask.site_rate * share[:, None])
+    if watched is not None:
+        centers, sizes = watched.released(centers)
     return WeightedCenters(sizes[:, None] * centers, sizes)
 
 
@@ -83,13 +90,40 @@ def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
     return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
 
 
-def _moments(batch: Iterator[Block], centers: Floats) -> clustering.Moments:
+def _moments(batch: Iterator[Block], centers: Floats, watched: _LastEpoch | None) -> clustering.Moments:
     """Moments of one batch, which may come in several blocks or, at a site without rows, in none."""
     sums, counts, cost = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(())
-    for rows, weights in batch:
-        part = clustering.moments(rows, centers, weights)
+    for block in batch:
+        labels, squared = clustering.nearest(block.rows, centers)
+        if watched is not None:
+            watched.see(block, labels)
+        part = clustering.moments_of(block.rows, labels, squared, len(centers), block.weights)
         sums, counts, cost = sums + part.sums, counts + part.counts, cost + part.cost
     return clustering.Moments(sums, counts, cost)
+
+
+class _LastEpoch:
+    """The cells of a site's last epoch under the eyes of its guard, and what they hold."""
+
+    def __init__(self, guard: Guard, origin: Floats) -> None:
+        self._cells, self._origin, self._k = guard.cells(len(origin)), origin, len(origin)
+        self._counts, self._sums, self._squares = np.zeros(self._k), np.zeros(origin.shape), np.zeros(self._k)
+
+    def see(self, block: Block, labels: Integers) -> None:
+        """The next rows, and the center each went to."""
+        self._cells.see(block, labels)
+        each = np.ones(len(block.rows)) if block.weights is None else block.weights
+        away = block.rows - self._origin[labels]
+        self._counts += clustering.counts_by_cell(labels, each, self._k)
+        self._sums += clustering.sums_by_cell(away, labels, each, self._k)
+        self._squares += clustering.counts_by_cell(labels, np.vecdot(away, away) * each, self._k)
+
+    def released(self, centers: Floats) -> tuple[Floats, Floats]:
+        """The trained centers and their sizes; in place of a cell that is held back, what its guard sends for it."""
+        found = CellMoments.about(self._origin, self._counts, self._sums, self._squares)
+        sent = self._cells.release(found)
+        is_own = (sent.counts == found.counts) & (sent.means == found.means).all(axis=1)
+        return np.where(is_own[:, None], centers, sent.means), sent.counts
 
 
 def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
@@ -101,25 +135,35 @@ def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
     for window in _windows(table, ask.batch_size):
         starts = np.arange(0, len(window.rows), ask.batch_size)
         for start in rng.permutation(starts):
-            stop = start + ask.batch_size
-            weights = None if window.weights is None else window.weights[start:stop]
-            yield iter([Block(window.rows[start:stop], weights)])
+            yield iter([_part(window, start, start + ask.batch_size)])
+
+
+def _part(block: Block, start: int, stop: int) -> Block:
+    """Some of a block's rows."""
+    return Block(*[None if part is None else part[start:stop] for part in block])  # type: ignore[arg-type]
 
 
 def _windows(table: Table, batch_size: int) -> Iterator[Block]:
     """The rows in windows of whole batches, so that the table may exceed memory."""
     whole = -(-WINDOW_ROWS // batch_size) * batch_size
-    rows, weights, held = [], [], 0
+    held: list[Block] = []
+    start = 0
     for block in table.blocks():
-        rows.append(block.rows)
-        weights.append(np.ones(len(block.rows)) if block.weights is None else block.weights)
-        held += len(block.rows)
-        if held >= whole:
-            all_rows, all_weights = np.concatenate(rows), np.concatenate(weights)
-            yield Block(all_rows[:whole], all_weights[:whole])
-            rows, weights, held = [all_rows[whole:]], [all_weights[whole:]], held - whole
-    if held:
-        yield Block(np.concatenate(rows), np.concatenate(weights))
+        n = len(block.rows)
+        weights = np.ones(n) if block.weights is None else block.weights
+        places = np.arange(start, start + n) if block.places is None else block.places
+        held.append(Block(block.rows, weights, places))
+        start += n
+        if sum(len(one.rows) for one in held) >= whole:
+            together = _joined(held)
+            yield _part(together, 0, whole)
+            held = [_part(together, whole, len(together.rows))]
+    if sum(len(one.rows) for one in held):
+        yield _joined(held)
+
+
+def _joined(blocks: list[Block]) -> Block:
+    return Block(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 # ---------------------------------------------------------------- the server's part
@@ -185,7 +229,7 @@ def federated_kmeans(
     """
     velocity = np.zeros_like(centers)
     small = np.zeros(len(centers), np.int64)
-    rounds = 0
+    rounds, been = 0, [centers]
     while rounds < settings.max_rounds:
         rounds += 1
         sampled = yield from _sampled(settings.fraction, seed, rounds)
@@ -193,15 +237,16 @@ def federated_kmeans(
         goal = clustering.means(reply.weighted, reply.sizes, fallback=centers)
         velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
         aim = goal if settings.server_momentum == 0 else centers + velocity
-        previous, centers = centers, _moved(centers, aim, settings.server_rate)
+        centers = _moved(centers, aim, settings.server_rate)
         if reassignment is not None:
             small = _count_small(reply.sizes, small, reassignment)
             centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
         if trajectory is not None:
             trajectory.append(centers)
-        if settings.fraction >= 1 and clustering.squared_shift(previous, centers) <= tol:
+        if settings.fraction >= 1 and clustering.has_been_at(centers, been, tol):
             break
-    closing = yield from total(Assign(centers))
+        been = [*been, centers] if settings.server_momentum == 0 else [centers]
+    closing = yield from total(Close(centers))
     return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
 
 
@@ -235,7 +280,7 @@ def choose_start(
 ) -> Protocol[Floats]:
     """Starting centers by name, never a row of a site.
 
-    ``"auto"`` is one-shot where every site lets its averages be seen, else var-part by sums.
+    ``"auto"`` is one-shot where every site lets its averages be seen, else cells by sums.
     """
     d = len(spread.mean)
     if not isinstance(init, str):
@@ -244,20 +289,22 @@ def choose_start(
         return random_start(spread.low, spread.high, n_clusters, seed=seed)
     if init == "var-part":
         return (yield from var_part(n_clusters, d, origin=spread.mean))
+    if init == "cells":
+        return (yield from cells_start(n_clusters, d, seed=seed, origin=spread.mean))
     if init == "one-shot":
         return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count))
     if init != "auto":
-        raise InputError(f"init={init!r} is none of auto, one-shot, var-part, random, nor an array of centers.")
+        raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
     try:
         return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count, complete=True))
     except (RunError, InputError):
-        return (yield from var_part(n_clusters, d, origin=spread.mean))
+        return (yield from cells_start(n_clusters, d, seed=seed, origin=spread.mean))
 
 
 def federated_kmeans_cost(
     n_sites: int, k: int, d: int, rounds: int, settings: Settings, *, method: str = "federated-kmeans"
 ) -> Cost:
-    """k(d+1) numbers from each of the m sampled sites a round, and k(d+1)+1 from every site to close."""
+    """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
     m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
     ask = settings.ask(np.zeros((k, d)), 0, 0)
     one = exchange_cost(m, floats=k * (d + 1), float_bytes=8, request=ask, method=method)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coterie.errors import Guarded
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.site_part import CellMoments, Guard, Memory, Table, answers
 from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, exchange_cost
 
-__all__ = ["Assign", "KMeansFit", "Moments", "lloyd", "lloyd_cost"]
+__all__ = ["Assign", "Close", "KMeansFit", "Moments", "Sizes", "lloyd", "lloyd_cost"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Moments(Reply, content="sums"):
 
     sums: Floats = array("k", "d", bound="rows * box")
     counts: Floats = array("k", bound="rows", nonnegative=True)
-    cost: Floats = array(bound="4 * rows * d * box**2", nonnegative=True)
+    cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,62 @@ class Assign(Request[Moments]):
     centers: Floats = array("k", "d")
 
 
+@dataclass(frozen=True)
+class Sizes(Reply, content="sums"):
+    """Per center the number of a site's rows nearest to it, and their squared distances in all."""
+
+    counts: Floats = array("k", bound="rows", nonnegative=True)
+    cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class Close(Request[Sizes]):
+    """How many rows are nearest to each of the final centers, and at what cost?"""
+
+    centers: Floats = array("k", "d")
+
+
+@answers(Close)
+def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
+    """A site's share. A guarded site leaves out counts below its smallest, and answers for one set of centers a run:
+    the cost at many would locate a row."""
+    if memory.guard is not None and not memory.guard.allows("close", ask.centers.tobytes(), 1):
+        raise Guarded("the cost at other centers left in this run already")
+    reply = Sizes.zeros(ask.axes)
+    for block in table.blocks():
+        labels, squared = clustering.nearest(block.rows, ask.centers)
+        each = np.ones(len(labels)) if block.weights is None else block.weights
+        reply += Sizes(clustering.counts_by_cell(labels, each, len(ask.centers)), np.asarray(squared @ each))
+    if reply.counts.sum() < memory.min_count:
+        return Sizes.zeros(ask.axes)
+    return Sizes(np.where(reply.counts < memory.min_count, 0.0, reply.counts), reply.cost)
+
+
 @answers(Assign)
 def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
     """A site's share of the moments; zeros for a site without rows."""
+    if memory.guard is not None:
+        return _guarded_moments(table, memory.guard, ask.centers)
     reply = Moments.zeros(ask.axes)
-    for rows, weights in table.blocks():
-        reply += Moments(*clustering.moments(rows, ask.centers, weights))
+    for block in table.blocks():
+        reply += Moments(*clustering.moments(block.rows, ask.centers, block.weights))
     return reply
+
+
+def _guarded_moments(table: Table, guard: Guard, centers: Floats) -> Moments:
+    """The same by cell, each held against what was released before; the cost is that of what is sent."""
+    k = len(centers)
+    cells, sums, counts, costs = guard.cells(k), np.zeros(centers.shape), np.zeros(k), np.zeros(k)
+    for block in table.blocks():
+        labels, squared = clustering.nearest(block.rows, centers)
+        cells.see(block, labels)
+        part = clustering.moments_of(block.rows, labels, squared, k, block.weights)
+        each = squared if block.weights is None else squared * block.weights
+        sums, counts = sums + part.sums, counts + part.counts
+        costs = costs + clustering.counts_by_cell(labels, each, k)
+    about = sums - counts[:, None] * centers
+    sent = cells.release(CellMoments.about(centers, counts, about, costs))
+    return Moments(sent.sums(np.zeros_like(centers)), sent.counts, np.asarray(sent.squares(centers).sum()))
 
 
 @dataclass(frozen=True)
@@ -54,26 +104,24 @@ def lloyd(centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4) -> Proto
     """Minimise the k-means cost of all sites' rows together, starting from ``centers``.
 
     Equals central Lloyd from the same start, however rows are split. A center that no row is nearest to
-    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number).
+    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number), or when guarded
+    sites, which answer some questions with an earlier answer, lead it round in a circle.
     """
-    rounds = 0
+    rounds, been = 0, [centers]
     while rounds < max_rounds:
         rounds += 1
         m = yield from total(Assign(centers))
-        previous, centers = centers, clustering.means(m.sums, m.counts, fallback=centers)
-        if clustering.squared_shift(previous, centers) <= tol:
+        centers = clustering.means(m.sums, m.counts, fallback=centers)
+        if clustering.has_been_at(centers, been, tol):
             break
-    closing = yield from total(Assign(centers))  # the cost and the counts belong to the final centers
+        been.append(centers)
+    closing = yield from total(Close(centers))  # the cost and the counts belong to the final centers
     return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
 
 
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:
-    """k(d+1)+1 numbers a site in each of the rounds, and once more to close."""
-    one = exchange_cost(
-        n_sites,
-        floats=k * (d + 1) + 1,
-        float_bytes=8,
-        request=Assign(np.zeros((k, d))),
-        method=method,
-    )
-    return one * (rounds + 1)
+    """k(d+1)+1 numbers a site in each of the rounds, and k+1 to close."""
+    centers = np.zeros((k, d))
+    one = exchange_cost(n_sites, floats=k * (d + 1) + 1, float_bytes=8, request=Assign(centers), method=method)
+    last = exchange_cost(n_sites, floats=k + 1, float_bytes=8, request=Close(centers), method=method)
+    return one * rounds + last

@@ -7,13 +7,14 @@ from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.lloyd import Assign
+from coterie.protocols.limits import MarkLargest
+from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.preparation import Agree, Prepare, SumColumns
 from coterie.protocols.seeding import Split, Summarise
 
 __all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]
 
-PREPARATION: tuple[type[Request[Any]], ...] = (Agree, SumColumns, Prepare)
+PREPARATION: tuple[type[Request[Any]], ...] = (Agree, MarkLargest, SumColumns, Prepare)
 """The questions any method may be preceded by."""
 
 
@@ -84,8 +85,8 @@ register(
     Method(
         "lloyd",
         "Lloyd's k-means over all rows, by sums",
-        (Assign, Split, Summarise),
-        "k(d+1)+1 a round and once to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
+        (Assign, Close, Split, Summarise),
+        "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
         single_answers="only with a one-shot start",
     )
@@ -94,8 +95,8 @@ register(
     Method(
         "federated-kmeans",
         "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-        (Train, Assign, Split, Summarise),
-        "k(d+1) a round from each sampled site and k(d+1)+1 to close; start by sums: cells(2d+1) a round; "
+        (Train, Close, Split, Summarise),
+        "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
         single_answers="only with a one-shot start (the default where every site allows averages)",
@@ -105,8 +106,8 @@ register(
     Method(
         "one-shot",
         "k-means from every site's own centers, in one round",
-        (Summarise, Assign),
-        "k(d+1), and k(d+1)+1 to close",
+        (Summarise, Close),
+        "k(d+1), and k+1 to close",
         "each site's own cluster centers and their sizes, none for fewer rows than min_count",
         single_answers="yes: every site must allow averages",
     )

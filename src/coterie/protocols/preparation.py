@@ -19,6 +19,7 @@ from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, a
 from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.limits import find_units, within
 
 __all__ = [
     "Agree",
@@ -136,28 +137,50 @@ class ColumnSums(Reply, content="sums"):
 
 @dataclass(frozen=True)
 class SumColumns(Request[ColumnSums]):
-    """Sum up every column about ``origin``, missing values left out (with ``drop``: rows that miss any)."""
+    """Sum up every column about ``origin``, in units of ``unit``, missing values left out (``drop``: whole rows)."""
 
     drop: bool
     origin: Floats = array("d")
+    unit: Floats = array("d")
 
 
 @answers(SumColumns)
 def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
     """A site's share of every column's sums."""
-    reply = ColumnSums.zeros(ask.axes)
-    for block in table.raw_blocks():
-        rows, weights = _complete(block) if ask.drop else block
+    if not (ask.unit > 0).all():
+        raise MalformedMessage("a unit is a number above 0")
+    reply, watched = ColumnSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(1)
+    for block in _placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
+        used = _complete(block) if ask.drop else block
+        rows, weights = used.rows, used.weights
         each = np.ones(len(rows)) if weights is None else weights
+        if watched is not None:
+            watched.see(used, np.zeros(len(rows), np.intp))
         there = ~np.isnan(rows)
-        about = np.where(there, rows - ask.origin, 0.0)
+        about = np.where(there, (rows - ask.origin) / ask.unit, 0.0)
         reply += ColumnSums(each.sum(), each @ there, each @ about, each @ (about * about))
-    return reply
+    if watched is None:
+        return reply
+    if not watched.release_whole():
+        return ColumnSums.zeros(ask.axes)
+    enough = reply.present >= memory.min_count  # a column with fewer values here counts as one without any
+    kept = (np.where(enough, part, 0.0) for part in (reply.present, reply.sums, reply.squares))
+    return ColumnSums(reply.rows, *kept)
+
+
+def _placed(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks, every one knowing which of the table's rows it holds."""
+    start = 0
+    for block in blocks:
+        places = np.arange(start, start + len(block.rows)) if block.places is None else block.places
+        start += len(block.rows)
+        yield Block(block.rows, block.weights, places)
 
 
 def _complete(block: Block) -> Block:
     whole = ~np.isnan(block.rows).any(axis=1)
-    return Block(block.rows[whole], None if block.weights is None else block.weights[whole])
+    weights = None if block.weights is None else block.weights[whole]
+    return Block(block.rows[whole], weights, None if block.places is None else block.places[whole])
 
 
 # ---------------------------------------------------------------- preparing tables
@@ -179,10 +202,10 @@ class Prepare(Request[Nothing], remembered=True):
 
 @remembers(Prepare)
 def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
-    """Put the prepared view in the table's place."""
+    """Put the prepared view in the table's place, and in the place of any view before."""
     if len(table.columns) != ask.axes["d"]:
         raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
-    memory.table = PreparedTable(table, Preparation.of(ask))
+    memory.table = PreparedTable(table.raw if isinstance(table, PreparedTable) else table, Preparation.of(ask))
 
 
 @answers(Prepare)
@@ -238,13 +261,14 @@ class Preparation:
 
     def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
         """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
-        rows, weights = _complete(block) if self.missing == "drop" else block
+        used = _complete(block) if self.missing == "drop" else block
+        rows = used.rows
         if self.missing == "mean":
             rows = np.where(np.isnan(rows), self.fill.astype(rows.dtype), rows)
         prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
         if self.bounded:
             _check_unit_range(prepared, columns)
-        return Block(prepared, weights)
+        return Block(prepared, used.weights, used.places)
 
     def undo(self, points: Floats) -> Floats:
         """Points of the prepared space in the units of the raw columns."""
@@ -263,13 +287,13 @@ class PreparedTable:
     """A table seen through a preparation."""
 
     def __init__(self, table: Table, preparation: Preparation) -> None:
-        self._table, self._preparation = table, preparation
+        self.raw, self._preparation = table, preparation
         self._n_rows = None if preparation.missing == "drop" else table.n_rows
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns, in order."""
-        return self._table.columns
+        return self.raw.columns
 
     @property
     def n_rows(self) -> int:
@@ -280,7 +304,10 @@ class PreparedTable:
 
     def raw_blocks(self) -> Iterator[Block]:
         """Prepared rows; where missing values are refused they are still there, as NaN."""
-        return (self._preparation.apply(block, self.columns) for block in self._table.raw_blocks())
+        blocks = self.raw.raw_blocks()
+        if self._preparation.missing == "drop":
+            blocks = _placed(blocks)
+        return (self._preparation.apply(block, self.columns) for block in blocks)
 
     def blocks(self) -> Iterator[Block]:
         """Prepared rows, every value finite."""
@@ -295,34 +322,54 @@ class PreparedTable:
 # ---------------------------------------------------------------- the server's part
 
 
-def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
+def spread(
+    n_columns: int,
+    *,
+    missing: Missing = "refuse",
+    names: Sequence[str] | None = None,
+    measured: bool = False,
+) -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
-    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
+    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean. ``measured`` finds every
+    column's units before each round, as masked sums need them.
     """
     drop = missing == "drop"
-    first = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    first, unit = yield from _column_sums(drop, np.zeros(n_columns), measured)
     _check_present(first, names)
-    mean = _divided(first.sums, first.present)
-    second = yield from total(SumColumns(drop, mean))
+    mean = _divided(first.sums, first.present) * unit
+    second, unit = yield from _column_sums(drop, mean, measured)
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
-    deviation = np.sqrt(np.maximum(variance, 0.0))
+    deviation = np.sqrt(np.maximum(variance, 0.0)) * unit
     noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
-    return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
+    return Spread(float(second.rows), mean + left * unit, np.where(deviation > noise, deviation, 0.0))
+
+
+def _column_sums(drop: bool, origin: Floats, measured: bool) -> Protocol[tuple[ColumnSums, Floats]]:
+    """Sums about an origin, and the units they are in."""
+    if not measured:
+        plain = np.ones(len(origin))
+        return (yield from total(SumColumns(drop, origin, plain))), plain
+    unit, limits = yield from find_units(origin)
+    return (yield from within(limits, total(SumColumns(drop, origin, unit)))), unit
 
 
 def standard(
-    n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None
+    n_columns: int,
+    *,
+    missing: Missing = "refuse",
+    names: Sequence[str] | None = None,
+    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
 
     Two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. With
     ``missing="mean"`` columns are filled with their mean first.
     """
-    found = yield from spread(n_columns, missing=missing, names=names)
+    found = yield from spread(n_columns, missing=missing, names=names, measured=measured)
     scale = np.where(found.deviation > 0, found.deviation, 1.0)
     known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
     return (yield from _told(Preparation(missing, found.mean, found.mean, scale, spread=known)))
@@ -334,6 +381,7 @@ def min_max(
     *,
     missing: Missing = "refuse",
     names: Sequence[str] | None = None,
+    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Every column to 0..1 by declared ranges; a site that holds a value outside refuses to go on."""
     bottom, top = np.asarray(low, float), np.asarray(high, float)
@@ -341,7 +389,7 @@ def min_max(
         raise InputError("declared ranges need one low and one high number a column, low <= high")
     fill = bottom
     if missing == "mean":
-        fill = yield from _mean(len(bottom), names)
+        fill = yield from _mean(len(bottom), names, measured)
     scale = np.where(top > bottom, top - bottom, 1.0)
     return (yield from _told(Preparation(missing, fill, bottom, scale, bounded=True)))
 
@@ -353,25 +401,26 @@ def prepare(
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     names: Sequence[str] | None = None,
+    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Any of the preparations by name; ``ranges`` (lows, highs) are needed for ``minmax``."""
     if scale == "standard":
-        return (yield from standard(n_columns, missing=missing, names=names))
+        return (yield from standard(n_columns, missing=missing, names=names, measured=measured))
     if scale == "minmax":
         if ranges is None:
             raise InputError("scale='minmax' needs the declared ranges of the columns")
-        return (yield from min_max(*ranges, missing=missing, names=names))
-    fill = (yield from _mean(n_columns, names)) if missing == "mean" else np.zeros(n_columns)
+        return (yield from min_max(*ranges, missing=missing, names=names, measured=measured))
+    fill = (yield from _mean(n_columns, names, measured)) if missing == "mean" else np.zeros(n_columns)
     plain = Preparation(missing, fill, np.zeros(n_columns), np.ones(n_columns))
     if missing == "refuse":
         return plain
     return (yield from _told(plain))
 
 
-def _mean(n_columns: int, names: Sequence[str] | None) -> Protocol[Floats]:
-    found = yield from total(SumColumns(False, np.zeros(n_columns)))
+def _mean(n_columns: int, names: Sequence[str] | None, measured: bool) -> Protocol[Floats]:
+    found, unit = yield from _column_sums(False, np.zeros(n_columns), measured)
     _check_present(found, names)
-    return _divided(found.sums, found.present)
+    return _divided(found.sums, found.present) * unit
 
 
 def _check_present(found: ColumnSums, names: Sequence[str] | None) -> None:
@@ -393,7 +442,7 @@ def _divided(sums: Floats, counts: Floats) -> Floats:
 
 def standard_cost(n_sites: int, d: int, *, method: str, missing: Missing = "refuse") -> Cost:
     """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
-    ask = SumColumns(missing == "drop", np.zeros(d))
+    ask = SumColumns(missing == "drop", np.zeros(d), np.ones(d))
     sums = exchange_cost(n_sites, floats=3 * d + 1, float_bytes=8, request=ask, method=method)
     plain = Preparation(missing, np.zeros(d), np.zeros(d), np.ones(d)).request()
     return sums * 2 + exchange_cost(n_sites, floats=0, float_bytes=8, request=plain, method=method)

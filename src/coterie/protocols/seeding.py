@@ -17,7 +17,7 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.site_part import Block, CellMoments, Guard, Memory, Table, answers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.costs import Cost, exchange_cost
 
@@ -26,6 +26,7 @@ __all__ = [
     "LocalCenters",
     "Split",
     "Summarise",
+    "cells_start",
     "one_shot",
     "one_shot_cost",
     "random_start",
@@ -78,14 +79,34 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
     if held >= fewest:
         found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)
-        sums, sizes = np.zeros(found.shape), np.zeros(len(found))
-        for block in table.blocks():
-            part = clustering.moments(block.rows, found, block.weights)
-            sums, sizes = sums + part.sums, sizes + part.counts
+        means, sizes = _local_cells(table, memory.guard, found)
         enough = sizes >= fewest
-        centers[:wanted][enough] = sums[enough] / sizes[enough, None]
+        centers[:wanted][enough] = means[enough]
         counts[:wanted][enough] = sizes[enough]
     return LocalCenters(centers, counts)
+
+
+def _local_cells(table: Table, guard: Guard | None, points: Floats) -> tuple[Floats, Floats]:
+    """The mean and number of the rows nearest to each point, as far as a guard lets them go."""
+    n = len(points)
+    cells = None if guard is None else guard.cells(n)
+    sums, sizes, squares = np.zeros(points.shape), np.zeros(n), np.zeros(n)
+    for block in table.blocks():
+        labels, squared = clustering.nearest(block.rows, points)
+        part = clustering.moments_of(block.rows, labels, squared, n, block.weights)
+        sums, sizes = sums + part.sums, sizes + part.counts
+        if cells is not None:
+            cells.see(block, labels)
+            squares += clustering.counts_by_cell(labels, squared * _each(block), n)
+    if cells is None:
+        return clustering.means(sums, sizes, fallback=points), sizes
+    sent = cells.release(CellMoments.about(points, sizes, sums - sizes[:, None] * points, squares))
+    return sent.means, sent.counts
+
+
+def _each(block: Block) -> Floats:
+    """What each row counts."""
+    return np.ones(len(block.rows)) if block.weights is None else block.weights
 
 
 def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
@@ -97,7 +118,7 @@ def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
     rows, weights, held, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0.0, 0
     for block in table.blocks():
         inside = chosen[(chosen >= start) & (chosen < start + len(block.rows))] - start
-        each_ = np.ones(len(block.rows)) if block.weights is None else block.weights
+        each_ = _each(block)
         rows.append(block.rows[inside].astype(np.float64))
         weights.append(each_[inside])
         held, start = held + float(each_.sum()), start + len(block.rows)
@@ -138,8 +159,8 @@ class CellSums(Reply, content="sums"):
     """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
 
     counts: Floats = array("cells", bound="rows", nonnegative=True)
-    sums: Floats = array("cells", "d", bound="rows * box")
-    squares: Floats = array("cells", "d", bound="4 * rows * box**2", nonnegative=True)
+    sums: Floats = array("cells", "d", bound="4 * rows * box")
+    squares: Floats = array("cells", "d", bound="16 * rows * box**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -160,11 +181,16 @@ class Split(Request[CellSums]):
 @answers(Split)
 def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
     """A site's share of every cell."""
-    reply = CellSums.zeros(ask.axes)
-    for rows, weights in table.blocks():
-        cells = clustering.cells_of(rows, ask.parent, ask.column, ask.threshold)
-        reply += CellSums(*clustering.cell_sums(rows, cells, ask.cells, ask.origin, weights))
-    return reply
+    reply, watched = CellSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(ask.cells)
+    for block in table.blocks():
+        cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)
+        reply += CellSums(*clustering.cell_sums(block.rows, cells, ask.cells, ask.origin, block.weights))
+        if watched is not None:
+            watched.see(block, cells)
+    if watched is None:
+        return reply
+    sent = watched.release(CellMoments.about(ask.origin, reply.counts, reply.sums, reply.squares))
+    return CellSums(sent.counts, sent.sums(ask.origin), sent.squares(ask.origin))
 
 
 @dataclass
@@ -192,6 +218,24 @@ def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -
     log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``origin`` is a point
     near the rows' mean where one is known (zeros, after scaling); without it one round finds the mean.
     """
+    means, _ = yield from _split_cells(n_clusters, n_columns, origin)
+    return np.resize(means, (n_clusters, n_columns))
+
+
+def cells_start(
+    n_clusters: int, n_columns: int, *, seed: int, origin: Floats | None = None, factor: int = 4
+) -> Protocol[Floats]:
+    """The var-part rule for ``factor`` times as many cells, then the centers of the cells' means by their counts.
+
+    Costs ``factor`` times the numbers of :func:`var_part` and about log2(factor) rounds more; it ends in better
+    optima where no column by itself shows the clusters. Sums only.
+    """
+    means, counts = yield from _split_cells(factor * n_clusters, n_columns, origin)
+    return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
+
+
+def _split_cells(n_cells: int, n_columns: int, origin: Floats | None) -> Protocol[tuple[Floats, Floats]]:
+    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split."""
     tree = _Tree([], [], [])
     if origin is None:
         m = yield from total(tree.ask(np.zeros(n_columns)))
@@ -201,9 +245,9 @@ def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
-        cuts = clustering.var_part_cuts(mean, error, n_clusters - len(m.counts))
+        cuts = clustering.var_part_cuts(mean, error, n_cells - len(m.counts))
         if not cuts:
-            return np.resize(mean + origin, (n_clusters, n_columns))
+            return mean + origin, m.counts
         for cell, column, cut in cuts:
             tree.parent.append(cell)
             tree.column.append(column)

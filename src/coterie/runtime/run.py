@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.messages import codec
 from coterie.messages.codec import Body, Envelope
-from coterie.messages.schema import Reply
+from coterie.messages.schema import Reply, reply_type
 from coterie.messages.verbs import Place, Present, Protocol, Question
 from coterie.runtime.channel import Channel
 from coterie.runtime.delivery import Asked, Delivery
@@ -148,13 +148,13 @@ class Run:
             self.roster.missed(name, number)
 
     def _count(self, question: Question, number: int, delivery: Delivery) -> None:
-        requests = [one.request for one in delivery.asked.values()]
-        replies = {request.layout.reply for request in requests}
+        subjects = {one.request.subject for one in delivery.asked.values()}
+        replies = {reply_type(subject) for subject in subjects}
         exchange = Exchange(
             round=number,
             attempt=self.attempt,
             phase=question.phase,
-            asked="+".join(sorted({request.kind for request in requests})),
+            asked="+".join(sorted(subject.kind for subject in subjects)),
             answer="+".join(sorted(reply.__name__ for reply in replies)),
             content="+".join(sorted({reply.content for reply in replies})),
             seen=question.seen.name.lower(),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from coterie.errors import InputError, QuorumLost
-from coterie.maths.masks import Ring, add_in_ring
+from coterie.maths.masks import Ring, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout, Reply
 from coterie.messages.verbs import Place, Present, Question, Seen
@@ -24,11 +25,11 @@ from coterie.secure.masked_sums import (
     Revealed,
     codings,
     fewest_survivors,
-    mask_of,
-    own_mask,
+    own_seed,
+    rows_of,
     threshold,
 )
-from coterie.secure.shamir import combine, lagrange_at_zero
+from coterie.secure.shamir import combine_others
 
 __all__ = ["MaskedSums"]
 
@@ -49,6 +50,8 @@ class MaskedSums:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
         self._keys: dict[str, bytes] = {}
+        self._members: set[str] | None = None
+        """Who is summed up where all are: a site once missing stays out, since policies let a roster shrink only."""
 
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
@@ -63,7 +66,8 @@ class MaskedSums:
         roster: tuple[str, ...] = ()
         while not roster or any(name not in self._keys for name in roster):
             ready: Sequence[str] = yield Present()
-            roster = tuple(sorted(name for name in ready if question.to is None or name in question.to))
+            asked = self._members if question.to is None else set(question.to)
+            roster = tuple(sorted(ready if asked is None else set(ready) & asked))
             if not roster:
                 raise QuorumLost("no site takes part in the sum.")
             yield from self._introduced(ready)
@@ -84,19 +88,22 @@ class MaskedSums:
         assert not isinstance(question.request, Mapping)
         body = codec.encode_body(question.request, question.limits).data
         n = len(roster)
+        bits = _fewest_bits(layout, n) or self.bits
         try:
-            coded = codings(layout, question.limits, self.bits, max(1, n))
+            coded = codings(layout, question.limits, bits, max(1, n))
         except ValueError as problem:
             raise InputError(
                 f"{question.request.kind} cannot be masked: {problem}; declare the run's limits (rows, box)."
             ) from None
-        ask = AskMasked(self.bits, layout.numbers, n, roster, body)
+        ask = AskMasked(bits, layout.numbers, n, roster, body)
         run, round_, attempt = yield Place()
         digest = codec.encode_body(ask, {}).digest
         context = Context(run, round_, attempt, codec.roster_digest(roster), digest)
         found: dict[str, Masked] = yield replace(
             question, request=ask, to=roster, summed=False, seen=Seen.MASKED, limits={}, complete=False
         )
+        if question.to is None:
+            self._members = set(found)
         if question.complete and len(found) < n:
             raise QuorumLost(f"{n - len(found)} of {n} sites dropped out of a sum that needs all of them.")
         if len(found) < fewest_survivors(n):
@@ -105,7 +112,7 @@ class MaskedSums:
             )
         total = np.zeros(layout.numbers, np.uint64)
         for one in found.values():
-            total = add_in_ring(total, one.numbers.astype(np.uint64), self.bits)
+            total += one.numbers.view(np.uint64)  # wraps at 2**64, which every smaller ring divides
         if n > 1:
             total = yield from self._unmasked(total, ask, context, found)
         return _decoded(total, layout, coded)
@@ -114,37 +121,39 @@ class MaskedSums:
         """Take off the survivors' own masks and the common masks with those who dropped out."""
         roster = ask.roster
         survived = np.array([name in found for name in roster], np.int64)
-        questions = {}
-        for place, name in enumerate(roster):
-            if name in found:
-                sealed = np.array(
-                    [found[p].shares[place] if p in found else np.zeros(SEALED_BYTES) for p in roster], np.uint8
-                )
-                questions[name] = Reveal(len(roster), context.round, context.attempt, roster, survived, sealed)
-        dropped = len(roster) - len(found)
-        needed = len(found) if dropped else threshold(len(roster)) + 1
+        nothing = np.zeros((len(roster), SEALED_BYTES), np.uint8)
+        sealed = np.array([found[name].shares if name in found else nothing for name in roster], np.uint8)
+        questions = {
+            name: Reveal(len(roster), context.round, context.attempt, roster, survived, sealed[:, place])
+            for place, name in enumerate(roster)
+            if name in found
+        }
+        needed = len(found) if len(found) < len(roster) else threshold(len(roster)) + 1
         answers: dict[str, Revealed] = yield Question(questions, tuple(questions), phase="masking", needed=needed)
-        places = {name: i for i, name in enumerate(roster)}
-        for name in found:
-            secret = _own_secret(places[name], answers, places, threshold(len(roster)))
-            total = add_in_ring(total, own_mask(secret, context, ask.count, self.bits), self.bits, minus=True)
-        for gone in (name for name in roster if name not in found):
-            for name in found:
-                seed = bytes(answers[name].seeds[places[gone]].astype(np.uint8))
-                mask = mask_of(seed, ask.count, self.bits)
-                total = add_in_ring(total, mask, self.bits, minus=name < gone)
-        return total
+        seeds = [(own_seed(secret, context), True) for secret in _own_secrets(roster, found, answers)]
+        gone = [name for name in roster if name not in found]
+        for name in found if gone else ():
+            common = rows_of(answers[name].seeds)
+            seeds += [(seed, name < other) for other, seed in zip(gone, common, strict=True)]
+        return add_streams(total, seeds, ask.bits).astype(np.uint64)
 
 
-def _own_secret(place: int, answers: Mapping[str, Revealed], places: Mapping[str, int], needed: int) -> bytes:
-    """The secret of one site's own mask from the others' shares of it."""
-    shares = {
-        places[name] + 1: bytes(reply.shares[place].astype(np.uint8))
-        for name, reply in answers.items()
-        if places[name] != place
-    }
-    chosen = dict(list(shares.items())[:needed])
-    return combine(chosen, lagrange_at_zero(list(chosen)))
+def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
+    """The smallest ring in which whole numbers of a declared kind add up exactly; None where some are not whole."""
+    highs = [high for _, high in layout.bounds({})]
+    if any(item.wire.is_float for item in layout.fields) or not all(math.isfinite(high) for high in highs):
+        return None
+    return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= max(highs, default=0)), None)
+
+
+def _own_secrets(
+    roster: Sequence[str], found: Mapping[str, Masked], answers: Mapping[str, Revealed]
+) -> Iterable[bytes]:
+    """The secrets of the survivors' own masks; nobody has a share of its own, so one answer more is used."""
+    places = {name: place for place, name in enumerate(roster, start=1)}
+    used = list(answers)[: threshold(len(roster)) + 1]
+    rows = {places[name]: answers[name].shares.astype(np.uint8).tobytes() for name in used}
+    return combine_others(rows, [places[name] for name in found]).values()
 
 
 def _decoded(total: Ring, layout: Layout, coded: Sequence[Any]) -> Reply:

@@ -14,7 +14,9 @@ never both for one site. A site claimed to have dropped keeps its own mask, so a
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +25,15 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from coterie.errors import BadAnswer, MalformedMessage
-from coterie.maths.masks import FixedPoint, Ring, add_in_ring, mask_stream
+from coterie.maths.masks import FixedPoint, Narrow, Ring, add_streams, mask_stream
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.schema import Integers, Layout, Nothing, Reply, Request, array
 from coterie.messages.site_part import Exit, Memory, Table, carries, remembers
-from coterie.secure.shamir import SHARE_BYTES, split
+from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
 __all__ = [
     "AskKey",
@@ -46,6 +48,8 @@ __all__ = [
     "fewest_survivors",
     "mask_of",
     "own_mask",
+    "own_seed",
+    "rows_of",
     "threshold",
 ]
 
@@ -98,7 +102,7 @@ class Introduce(Request[Nothing], remembered=True):
 class Masked(Reply, content="sums"):
     """Masked numbers, and for every other site of the roster its sealed share of the secret of one's own mask."""
 
-    numbers: Integers = array("count", dtype="uint{bits}")
+    numbers: Narrow = array("count", dtype="uint{bits}")
     shares: Bytes = array("n", SEALED_BYTES, dtype="uint8", is_counted=False)
 
 
@@ -112,13 +116,18 @@ class AskMasked(Request[Masked]):
     roster: tuple[str, ...]
     body: bytes
 
+    @property
+    def subject(self) -> type[Request[Any]]:
+        """The request carried, where it is one known here."""
+        return codec.kind_of(self.body) or type(self)
+
 
 @dataclass(frozen=True)
 class Revealed(Reply, content="nothing"):
-    """By place in the roster: the share of a survivor's own mask, or the common mask with a site that dropped out."""
+    """By place in the roster the share of a survivor's own mask; in its order the common mask with each site gone."""
 
     shares: Bytes = array("n", SHARE_BYTES, dtype="uint8", is_counted=False)
-    seeds: Bytes = array("n", KEY_BYTES, dtype="uint8", is_counted=False)
+    seeds: Bytes = array("gone", KEY_BYTES, dtype="uint8", is_counted=False)
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,12 @@ class Reveal(Request[Revealed]):
     roster: tuple[str, ...]
     survived: Integers = array("n", dtype="uint1")
     sealed: Bytes = array("n", SEALED_BYTES, dtype="uint8")
+    gone: int = 0
+    """How many dropped out: whatever is said here, it is counted from ``survived``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gone", int(np.sum(np.asarray(self.survived) == 0)))
+        super().__post_init__()
 
 
 # ---------------------------------------------------------------- keys
@@ -152,44 +167,63 @@ class Context(NamedTuple):
 
     def info(self, purpose: str, *names: str) -> bytes:
         """The bytes a key is derived for."""
-        tags = b"".join(map(codec.site_tag, names))
-        numbers = self.round.to_bytes(4, "little") + self.attempt.to_bytes(2, "little")
-        return b"coterie/" + purpose.encode() + b"/" + self.run + numbers + self.roster + self.request + tags
+        return _round_info(self, purpose) + b"".join(map(codec.site_tag, names))
 
 
-def _derived(secret: bytes, info: bytes) -> bytes:
-    return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
+@lru_cache(maxsize=64)  # a site asks for the same some hundred times a round
+def _round_info(context: Context, purpose: str) -> bytes:
+    numbers = context.round.to_bytes(4, "little") + context.attempt.to_bytes(2, "little")
+    return b"coterie/" + purpose.encode() + b"/" + context.run + numbers + context.roster + context.request
 
 
-def _common_secret(exit_: Exit, memory: Memory, peer: str) -> bytes:
-    """The Diffie-Hellman secret with another site, computed once a run."""
-    kept: dict[str, bytes] = memory.setdefault("masked_sums.secrets", {})
+def _common_secret(exit_: Exit, memory: Memory, peer: str) -> HMAC:
+    """The Diffie-Hellman secret with another site, computed once a run and kept as HKDF's first step leaves it."""
+    kept: dict[str, HMAC] = memory.setdefault("masked_sums.secrets", {})
     if peer not in kept:
-        mine = X25519PrivateKey.from_private_bytes(exit_.masking_key)
-        kept[peer] = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.keys"][peer]))
+        mine = memory.cached("masked_sums.mine", lambda: X25519PrivateKey.from_private_bytes(exit_.masking_key))
+        secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.keys"][peer]))
+        kept[peer] = _extracted(secret)
     return kept[peer]
+
+
+def _extracted(secret: bytes) -> HMAC:
+    """HKDF's first step (RFC 5869, SHA-256, no salt), once a secret: HMAC with the key it ends in."""
+    first = HMAC(bytes(KEY_BYTES), hashes.SHA256())
+    first.update(secret)
+    return HMAC(first.finalize(), hashes.SHA256())
+
+
+def _expanded(extracted: HMAC, info: bytes) -> bytes:
+    """HKDF's second step, once a key: as long as the hash, so one block."""
+    block = extracted.copy()
+    block.update(info + b"\x01")
+    return block.finalize()
 
 
 def _common_seed(exit_: Exit, memory: Memory, context: Context, peer: str) -> bytes:
     """The key of this round's common mask with another site: the same at both ends."""
-    return _derived(_common_secret(exit_, memory, peer), context.info("mask", *sorted((exit_.name, peer))))
+    return _expanded(_common_secret(exit_, memory, peer), context.info("mask", *sorted((exit_.name, peer))))
 
 
 def _seal(exit_: Exit, memory: Memory, context: Context, giver: str, taker: str) -> ChaCha20Poly1305:
     """The cipher for the one share that ``giver`` sends ``taker`` in this round; one of them is this site."""
     peer = taker if giver == exit_.name else giver
-    key = _derived(_common_secret(exit_, memory, peer), context.info("share", giver, taker))
-    return ChaCha20Poly1305(key)
+    return ChaCha20Poly1305(_expanded(_common_secret(exit_, memory, peer), context.info("share", giver, taker)))
+
+
+def own_seed(secret: bytes, context: Context) -> bytes:
+    """The key of a site's own mask from its secret."""
+    return _expanded(_extracted(secret), context.info("own"))
 
 
 def mask_of(seed: bytes, count: int, bits: int) -> Ring:
-    """The common mask a seed stands for."""
+    """The mask a seed stands for."""
     return mask_stream(seed, count, bits)
 
 
 def own_mask(secret: bytes, context: Context, count: int, bits: int) -> Ring:
     """A site's own mask from its secret."""
-    return mask_stream(_derived(secret, context.info("own")), count, bits)
+    return mask_of(own_seed(secret, context), count, bits)
 
 
 def codings(layout: Layout, limits: Any, bits: int, n_sites: int) -> list[FixedPoint]:
@@ -213,7 +247,7 @@ def _public(exit_: Exit) -> bytes:
 @remembers(Introduce)
 def keep_keys(table: Table, memory: Memory, ask: Introduce) -> None:
     """Keep the others' public keys for this run."""
-    keys = {name: bytes(key.astype(np.uint8)) for name, key in zip(ask.names, ask.keys, strict=True)}
+    keys = dict(zip(ask.names, rows_of(ask.keys), strict=True))
     if len(keys) != len(ask.names):
         raise MalformedMessage("a site is introduced twice")
     memory["masked_sums.keys"] = keys
@@ -233,12 +267,10 @@ def local_acquaintance(exit_: Exit, memory: Memory, envelope: Envelope, ask: Int
 
 
 def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) -> None:
-    """Refuse rosters that are too small, unknown, or not what the envelope says."""
+    """Refuse rosters that are unknown, or not what the envelope says."""
     known = memory.get("masked_sums.keys", {})
     if len(set(names)) != len(names) or exit_.name not in names or codec.roster_digest(names) != digest:
         raise MalformedMessage("the roster is not the one of the envelope")
-    if len(names) < exit_.min_roster:
-        raise MalformedMessage(f"a roster of {len(names)} sites; this site wants at least {exit_.min_roster}")
     if not set(names) <= known.keys():
         raise MalformedMessage("a site of the roster was not introduced")
 
@@ -247,7 +279,8 @@ def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) 
 def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked) -> Masked:
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
-    found = exit_.evaluate(envelope.run, envelope.method, ask.body)
+    exit_.join(envelope.run, ask.roster)
+    found = exit_.evaluate(envelope, ask.body)
     layout = found.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
@@ -257,23 +290,34 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     except ValueError as problem:
         raise BadAnswer(f"it cannot be masked: {problem}") from None
     context, total = Context.of(envelope), np.concatenate([*parts, np.zeros(0, np.uint64)])
-    shares = np.zeros((ask.n, SEALED_BYTES), np.uint8)
-    if ask.n > 1:
-        secret = secrets.token_bytes(16)
-        total = add_in_ring(total, own_mask(secret, context, ask.count, ask.bits), ask.bits)
-        for peer in ask.roster:
-            if peer != exit_.name:
-                mask = mask_of(_common_seed(exit_, memory, context, peer), ask.count, ask.bits)
-                total = add_in_ring(total, mask, ask.bits, minus=exit_.name > peer)
-        _share(exit_, memory, context, secret, ask.roster, shares)
-    return Masked(total if ask.bits == 64 else total.astype(np.int64), shares)
+    if ask.n == 1:
+        return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8))
+    secret = secrets.token_bytes(SECRET_BYTES)
+    seeds = [(own_seed(secret, context), False)]
+    for peer in ask.roster:
+        if peer != exit_.name:
+            seeds.append((_common_seed(exit_, memory, context, peer), exit_.name > peer))
+    return Masked(add_streams(total, seeds, ask.bits), _shares(exit_, memory, context, secret, ask.roster))
 
 
-def _share(exit_: Exit, memory: Memory, context: Context, secret: bytes, roster: tuple[str, ...], out: Bytes) -> None:
-    places = [i + 1 for i, peer in enumerate(roster) if peer != exit_.name]
+def _shares(exit_: Exit, memory: Memory, context: Context, secret: bytes, roster: tuple[str, ...]) -> Bytes:
+    """By place in the roster, the share of one's own secret, sealed for the site there."""
+    places = [i for i, peer in enumerate(roster, start=1) if peer != exit_.name]
+    rows = [bytes(SEALED_BYTES)] * len(roster)
     for place, share in split(secret, places, threshold(len(roster))).items():
         cipher = _seal(exit_, memory, context, exit_.name, roster[place - 1])
-        out[place - 1] = np.frombuffer(cipher.encrypt(bytes(12), share, None), np.uint8)
+        rows[place - 1] = cipher.encrypt(bytes(12), share, None)
+    return _array_of(rows, SEALED_BYTES)
+
+
+def rows_of(numbers: Bytes) -> list[bytes]:
+    """Each row of an array of bytes."""
+    raw, width = numbers.astype(np.uint8).tobytes(), numbers.shape[1]
+    return [raw[i : i + width] for i in range(0, len(raw), width)]
+
+
+def _array_of(rows: Sequence[bytes], width: int) -> Bytes:
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), width)
 
 
 @carries(Reveal)
@@ -286,22 +330,23 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
         raise MalformedMessage("who did not upload has nothing to reveal")
     if sum(survived) < fewest_survivors(ask.n):
         raise MalformedMessage(f"{sum(survived)} survivors of {ask.n} are too few to unmask")
+    exit_.join(envelope.run, tuple(name for name, there in zip(ask.roster, survived, strict=True) if there))
     if not exit_.once(envelope.run, f"reveal {ask.round} {ask.attempt}"):
         raise MalformedMessage("the masks of that round were revealed already")
-    shares, seeds = np.zeros((ask.n, SHARE_BYTES), np.uint8), np.zeros((ask.n, KEY_BYTES), np.uint8)
-    for i, peer in enumerate(ask.roster):
-        if peer == exit_.name:
-            continue
-        if survived[i]:
-            sealed = bytes(ask.sealed[i].astype(np.uint8))
-            try:
-                opened = _seal(exit_, memory, context, peer, exit_.name).decrypt(bytes(12), sealed, None)
-            except InvalidTag:
-                raise MalformedMessage("a sealed share was changed on the way") from None
-            shares[i] = np.frombuffer(opened, np.uint8)
-        else:
-            seeds[i] = np.frombuffer(_common_seed(exit_, memory, context, peer), np.uint8)
-    return Revealed(shares, seeds)
+    shares, seeds = [bytes(SHARE_BYTES)] * ask.n, []
+    for i, (peer, sealed) in enumerate(zip(ask.roster, rows_of(ask.sealed), strict=True)):
+        if not survived[i]:
+            seeds.append(_common_seed(exit_, memory, context, peer))
+        elif peer != exit_.name:
+            shares[i] = _opened(_seal(exit_, memory, context, peer, exit_.name), sealed)
+    return Revealed(_array_of(shares, SHARE_BYTES), _array_of(seeds, KEY_BYTES))
+
+
+def _opened(cipher: ChaCha20Poly1305, sealed: bytes) -> bytes:
+    try:
+        return cipher.decrypt(bytes(12), sealed, None)
+    except InvalidTag:
+        raise MalformedMessage("a sealed share was changed on the way") from None
 
 
 def _upload_context(exit_: Exit, envelope: Envelope, ask: Reveal) -> Context:

@@ -33,9 +33,11 @@ class _RunPages:
     """What the ledger knows of one run: how many answers, the newest, and where to find each."""
 
     answers: int = 0
+    refusals: int = 0
     newest: tuple[int, int] = (-1, -1)
     stored: dict[tuple[int, int], tuple[bytes, bytes | int]] = field(default_factory=dict)
     once: set[str] = field(default_factory=set)
+    notes: dict[str, list[bytes | int]] = field(default_factory=dict)
 
 
 class SiteLedger:
@@ -53,6 +55,11 @@ class SiteLedger:
             self._count(line["floats"], line["bytes"], line["event"] == "answer")
             if line["event"] == "once":
                 self._runs.setdefault(bytes.fromhex(line["run"]), _RunPages()).once.add(line["what"])
+            if line["event"] == "refusal" and bytes.fromhex(line["run"]) in self._runs:
+                self._runs[bytes.fromhex(line["run"])].refusals += 1
+            if line["event"] == "note":
+                pages = self._runs.setdefault(bytes.fromhex(line["run"]), _RunPages())
+                pages.notes.setdefault(line["what"], []).append(start)
             if line["event"] == "answer":
                 key = Key(bytes.fromhex(line["run"]), line["round"], line["attempt"])
                 self._keep(key, bytes.fromhex(line["request"]), start)
@@ -92,6 +99,15 @@ class SiteLedger:
         pages = self._runs.get(run)
         return pages.answers if pages else 0
 
+    def replies(self, run: bytes) -> int:
+        """How many questions of ``run`` this site has answered or refused."""
+        pages = self._runs.get(run)
+        return pages.answers + pages.refusals if pages else 0
+
+    def n_runs_besides(self, run: bytes) -> int:
+        """How many other runs this site has answered in."""
+        return sum(pages.answers > 0 for name, pages in self._runs.items() if name != run)
+
     def answer(self, envelope: Envelope, frame: bytes, floats: int, **facts: Any) -> None:
         """Store an answer; after this it may leave."""
         start = self._chain.size
@@ -112,6 +128,8 @@ class SiteLedger:
     def refusal(self, envelope: Envelope, n_bytes: int, code: str) -> None:
         """Nothing but a code leaves."""
         self._line("refusal", envelope, 0, n_bytes, {"code": code})
+        if envelope.run in self._runs:  # a made-up run costs a line and no memory
+            self._runs[envelope.run].refusals += 1
 
     def once(self, run: bytes, what: str) -> bool:
         """Write down that ``what`` happens in ``run``; False where it did before."""
@@ -121,6 +139,22 @@ class SiteLedger:
         self._chain.append({"event": "once", "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1})
         pages.once.add(what)
         return True
+
+    def note(self, run: bytes, what: str, data: bytes) -> None:
+        """Keep something about a run that must not be forgotten, not even over a restart."""
+        start = self._chain.size
+        facts = {} if self.path is None else {"data": base64.b64encode(data).decode()}
+        self._chain.append(
+            {"event": "note", "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1, **facts}
+        )
+        pages = self._runs.setdefault(run, _RunPages())
+        pages.notes.setdefault(what, []).append(data if self.path is None else start)
+
+    def notes(self, run: bytes, what: str) -> list[bytes]:
+        """Everything kept under ``what``, in order."""
+        pages = self._runs.get(run)
+        kept = pages.notes.get(what, []) if pages else []
+        return [base64.b64decode(self._chain.line_at(k)["data"]) if isinstance(k, int) else k for k in kept]
 
     def secret(self) -> bytes:
         """Thirty-two bytes that are this site's own: kept beside the ledger, or made anew where there is no file."""

@@ -18,6 +18,8 @@ class RunMemory:
 
     memory: Memory = field(default_factory=Memory)
     transcript: bytes = NO_TRANSCRIPT
+    view: bytes = NO_TRANSCRIPT
+    """The digest of the requests that changed how the run sees the site's rows."""
 
 
 class RunMemories:

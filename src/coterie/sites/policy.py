@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from coterie.protocols.methods import belongs
 
 __all__ = ["Policy"]
 
-_LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "averages": 1, "rows": 2}
+_LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
 
 
@@ -28,24 +28,45 @@ class Policy:
     """The methods allowed; None is all."""
     single_answers: Literal["none", "averages", "rows"] = "none"
     min_count: int = 5
-    """The fewest rows any average sent by itself may stand for."""
+    """tau: the fewest rows behind anything released, and behind the difference of two releases; 1 is no guard."""
     min_roster: int = 3
     """The fewest sites a masked sum may be over."""
+    rosters: Literal["fixed", "shrinking", "any"] = "shrinking"
+    """Which rosters one run may sum this site up with: always the same one; fewer sites as some drop out; any."""
+    gram_rows: int = 8
+    """How many rows there must be for each row of a matrix of products (a Gram) released in a run; 0 is no guard."""
+    gram_rows_of: Literal["own", "all"] = "all"
+    """Whose rows count for that: this site's alone, or all sites' in a masked sum, as the server states them."""
     peers: Mapping[str, bytes] | None = None
     """Other sites' public keys, pinned; None trusts those the server introduces."""
     max_questions: int | None = None
-    """How many questions one run may ask."""
+    """How many questions one run may ask, refused ones included; a masked sum takes two."""
+    max_runs: int | None = None
+    """How many runs this site takes part in, over the life of its ledger."""
     min_rows: int = 0
     """How many rows the site must hold to take part."""
 
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(single_answers="rows", min_count=1, min_roster=1)
+        return cls(single_answers="rows", min_count=1, min_roster=1, rosters="any", gram_rows=0)
 
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""
         return self.methods is None or method in self.methods
+
+    def lets_join(self, roster: Collection[str], earlier: Sequence[Collection[str]]) -> bool:
+        """Whether this site may be summed up with these sites, after those of the run so far."""
+        if len(roster) < self.min_roster:
+            return False
+        if self.rosters == "any" or not earlier:
+            return True
+        return set(roster) == set(earlier[0]) if self.rosters == "fixed" else set(roster) <= set(earlier[-1])
+
+    def lets_release_grams(self, size: float, own_rows: int, all_rows: float | None) -> bool:
+        """Whether so many rows of products may have been released in a run."""
+        rows = own_rows if self.gram_rows_of == "own" or all_rows is None else all_rows
+        return size * self.gram_rows <= rows
 
     def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
         """Why this question may not be answered, or None.

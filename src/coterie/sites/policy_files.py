@@ -2,83 +2,241 @@
 
 from __future__ import annotations
 
+import base64
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
-from coterie.protocols.methods import METHODS
+from coterie.protocols.methods import METHODS, Method
 from coterie.sites.policy import Policy
-from coterie.sites.toml_files import read_toml
+from coterie.sites.toml_files import nearest_name, read_toml
 
-__all__ = ["POLICY_TEXT", "explain_policy", "read_policy"]
+__all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy"]
 
-POLICY_TEXT = """\
-# What this site lets happen with its rows. A server cannot talk these rules down.
+PRESETS: tuple[str, ...] = ("strict", "standard", "research")
+"""Policies that come with coterie, from careful to open."""
 
-# Methods allowed by name (`coterie methods` lists them); leave out to allow all of them.
-# methods = ["federated-kmeans", "lloyd"]
+_WORDS: dict[str, tuple[str, ...]] = {
+    "single_answers": ("none", "averages", "rows"),
+    "rosters": ("fixed", "shrinking", "any"),
+    "gram_rows_of": ("own", "all"),
+}
+_LEAST = {"min_count": 1, "min_roster": 1, "gram_rows": 0, "max_questions": 1, "max_runs": 1, "min_rows": 0}
+_HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
 
-# What the server may see of this site by itself:
-#   "none"      nothing computed from rows; only sums over several sites, masked
-#   "averages"  sums, counts and averages
-#   "rows"      anything, single rows included
-single_answers = "averages"
 
-# The fewest rows a local center may stand for when the server sees it by itself. Plain sums by cluster are not
-# held to it: where a cluster has one row here, its sum is that row.
-min_count = 5
+# ---------------------------------------------------------------- finding and reading
 
-# The most questions one run may ask.
-max_questions = 2000
 
-# The fewest rows this site must hold to take part at all.
-min_rows = 20
-"""
+def find_policy(text: str) -> Policy:
+    """A policy by the name of a preset, ``"simulation"``, or the path of a file; names go before files."""
+    if text == "simulation":
+        return Policy.simulation()
+    if text in PRESETS:
+        return preset(text)
+    if Path(text).exists():
+        return read_policy(Path(text))
+    names = (*PRESETS, "simulation")
+    close = difflib.get_close_matches(text, names, n=1)
+    raise InputError(
+        f"there is no policy and no file called {text!r}{f'; did you mean {close[0]!r}?' if close else '.'} "
+        f"There are {', '.join(names)}, and files: `coterie policy init FILE` writes one."
+    )
+
+
+def preset(name: str) -> Policy:
+    """A policy that comes with coterie."""
+    return _policy(tomllib.loads(policy_text(name)), name)
+
+
+def policy_text(name: str) -> str:
+    """The file of a preset, with its comments."""
+    if name not in PRESETS:
+        raise InputError(f"there is no preset {name!r}{nearest_name(name, PRESETS)}")
+    return files("coterie.sites").joinpath(f"policies/{name}.toml").read_text(encoding="utf-8")
 
 
 def read_policy(path: Path) -> Policy:
     """A policy file, checked; an unknown key is an error that names the nearest valid one."""
-    known = [field.name for field in fields(Policy) if field.name != "peers"]
-    raw = read_toml(path, known, absent=f"`coterie policy init {path}` writes one")
-    return Policy(**{key: _checked(path, key, value) for key, value in raw.items()})
+    known = [field.name for field in fields(Policy)]
+    return _policy(read_toml(path, known, absent=f"`coterie policy init {path}` writes one"), path)
 
 
-def _checked(path: Path, key: str, value: Any) -> Any:
+def _policy(raw: Mapping[str, Any], where: object) -> Policy:
+    return Policy(**{key: _checked(where, key, value) for key, value in raw.items()})
+
+
+def _checked(where: object, key: str, value: Any) -> Any:
     if key == "methods":
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise InputError(f"{path}: methods is a list of names, not {value!r}")
-        for name in value:
-            if name not in METHODS:
-                raise InputError(f"{path}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
-        return frozenset(value)
-    if key == "single_answers":
-        if value not in ("none", "averages", "rows"):
-            raise InputError(f"{path}: single_answers is none, averages or rows, not {value!r}")
+        return _methods(where, value)
+    if key == "peers":
+        return _peers(where, value)
+    if key in _WORDS:
+        *most, last = _WORDS[key]
+        if value not in _WORDS[key]:
+            raise InputError(f"{where}: {key} is {', '.join(most)} or {last}, not {value!r}")
         return value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{path}: {key} is a whole number, at least 0, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < _LEAST[key]:
+        raise InputError(f"{where}: {key} is a whole number, at least {_LEAST[key]}, not {value!r}")
     return value
 
 
+def _methods(where: object, value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{where}: methods is a list of names, not {value!r}; leave it out to allow all of them")
+    for name in value:
+        if name not in METHODS:
+            raise InputError(f"{where}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
+    return frozenset(value)
+
+
+def _peers(where: object, value: Any) -> dict[str, bytes]:
+    if not isinstance(value, dict) or not value:
+        raise InputError(
+            f'{where}: [peers] is a table with a line NAME = "KEY" for every other site, not {value!r}; '
+            "leave it out to pin no key"
+        )
+    return {site: _public_key(where, site, text) for site, text in value.items()}
+
+
+def _public_key(where: object, site: str, text: Any) -> bytes:
+    if site in {field.name for field in fields(Policy)}:
+        raise InputError(f"{where}: {site} = {text!r} stands below [peers] and so is read as a site; move it above")
+    if isinstance(text, str) and _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    if isinstance(text, str) and _BASE64.fullmatch(text):
+        return base64.b64decode(text)
+    size = f" ({len(text)} characters)" if isinstance(text, str) else ""
+    raise InputError(
+        f"{where}: the key of {site} under [peers] is {text!r}{size}; a public key is 32 bytes as 44 characters of "
+        "base64 or 64 hex digits, and `coterie policy key LEDGER` prints a site's"
+    )
+
+
+# ---------------------------------------------------------------- explaining
+
+
 def explain_policy(policy: Policy) -> list[str]:
-    """The rules as sentences."""
-    seen = {
-        "none": "The server sees nothing computed from this site's rows by itself.",
-        "averages": "The server may see sums, counts and averages of its rows; a sum over one row is that row.",
-        "rows": "The server may see anything it asks for, single rows included.",
-    }
-    names = "any method" if policy.methods is None else ", ".join(sorted(policy.methods)) or "no method at all"
-    told = [f"This site takes part in {names}.", seen[policy.single_answers]]
-    if policy.single_answers != "none" and policy.min_count > 1:
-        told.append(f"No local center it sends stands for fewer than {policy.min_count} rows; plain sums may.")
-    if policy.max_questions is not None:
-        told.append(f"It answers at most {policy.max_questions} questions in one run.")
-    if policy.min_rows:
-        told.append(f"It takes part only while it holds at least {policy.min_rows} rows.")
-    refused = [
-        m.name for m in METHODS.values() if m.single_answers.startswith("yes") and policy.single_answers == "none"
+    """The rules as sentences: what they keep, and where they stop."""
+    return [
+        *_taking_part(policy),
+        *_single_answers(policy),
+        *_small_groups(policy),
+        *_masked_sums(policy),
+        _grams(policy),
+        *_keys(policy),
+        *_refused(policy),
     ]
-    if refused:
-        told.append(f"Methods that need single answers are therefore refused: {', '.join(refused)}.")
+
+
+def _taking_part(policy: Policy) -> list[str]:
+    names = "any method" if policy.methods is None else ", ".join(sorted(policy.methods)) or "no method at all"
+    rows = f"while it holds at least {policy.min_rows} rows" if policy.min_rows else "however few rows it holds"
+    if policy.max_questions is None:
+        limit = "It answers any number of questions in one run."
+    else:
+        limit = (
+            f"It answers at most {policy.max_questions} questions in one run, keys, unmasking and refusals included "
+            "(a masked sum takes two); a new run counts afresh."
+        )
+    runs = "Any number of runs may ask." if policy.max_runs is None else f"It takes part in {policy.max_runs} runs."
+    return [f"This site takes part in {names}, {rows}.", limit, runs]
+
+
+def _single_answers(policy: Policy) -> list[str]:
+    seen = {
+        "none": "The server sees nothing computed from this site's rows by itself: sums, counts and averages leave "
+        "only masked, and it sees their sum over several sites.",
+        "averages": "The server may see sums, counts and averages of this site's rows by themselves, but no answer "
+        "with a number for every row.",
+        "rows": "The server may see anything it asks for by itself, single rows included.",
+    }
+    always = (
+        "It always sees which of the columns it asks for the site holds, the site's public key, and a code for why a "
+        "question is refused: by these rules, or for rows that are too few, incomplete or outside limits it states."
+    )
+    return [seen[policy.single_answers], always]
+
+
+def _small_groups(policy: Policy) -> list[str]:
+    few = f"fewer than {policy.min_count}"
+    if policy.min_count <= 1:
+        return ["Groups of rows may be as small as one row, whose sum is that row: min_count = 1 guards nothing."]
+    return [
+        f"No sum or average leaves of a group of {few} rows, of groups that leave {few} of all rows over, or of a "
+        f"group that differs by {few} rows from one sent before in the run.",
+        "In its place goes what is known already: the group as it was sent before, all rows together, or zeros. "
+        f"Where all the rows in use differ by {few} from those summed up before in the run, the site refuses.",
+        "This holds within one run; a new run starts afresh. Not held to it: how many rows there are and how far the "
+        "largest value lies from three points a run that the server names, both in powers of sixteen; and, once a "
+        f"run, the final sizes of the clusters (none below {policy.min_count}) and their cost.",
+    ]
+
+
+def _masked_sums(policy: Policy) -> list[str]:
+    over = {
+        1: "A masked sum may be over this site alone, and then hides nothing.",
+        2: "A masked sum is over at least 2 sites; over two, each can tell the other's part from the sum.",
+    }
+    least = f"A masked sum is over at least {policy.min_roster} sites, not counting those that dropped out."
+    part = "its part" if policy.min_count <= 1 else f"its part (over at least {policy.min_count} rows)"
+    who = {
+        "fixed": "All masked sums of a run are over the same sites: where one drops out, this site stops.",
+        "shrinking": "In a run sites may drop out of the masked sums, but none may join or come back; of a site that "
+        f"dropped out the difference of two sums may show {part}.",
+        "any": "In a run a masked sum may be over other sites than the one before; the difference of two of them may "
+        f"show {part}.",
+    }
+    again = "A masked sum that would only repeat groups sent before, over other sites, is refused."
+    told = [over.get(policy.min_roster, least), who[policy.rosters]]
+    return [*told, again] if policy.rosters == "shrinking" and policy.min_count > 1 else told
+
+
+def _grams(policy: Policy) -> str:
+    if not policy.gram_rows:
+        return "Sums of products of features (Grams) are not counted; enough of them give the rows."
+    whose = {
+        "own": "that this site holds",
+        "all": "that the sites of a masked sum hold together, as the server states it (seen by itself: this site)",
+    }
+    return (
+        "Enough sums of products of features (Grams) give the rows, so they are counted: in one run at most one row "
+        f"of them leaves for every {policy.gram_rows} rows of data {whose[policy.gram_rows_of]}."
+    )
+
+
+def _keys(policy: Policy) -> list[str]:
+    if policy.peers is None:
+        return [
+            "No other site's key is pinned: the server is trusted to introduce the sites honestly, for with keys it "
+            "made up itself it could take the masks off. Keys under [peers] rule that out."
+        ]
+    names = ", ".join(sorted(policy.peers)) or "nobody"
+    told = [f"It is summed up only with sites whose keys are pinned here, under those keys: {names}."]
+    if len(policy.peers) + 1 < policy.min_roster:
+        told.append(f"With itself that is fewer than the {policy.min_roster} sites of a masked sum: it joins none.")
     return told
+
+
+def _refused(policy: Policy) -> list[str]:
+    """What cannot be run under these rules, though no rule names it."""
+    allowed = [method for method in METHODS.values() if policy.allows(method.name)]
+    told = _needing_single_answers(allowed) if policy.single_answers == "none" else []
+    if policy.allows("federated-kmeans") and policy.rosters != "any":
+        told.append("federated-kmeans on a sample of the sites (fraction below 1)")
+    if policy.allows("federated-kmeans") and policy.min_count > 1:
+        told.append("federated-kmeans with a site_rate below 1 over several epochs or batches")
+    return [f"Refused as a consequence: {'; '.join(told)}."] if told else []
+
+
+def _needing_single_answers(allowed: list[Method]) -> list[str]:
+    """What shows the server single answers."""
+    always = [method.name for method in allowed if method.single_answers.startswith("yes")]
+    sometimes = [method.name for method in allowed if method.single_answers.startswith("only with a one-shot start")]
+    return always + ([f"a one-shot start of {' or '.join(sometimes)}"] if sometimes else [])

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange
+from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Layout, Nothing, Reply, Request
+from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
 from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper
+from coterie.messages.verbs import Seen
+from coterie.sites.guards import Guards
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy
@@ -33,6 +36,7 @@ _CODES: dict[type[Exception], Refusal] = {
     MissingValues: Refusal.MISSING_VALUES,
     OutOfRange: Refusal.OUT_OF_RANGE,
     BadAnswer: Refusal.INVALID_ANSWER,
+    Guarded: Refusal.GUARDED,
 }
 
 
@@ -59,9 +63,10 @@ class Site:
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self._log = log or logging.getLogger("coterie.site")
         self.masking_key = self.ledger.secret()
-        self.min_roster, self.peers = self.policy.min_roster, self.policy.peers
+        self.peers = self.policy.peers
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.min_count)
+        self._guards = Guards(self.policy, self.ledger)
         self._lock = threading.Lock()
 
     def answer(self, frame: bytes) -> bytes:
@@ -107,16 +112,16 @@ class Site:
         if request.remembered:
             self._remember(envelope.run, request, decoded.bodies[0])
         carrier = find_carrier(type(request))
-        reply = self._compute(run, request) if carrier is None else carrier(self, run.memory, envelope, request)
+        if carrier is None:
+            reply = self._compute(envelope, run, request, decoded.limits)
+        else:
+            reply = carrier(self, run.memory, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(
             envelope,
             frame,
             layout.numbers,
-            asked=request.kind,
-            answer=layout.reply.__name__,
-            content=layout.reply.content,
-            seen=decoded.seen.name.lower(),
+            **_facts(request, decoded.seen),
         )
         return frame
 
@@ -130,7 +135,9 @@ class Site:
         elif not self.policy.allows(envelope.method):
             raise _Refused(Refusal.METHOD_FORBIDDEN)
         allowed = self.policy.max_questions
-        if allowed is not None and self.ledger.answers(envelope.run) >= allowed:
+        if allowed is not None and self.ledger.replies(envelope.run) >= allowed:
+            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+        if self.policy.max_runs is not None and self.ledger.n_runs_besides(envelope.run) >= self.policy.max_runs:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
         if self.table.n_rows < self.policy.min_rows:
             raise _Refused(Refusal.TOO_FEW_ROWS)
@@ -146,14 +153,22 @@ class Site:
         if objection is not None:
             raise _Refused(objection)
 
-    def evaluate(self, run: bytes, method: str, body: bytes) -> Evaluated:
+    def join(self, run: bytes, roster: tuple[str, ...]) -> None:
+        """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
+        if not self._guards.join(run, roster):
+            raise _Refused(Refusal.ROSTER_FORBIDDEN)
+
+    def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
         request, limits = codec.decode_body(body)
         if request is None or request.remembered:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
-        self._object(method, request, is_masked=True)
+        self._object(envelope.method, request, is_masked=True)
+        if self.table.n_rows > limits.get("rows", float("inf")):
+            raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {limits['rows']:g}")
         _layout(request)
-        return Evaluated(request, self._compute(self._memories.of(run), request), limits)
+        run = self._memories.of(envelope.run)
+        return Evaluated(request, self._compute(envelope, run, request, limits, envelope.roster), limits)
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
@@ -164,9 +179,20 @@ class Site:
         """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
         return self.ledger.once(run, what)
 
-    def _compute(self, run: RunMemory, request: Request[Any]) -> Reply:
+    def _compute(
+        self,
+        envelope: Envelope,
+        run: RunMemory,
+        request: Request[Any],
+        limits: Mapping[str, float],
+        roster: bytes = b"",
+    ) -> Reply:
+        """What the protocol's own function answers; ``roster`` is whom it will be summed up with, masked."""
         compute = find_answer(type(request))
         assert compute is not None
+        run.memory.guard = self._guards.of(envelope.run, run.view, roster)
+        self._guards.check_limits(envelope.run, limits)
+        self._guards.charge(envelope.run, request.layout, self.table.n_rows, limits if roster else {})
         began = time.perf_counter()
         try:
             return compute(run.memory.table or self.table, run.memory, request)
@@ -183,6 +209,8 @@ class Site:
             self._memories.forget(run)
             raise
         kept.transcript = codec.extend_transcript(kept.transcript, body)
+        if find_carrier(type(request)) is None:
+            kept.view = codec.extend_transcript(kept.view, body)
 
     def _recall(self, decoded: Decoded) -> bytes:
         """Forget a run and remember it again from its own requests; only an empty answer leaves."""
@@ -206,6 +234,19 @@ class Site:
         except Exception:  # a full disk must not turn a bare code into silence
             self._log.exception("%s: the ledger cannot be written", self.name)
         return frame
+
+
+def _facts(request: Request[Any], said: Seen) -> dict[str, Any]:
+    """What the ledger says of an answer: what it is made of, what the server sees of it, whom it is summed up with.
+
+    That it is masked the site knows itself; of the others it knows what the question said.
+    """
+    subject = request.subject
+    reply = reply_type(subject)
+    facts: dict[str, Any] = {"asked": subject.kind, "answer": reply.__name__, "content": reply.content}
+    if subject is type(request):
+        return {**facts, "seen": said.name.lower() if said is not Seen.MASKED else Seen.SUMMED.name.lower()}
+    return {**facts, "seen": "masked", "with": list(getattr(request, "roster", ()))}
 
 
 def _layout(request: Request[Any]) -> Layout:

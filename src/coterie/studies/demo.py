@@ -22,6 +22,7 @@ from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress
+from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, penguins
 
@@ -66,20 +67,18 @@ def demo(
     tables: dict[str, Table] = {
         name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()
     }
-    fitted = fit(
-        FederatedKMeans(n_clusters, random_state=0),
-        tables,
-        scale="standard",
-        missing="drop",
-        journal=journal,
-        watch=watch,
+    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "watch": watch}
+    fitted = fit(FederatedKMeans(n_clusters, random_state=0), tables, journal=journal, **options)
+    plain = fit(
+        FederatedKMeans(n_clusters, random_state=0), tables, sums="plain", policy=Policy.simulation(), **options
     )
     whole = data.complete()
     scaled = fitted.prepared_rows(whole.rows).astype(np.float64)
     pooled = KMeans(n_clusters, n_init=10, random_state=0).fit(scaled)
     best = float(pooled.inertia_)
     comparisons = [
-        _compare("together (coterie)", whole, scaled, fitted._prepared_centers, best, fitted.ledger_),
+        _compare("together, masked", whole, scaled, fitted._prepared_centers, best, fitted.ledger_),
+        _compare("together, plain", whole, scaled, plain._prepared_centers, best, plain.ledger_),
         Comparison(
             "pooled (scikit-learn)", *_quality(whole, pooled.labels_), 1.0, whole.rows.size, int(whole.rows.nbytes), 1
         ),

@@ -1,7 +1,7 @@
 """Data whose rows really come from different places: what clustering together gains, and what it loses to pooling.
 
-Every data set is clustered together (coterie's default, and with a start by sums only), by each site alone, and
-pooled (scikit-learn, best of 10 starts). All are judged on all sites' rows.
+Every data set is clustered together (masked and guarded, the default; and without guards, with local centers seen or
+by sums only), by each site alone, and pooled (scikit-learn, best of 10 starts). All are judged on all sites' rows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coterie.messages.site_part import Block
 from coterie.protocols.preparation import Missing
 from coterie.report.curves import Ratios, draw_ratios
 from coterie.runtime.ledger import Ledger
+from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, heart_disease, penguins, pjm_load_shapes, wisdm
 from coterie.studies.study import Findings, Scope, Study, Trial
@@ -27,7 +28,11 @@ from coterie.studies.tables import Row, estimate
 __all__ = ["SETS", "STUDY", "NaturalSet", "measure"]
 
 Floats = npt.NDArray[np.float64]
-WAYS = {"together": "together (coterie's default)", "sums": "together, start by sums only"}
+WAYS = {
+    "together": "together, local centers seen",
+    "sums": "together, sums only",
+    "guarded": "together, masked and guarded (default)",
+}
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ SETS: dict[str, NaturalSet] = {
 }
 
 NOTES = """
-Together: coterie's default (every site sends a few local centers once, then Lloyd's algorithm by sums), and the same
-with a start by sums only, for sites that do not let single answers be seen. Columns are scaled and missing values
+Together, three ways, each ending in Lloyd's algorithm by sums: every site sends a few local centers once, for the
+start; the start is by sums, too; the same with masked sums and every site's guards on, which is what
+`coterie cluster` does over separate files. Columns are scaled and missing values
 filled by questions to the sites, counted with the rest. Alone: a site's own k-means, best of 10 starts, in the scale
 all agreed on. Pooled: scikit-learn, best of 10 starts. All are judged on all rows; the cost is a ratio to the pooled
 one of the same seed. Chance is only in the algorithms, the rows are the same for every seed; numbers are means ± half
@@ -72,8 +78,7 @@ def measure(name: str, seed: int) -> dict[str, float]:
     data = chosen.load()
     if chosen.missing == "drop":
         data = data.complete()
-    ways = {"together": "auto", "sums": "var-part"}
-    runs = {way: _together(chosen, data, init, seed) for way, init in ways.items()}
+    runs = {way: _together(chosen, data, way, seed) for way in WAYS}
     rows = runs["together"][1]
     pooled = _alone(rows, chosen.n_clusters, seed)
     best = float(nearest(rows, pooled)[1].sum())
@@ -86,16 +91,18 @@ def measure(name: str, seed: int) -> dict[str, float]:
     return found
 
 
-def _together(chosen: NaturalSet, data: SiteData, init: str, seed: int) -> tuple[Floats, Floats, Ledger]:
+def _together(chosen: NaturalSet, data: SiteData, way: str, seed: int) -> tuple[Floats, Floats, Ledger]:
     """Centers and all rows in prepared units, and what it took."""
     from coterie.estimators import FederatedKMeans, fit
 
     tables = {site: ArrayTable(rows, columns=data.columns, name=site) for site, rows in data.by_site().items()}
     made = fit(
-        FederatedKMeans(chosen.n_clusters, init=init, random_state=seed),
+        FederatedKMeans(chosen.n_clusters, init="one-shot" if way == "together" else "cells", random_state=seed),
         tables,
         scale=chosen.scale,
         missing=chosen.missing,
+        sums="masked" if way == "guarded" else "plain",
+        policy=None if way == "guarded" else Policy.simulation(),
     )
     used = made.preparation_
     assert used is not None  # fitted over tables

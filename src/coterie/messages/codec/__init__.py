@@ -12,7 +12,7 @@ Nothing is allocated that the frame does not already hold.
 """
 
 from coterie.messages.codec.arrays import pack_arrays, reply_from_arrays, unpack_arrays
-from coterie.messages.codec.bodies import Body, decode_body, encode_body
+from coterie.messages.codec.bodies import Body, decode_body, encode_body, kind_of
 from coterie.messages.codec.envelope import (
     FORMAT_VERSION,
     MAX_ANSWER_BYTES,
@@ -58,6 +58,7 @@ __all__ = [
     "encode_recall",
     "encode_refusal",
     "extend_transcript",
+    "kind_of",
     "pack_arrays",
     "question_header_bytes",
     "read_envelope",

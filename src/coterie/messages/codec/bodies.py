@@ -73,6 +73,11 @@ def encode_body(request: Request[Any], limits: Mapping[str, float]) -> Body:
     return Body(data, request_digest(data))
 
 
+def kind_of(data: bytes) -> type[Request[Any]] | None:
+    """The type of the request in these bytes, read from its name alone; None where it is not known here."""
+    return request_type(data[1 : 1 + data[0]].decode(errors="replace")) if data else None
+
+
 def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Mapping[str, float]]:
     """The request in ``data`` and its limits; None for a request this installation does not know.
 

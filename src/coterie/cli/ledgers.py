@@ -1,0 +1,325 @@
+"""What left, and what the server saw of it: ``ledger show`` and ``ledger verify``."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import typer
+
+from coterie.cli.terminal import console, print_json, say, show_table
+from coterie.errors import InputError
+
+__all__ = ["add_to"]
+
+ledger = typer.Typer(help="What left, and what the server saw of it.", no_args_is_help=True)
+
+T = TypeVar("T")
+Line = dict[str, Any]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    ledger.command("show")(ledger_show)
+    ledger.command("verify")(ledger_verify)
+    app.add_typer(ledger, name="ledger")
+
+
+Place = Annotated[Path, typer.Argument(help="A run's folder, or a ledger.jsonl of a server or a site.")]
+
+
+def ledger_show(place: Place, as_json: AsJson = False) -> None:
+    """What left, and what the server saw of it, in plain words."""
+    from coterie.messages.chain import read_chain
+
+    path = _ledger_file(place)
+    lines = read_chain(path)
+    if as_json:
+        print_json(lines)
+    elif not lines:
+        console.print(f"{path}: nothing is written there yet.", highlight=False, markup=False, soft_wrap=True)
+    elif "event" in lines[0]:
+        _show_site(path, lines)
+    else:
+        _show_server(path, lines)
+
+
+KEYS = "keys and masks"
+MANY_ROSTERS = 4
+FROM_ROWS = {"sums": "sums", "grams": "sums of products", "averages": "averages", "rows": "rows"}
+"""Answers computed from rows, in words; the others are ``schema`` (which columns there are) and ``nothing``."""
+
+
+class _Left(NamedTuple):
+    """One message that left a site."""
+
+    round: int
+    event: str
+    what: str
+    content: str
+    floats: int
+    bytes: int
+    seen: str = ""
+    """``single``, ``summed`` or ``masked``; empty where there is nothing to see."""
+    over: tuple[str, ...] = ()
+    """The sites in whose sum a masked answer is seen; empty where this site did not help to unmask it."""
+    reason: str = ""
+    """Why a question was refused."""
+
+    @property
+    def sight(self) -> str:
+        """What the server sees of it, for a table."""
+        if self.seen == "masked":
+            return f"a sum over {len(self.over)} sites" if self.over else "a sum, if any"
+        return {"single": "all of it", "summed": "all, to add up"}.get(self.seen, "")
+
+
+def _show_site(path: Path, lines: list[Line]) -> None:
+    runs: dict[str, list[Line]] = {}
+    for line in lines:
+        runs.setdefault(line["run"], []).append(line)
+    for run, of_run in runs.items():
+        which = f" in run {run[:8]}" if run.strip("0") else " outside any run"
+        _show_site_run(f"What left this site ({path.stem}){which if len(runs) > 1 else ''}", _left(of_run))
+
+
+def _show_site_run(title: str, left: list[_Left]) -> None:
+    groups = _grouped(left, lambda one: (one.what, one.content, one.sight), lambda one: one.what == KEYS)
+    rows = [[_rounds(one.round for one in group), *same, *_totals(group)] for same, group in groups]
+    show_table(title, ["rounds", "what left", "made of", "the server sees", "numbers", "bytes"], rows)
+    numbers, total = _totals(left)
+    say(f"{_number(len(left), 'message')}, {numbers} numbers, {total} bytes in all.")
+    for sentence in _site_sentences(left):
+        say(sentence)
+
+
+def _totals(left: list[_Left]) -> tuple[str, str]:
+    return f"{sum(one.floats for one in left):,}", f"{sum(one.bytes for one in left):,}"
+
+
+def _left(lines: list[Line]) -> list[_Left]:
+    """What left in one run; a site's notes to itself only tell over whom a sum was unmasked."""
+    unmasked, found, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
+    for line in lines:
+        question = line["round"], line.get("attempt", 0)
+        if line["event"] == "answer":
+            answers[question] = _answer(line, unmasked.get(question, ()))
+            found.append(answers[question])
+        elif line["event"] not in ("once", "note"):
+            found.append(_other(line, answers.get(question)))
+    return found
+
+
+def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
+    from coterie.secure.masked_sums import AskKey, Introduce, Reveal
+
+    plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
+    if line.get("asked") in (AskKey.kind, Introduce.kind, Reveal.kind):
+        return plain._replace(what=KEYS, content="no data")
+    if line["seen"] != "masked":
+        return plain._replace(seen=line["seen"])
+    if len(line.get("with", ())) == 1:  # nobody to hide among
+        return plain._replace(seen="single")
+    return plain._replace(seen="masked", over=tuple(unmasked))
+
+
+def _other(line: Line, answered: _Left | None) -> _Left:
+    """A refusal, a receipt, or an answer that leaves once more."""
+    from coterie.messages.refusals import Refusal
+
+    plain = _Left(line["round"], line["event"], "a receipt", "nothing", line["floats"], line["bytes"])
+    if line["event"] == "refusal":
+        code = Refusal.__members__.get(line["code"])
+        return plain._replace(what="a refusal", content="a code", reason=code.sentence if code else line["code"])
+    if line["event"] == "resend" and answered is not None:
+        what = KEYS if answered.what == KEYS else f"{answered.what} again"
+        return plain._replace(what=what, content=answered.content, seen=answered.seen, over=answered.over)
+    return plain
+
+
+def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
+    """By round and attempt the sites over whose sum this site helped to take the masks off."""
+    import msgspec
+
+    found: dict[tuple[int, int], list[str]] = {}
+    roster: list[str] = []
+    for line in lines:
+        if line["event"] == "note" and line["what"] == "roster":
+            roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
+        elif line["event"] == "once" and line["what"].startswith("reveal "):
+            _, number, attempt = line["what"].split()
+            found[int(number), int(attempt)] = roster
+    return found
+
+
+def _site_sentences(left: list[_Left]) -> Iterator[str]:
+    answers = [one for one in left if one.event == "answer"]
+    told = [*_masked_clauses(answers), *_single_clauses(Counter((one.seen, one.content) for one in answers))]
+    yield f"Of what this site computed from its rows the server saw: {'; '.join(told or ['nothing'])}."
+    schema = sum(one.content == "schema" for one in answers)
+    if schema:
+        yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for this site holds."
+    if any(one.what == KEYS for one in left):
+        yield "Keys and masks are no data: they set the masks up, and took them off the sums."
+    again = sum(one.event == "resend" for one in left)
+    if again:
+        yield f"{_number(again, 'message')} left once more, the same bytes as before."
+    refused = Counter(one.reason for one in left if one.event == "refusal")
+    if refused:
+        yield f"{_number(refused.total(), 'question')} refused: {'; '.join(_counted(refused))}."
+
+
+def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
+    masked = [one for one in answers if one.seen == "masked" and one.content in FROM_ROWS]
+    rosters = dict.fromkeys(one.over for one in masked)
+    if len(rosters) > MANY_ROSTERS:
+        sizes = sorted(len(over) for over in rosters if over)
+        yield f"{_made_of(masked)}, each at most in a sum over {_rounds(sizes)} sites, not always the same"
+    else:
+        for over in rosters:
+            same = [one for one in masked if one.over == over]
+            only = f", {'each ' * (len(same) > 1)}only in a sum over {len(over)} sites ({_names(over)})"
+            yield _made_of(same) + (only if over else " masked, unmasked without this site's help if at all")
+    if masked and not any(one.seen in ("single", "summed") and one.content in FROM_ROWS for one in answers):
+        yield "nothing by itself"
+
+
+def _made_of(answers: list[_Left]) -> str:
+    kinds = dict.fromkeys(FROM_ROWS[one.content] for one in answers)
+    return f"{_number(len(answers), 'answer')} ({', '.join(kinds)})"
+
+
+def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
+    """What was seen by itself, from counts by how it was seen and what it is made of."""
+    for (how, content), n in seen.items():
+        if how in ("single", "summed") and content in FROM_ROWS and n:
+            told = f"{_number(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
+            yield f"{told}, which it said it would only add up" if how == "summed" else told
+
+
+def _show_server(path: Path, lines: list[Line]) -> None:
+    sight = {"single": "each", "summed": "each, to add up", "masked": "the sum only"}
+
+    def key(line: Line) -> tuple[str, ...]:
+        if line["phase"] == "masking":
+            return KEYS, "no data", "", ""
+        return _short(line["asked"]), line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
+
+    def up(group: list[Line]) -> str:
+        return f"{sum(count[2] for line in group for count in line['sites'].values()):,}"
+
+    groups = _grouped(lines, key, lambda line: line["phase"] == "masking")
+    rows = [[_rounds(line["round"] for line in group), *same, up(group)] for same, group in groups]
+    show_table(str(path), ["rounds", "asked", "answer", "the server sees", "sites", "bytes"], rows)
+    masking = sum(line["phase"] == "masking" for line in lines)
+    besides = f", {masking} of them for keys and masks (no data)" if masking else ""
+    say(f"{_number(len(lines), 'round')}{besides}; {up(lines)} bytes up in all.")
+    for sentence in (*_server_sentences(lines), *_troubles(lines)):
+        say(sentence)
+
+
+def _good(line: Line) -> int:
+    """How many of the sites asked answered."""
+    known = ("answered", "answered after being brought up to date")
+    return sum(count[0] in known for count in line["sites"].values())
+
+
+def _server_sentences(lines: list[Line]) -> Iterator[str]:
+    sums, single = Counter[int](), Counter[tuple[str, str]]()
+    for line in lines:
+        is_masked = line["seen"] == "masked" and len(line["sites"]) > 1
+        sums[_good(line)] += is_masked and _good(line) > 0
+        for content in () if is_masked else line["content"].split("+"):
+            single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
+    told = [f"{_number(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
+    by_itself = [*_single_clauses(single)]
+    told += by_itself or ["nothing of any one site by itself"]
+    yield f"Of what the sites computed from their rows the server saw: {'; '.join(told)}."
+    schema = single["single", "schema"]
+    if schema:
+        yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for a site holds."
+
+
+def _troubles(lines: list[Line]) -> Iterator[str]:
+    """Whatever a site did other than answer."""
+    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for line in lines:
+        outcomes: dict[str, list[str]] = {}
+        for name, count in line["sites"].items():
+            outcomes.setdefault(count[0], []).append(name)
+        for outcome, names in outcomes.items():
+            found.setdefault((outcome, tuple(names)), []).append(line["round"])
+    for (outcome, who), rounds in found.items():
+        if outcome != "answered":
+            times = f", {len(rounds)} times" if len(rounds) > 1 else ""
+            yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome}."
+
+
+def _grouped(
+    lines: list[T], key: Callable[[T], tuple[str, ...]], is_last: Callable[[T], bool]
+) -> list[tuple[tuple[str, ...], list[T]]]:
+    """Neighbours that differ in their round only; those that come last are left out and put together at the end."""
+    parts = [line for line in lines if not is_last(line)], [line for line in lines if is_last(line)]
+    return [(same, list(group)) for part in parts for same, group in groupby(part, key)]
+
+
+def _short(kind: str) -> str:
+    """A question's name without the file it is declared in."""
+    return "+".join(part.rpartition(".")[2] for part in kind.split("+"))
+
+
+def _rounds(rounds: Iterable[int]) -> str:
+    first, *_, last = [*rounds] * 2
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _number(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _counted(reasons: Counter[str]) -> list[str]:
+    return [f"{text} ({n})" if len(reasons) > 1 else text for text, n in reasons.items()]
+
+
+def _names(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def ledger_verify(place: Place, as_json: AsJson = False) -> None:
+    """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
+    from coterie.cli.books import compare_books
+    from coterie.messages.chain import read_chain
+
+    path = _ledger_file(place)
+    lines = read_chain(path)
+    compared = compare_books(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
+    if as_json:
+        told = {"file": str(path), "lines": len(lines), "holds": True}
+        print_json(told if compared is None else {**told, "sites": compared.sites, "resent": compared.resent})
+        return
+    console.print(f"{path}: {len(lines)} lines, every seal holds.", highlight=False, soft_wrap=True)
+    if compared is None or not compared.sites:
+        console.print("No site's own book is here, so nothing was compared.", highlight=False)
+        return
+    console.print(f"The books of {compared.sites} sites add up to the server's, byte for byte.", highlight=False)
+    if compared.resent:
+        console.print(
+            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted.",
+            highlight=False,
+        )
+
+
+def _ledger_file(place: Path) -> Path:
+    path = place / "ledger.jsonl" if place.is_dir() else place
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file; name a run's folder or a ledger.jsonl.")
+    with path.open("rb") as file:
+        if file.read(1) not in (b"", b"{"):
+            raise InputError(f"{path}: this is not a ledger; name a run's folder or a ledger.jsonl.")
+    return path

@@ -1,0 +1,67 @@
+"""What a site's rules hold every answer of a run against: sets of rows, rosters and Grams released before."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from coterie.errors import Guarded
+from coterie.messages.schema import Layout
+from coterie.sites.cell_guard import CellGuard, Notes, allows
+from coterie.sites.ledger import MAX_RUNS
+from coterie.sites.policy import Policy
+
+__all__ = ["Guards"]
+
+MOST_LIMITS = 8
+"""Units before and after centering, the run's own, and some to spare."""
+
+
+class Guards:
+    """What a site holds every run against: the sets of rows, the rosters and the Grams it released before."""
+
+    def __init__(self, policy: Policy, notes: Notes) -> None:
+        self._policy, self._notes = policy, notes
+        self._cells: OrderedDict[bytes, CellGuard] = OrderedDict()
+
+    def of(self, run: bytes, view: bytes, roster: bytes) -> CellGuard | None:
+        """The guard of one answer; None where the policy asks for none."""
+        if self._policy.min_count <= 1:
+            return None
+        if run not in self._cells:
+            self._cells[run] = CellGuard(run, self._policy.min_count, self._notes)
+        self._cells.move_to_end(run)
+        if len(self._cells) > MAX_RUNS:  # it is in the notes and is read again
+            self._cells.popitem(last=False)
+        guard = self._cells[run]
+        guard.view, guard.roster = view, b"" if self._policy.rosters == "any" else roster
+        return guard
+
+    def join(self, run: bytes, roster: tuple[str, ...]) -> bool:
+        """Whether the site may be summed up with these sites now; written down."""
+        before = [msgspec.msgpack.decode(data) for data in self._notes.notes(run, "roster")]
+        if not self._policy.lets_join(roster, before):
+            return False
+        if not before or before[-1] != list(roster):
+            self._notes.note(run, "roster", msgspec.msgpack.encode(roster))
+        return True
+
+    def check_limits(self, run: bytes, limits: Mapping[str, float]) -> None:
+        """Accept a few different declared limits a run: refusals at many would measure what is behind masks."""
+        told = repr(sorted(limits.items())).encode()
+        if self._policy.min_count > 1 and limits and not allows(self._notes, run, "limits", told, MOST_LIMITS):
+            raise Guarded("too many different limits were declared in this run")
+
+    def charge(self, run: bytes, layout: Layout, own_rows: int, limits: Mapping[str, float]) -> None:
+        """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows."""
+        if layout.reply.content != "grams" or not self._policy.gram_rows:
+            return
+        size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
+        spent = [float(msgspec.msgpack.decode(data)) for data in self._notes.notes(run, "grams")]
+        if not self._policy.lets_release_grams(sum(spent) + size, own_rows, limits.get("all_rows")):
+            raise Guarded(
+                f"{sum(spent) + size:g} rows of products would have left in this run, too many for its rows"
+            )
+        self._notes.note(run, "grams", msgspec.msgpack.encode(size))

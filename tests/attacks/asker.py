@@ -1,0 +1,138 @@
+"""A server of the attacker's own making: it asks sites whatever it likes, in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.messages import codec
+from coterie.messages.codec import Envelope
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import Nothing, Reply, Request
+from coterie.messages.verbs import Seen
+from coterie.protocols.preparation import SumColumns
+from coterie.secure.masked_sums import SEALED_BYTES, AskKey, AskMasked, Introduce, Masked, Reveal
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.policy import Policy
+from coterie.sites.site import Site
+from coterie.sites.tables import ArrayTable
+
+OFF = Policy.simulation()
+TAU = 5
+ROW = 1e-6
+"""A guess as near as this to a row is that row."""
+ON = Policy(single_answers="averages", min_count=TAU)
+"""Guards on where the server sees the site's sums by themselves: no other site's rows are in the way."""
+
+
+class Asker:
+    """Everything one site is asked in one run."""
+
+    def __init__(self, site: Site, *, method: str = "lloyd", run: bytes = b"r" * 16) -> None:
+        self.site, self.method, self.run, self.round = site, method, run, 0
+        self.remembered: list[bytes] = []
+
+    @classmethod
+    def of(cls, rows: Any, policy: Policy = ON, **options: Any) -> Asker:
+        """A new site with these rows, and its asker."""
+        return cls(Site("here", ArrayTable(rows), policy=policy), **options)
+
+    def ask(
+        self,
+        request: Request[Any],
+        limits: Mapping[str, float] | None = None,
+        *,
+        roster: Sequence[str] | None = None,
+        round: int | None = None,
+    ) -> Any:
+        """What the site answers, or why it does not."""
+        body, script = codec.encode_body(request, limits or {}), codec.NO_TRANSCRIPT
+        for before in self.remembered:
+            script = codec.extend_transcript(script, before)
+        envelope = self._envelope(body.digest, roster, round)
+        frame = self.site.answer(codec.encode_question(envelope, body, script, Seen.SINGLE))
+        if request.remembered:
+            self.remembered.append(body.data)
+        return codec.decode_answer(frame, envelope, request.layout, request.layout.bounds(limits or {}))
+
+    def recall(self) -> Reply | Refusal:
+        """Make the site forget the run, and remember it again."""
+        frame = codec.encode_recall(self._envelope(bytes(16)), self.remembered)
+        said = codec.read_envelope(frame)[1]
+        found = codec.decode_answer(self.site.answer(frame), said, codec.EMPTY_LAYOUT, ())
+        assert isinstance(found, Nothing | Refusal)
+        return found
+
+    def restart(self) -> None:
+        """Start the site again from its ledger's file, and bring it up to date."""
+        path = self.site.ledger.path
+        assert path is not None
+        self.site.ledger.close()
+        self.site = Site(self.site.name, self.site.table, policy=self.site.policy, ledger=SiteLedger(path))
+        assert self.recall() == Nothing()
+
+    def _envelope(self, digest: bytes, roster: Sequence[str] | None = None, round: int | None = None) -> Envelope:
+        self.round = self.round + 1 if round is None else round
+        names = codec.roster_digest(roster or [self.site.name]), codec.site_tag(self.site.name)
+        return Envelope(codec.FORMAT_VERSION, self.run, self.round, 0, *names, digest, self.method)
+
+
+class Upload(NamedTuple):
+    """What one masked question got: under which round, of whom, from whom."""
+
+    round: int
+    roster: tuple[str, ...]
+    found: dict[str, Masked | Refusal]
+
+
+class MaskedAsker:
+    """Several sites that are asked for masked sums in one run."""
+
+    def __init__(self, sites: Mapping[str, Site], *, method: str = "lloyd") -> None:
+        self.askers, self.round = {name: Asker(site, method=method) for name, site in sites.items()}, 0
+        keys = {name: bytes(reply.key.astype(np.uint8)) for name, reply in self.each(AskKey()).items()}
+        names = tuple(sorted(keys))
+        self.each(Introduce(names, np.array([list(keys[name]) for name in names])))
+
+    def each(self, request: Request[Any], roster: Sequence[str] | None = None) -> dict[str, Any]:
+        """What every site of a roster answers to the same question."""
+        self.round += 1
+        names = tuple(roster or self.askers)
+        return {name: self.askers[name].ask(request, roster=names, round=self.round) for name in names}
+
+    def upload(self, request: Request[Any], roster: Sequence[str], limits: Mapping[str, float]) -> Upload:
+        """Ask the sites of a roster for their masked part."""
+        body = codec.encode_body(request, limits).data
+        ask = AskMasked(64, request.layout.numbers, len(roster), tuple(roster), body)
+        return Upload(self.round + 1, tuple(roster), self.each(ask, roster))
+
+    def reveal(self, upload: Upload, survived: Sequence[str]) -> dict[str, Any]:
+        """Ask the survivors to unmask, naming nobody else as one."""
+        self.round += 1
+        there = np.array([name in survived for name in upload.roster], np.int64)
+        answers = {}
+        for place, name in enumerate(upload.roster):
+            if name in survived:
+                shares = [
+                    _share(upload.found[p], place) if p in survived else np.zeros(SEALED_BYTES) for p in upload.roster
+                ]
+                ask = Reveal(len(upload.roster), upload.round, 0, upload.roster, there, np.array(shares))
+                answers[name] = self.askers[name].ask(ask, roster=survived, round=self.round)
+        return answers
+
+
+def _share(part: Masked | Refusal, place: int) -> Any:
+    assert isinstance(part, Masked)
+    return part.shares[place]
+
+
+def sum_columns(n_columns: int, *, drop: bool = False) -> SumColumns:
+    """The question for plain sums over all rows."""
+    return SumColumns(drop, np.zeros(n_columns), np.ones(n_columns))
+
+
+def nearest_row(guess: Any, rows: Any) -> float:
+    """How far a guess is from the row it is nearest to."""
+    return float(np.abs(np.asarray(rows) - np.asarray(guess)).max(axis=1).min())

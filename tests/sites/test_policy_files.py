@@ -1,0 +1,334 @@
+"""Policy files: every rule is there, checked, and explained in words that hold."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import coterie
+from coterie.errors import InputError, RunError
+from coterie.estimators.registry import make_estimator
+from coterie.protocols.methods import METHODS
+from coterie.sites.policy import Policy
+from coterie.sites.policy_files import PRESETS, explain_policy, find_policy, policy_text, preset, read_policy
+from tests.federations import blobs
+
+KEY = bytes(range(32))
+RULES = [field.name for field in fields(Policy)]
+
+
+def explained(policy: Policy) -> str:
+    return " ".join(explain_policy(policy))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a policy file and read it."""
+
+    def read(text):
+        path = tmp_path / "site.toml"
+        path.write_text(text)
+        return read_policy(path)
+
+    return read
+
+
+# ---------------------------------------------------------------- presets
+
+
+def test_presets_are_the_policies_their_names_promise():
+    assert preset("standard") == Policy(max_questions=2000, min_rows=20)
+    assert preset("strict") == Policy(
+        min_count=10, min_roster=5, rosters="fixed", gram_rows_of="own", max_questions=500, max_runs=100, min_rows=100
+    )
+    assert preset("research") == Policy(
+        single_answers="averages", min_count=3, min_roster=2, rosters="any", gram_rows=0
+    )
+
+
+def test_presets_go_from_careful_to_open():
+    strict, standard, research = map(preset, PRESETS)
+    for rule in ("min_count", "min_roster", "gram_rows", "min_rows"):
+        assert getattr(strict, rule) >= getattr(standard, rule) >= getattr(research, rule)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_in_every_preset_below_a_comment(name, rule):
+    lines = policy_text(name).splitlines()
+    wanted = re.compile(rf"(# )?(\[{rule}\]|{rule} = .+)")
+    places = [i for i, line in enumerate(lines) if wanted.fullmatch(line)]
+    assert len(places) == 1
+    assert lines[places[0] - 1].startswith("# ")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_written_out_reads_as_the_same_policy(name, written):
+    assert written(policy_text(name)) == preset(name) == find_policy(name)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_a_preset_comments_out_is_valid_once_it_counts(name, written):
+    text = re.sub(r"^# (methods|max_questions|max_runs|\[peers\]|north|south)", r"\1", policy_text(name), flags=re.M)
+    text = text.replace("44 characters of base64, or 64 hex digits", KEY.hex())
+    found = written(text)
+    assert found.methods == {"federated-kmeans", "lloyd"}
+    assert found.max_questions is not None
+    assert found.peers == {"north": KEY, "south": KEY}
+
+
+def test_a_preset_that_is_not_there_is_an_error_that_names_the_nearest():
+    for ask in (preset, policy_text):
+        with pytest.raises(InputError, match=r"there is no preset 'strikt'; did you mean 'strict'\?"):
+            ask("strikt")
+
+
+# ---------------------------------------------------------------- finding
+
+
+def test_a_policy_is_found_by_name_or_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("min_rows = 7")
+    Path("standard").write_text("min_rows = 7")
+    assert find_policy("mine.toml") == find_policy(str(tmp_path / "mine.toml")) == Policy(min_rows=7)
+    assert find_policy("simulation") == Policy.simulation()
+    assert find_policy("standard") == preset("standard")  # a name goes before a file of that name
+
+
+def test_a_policy_that_is_nowhere_is_an_error_that_names_what_there_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="did you mean 'simulation'") as near:
+        find_policy("simulate")
+    with pytest.raises(InputError, match=r"no file called 'rules\.toml'") as far:
+        find_policy("rules.toml")
+    assert "did you mean" not in str(far.value)
+    for told in (str(near.value), str(far.value)):
+        assert "strict, standard, research, simulation" in told
+        assert "coterie policy init" in told
+    with pytest.raises(InputError, match="not a TOML file"):
+        find_policy(str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no such file; `coterie policy init .*gone\.toml` writes one"):
+        read_policy(tmp_path / "gone.toml")
+
+
+# ---------------------------------------------------------------- checking
+
+
+GOOD = {
+    "methods": ('["lloyd"]', frozenset({"lloyd"})),
+    "single_answers": ('"averages"', "averages"),
+    "min_count": ("1", 1),
+    "min_roster": ("1", 1),
+    "rosters": ('"any"', "any"),
+    "gram_rows": ("0", 0),
+    "gram_rows_of": ('"own"', "own"),
+    "peers": (f'{{north = "{KEY.hex()}"}}', {"north": KEY}),
+    "max_questions": ("1", 1),
+    "max_runs": ("1", 1),
+    "min_rows": ("0", 0),
+}
+
+
+def test_every_rule_can_be_written(written):
+    assert list(GOOD) == RULES
+    found = written("\n".join(f"{rule} = {text}" for rule, (text, _) in GOOD.items()))
+    assert found == Policy(**{rule: value for rule, (_, value) in GOOD.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('methods = "lloyd"', "methods is a list of names, not 'lloyd'; leave it out to allow all"),
+        ("methods = [1]", r"methods is a list of names, not \[1\]"),
+        ('methods = ["loyd"]', f"there is no method 'loyd'; there are {', '.join(sorted(METHODS))}"),
+        ('single_answers = "all"', "single_answers is none, averages or rows, not 'all'"),
+        ("single_answers = []", r"single_answers is none, averages or rows, not \[\]"),
+        ('rosters = "free"', "rosters is fixed, shrinking or any, not 'free'"),
+        ("rosters = true", "rosters is fixed, shrinking or any, not True"),
+        ('gram_rows_of = "both"', "gram_rows_of is own or all, not 'both'"),
+        ("min_count = 0", "min_count is a whole number, at least 1, not 0"),
+        ("min_roster = 0", "min_roster is a whole number, at least 1, not 0"),
+        ("gram_rows = -1", "gram_rows is a whole number, at least 0, not -1"),
+        ("max_questions = 0", "max_questions is a whole number, at least 1, not 0"),
+        ("min_rows = -1", "min_rows is a whole number, at least 0, not -1"),
+        ("min_count = 2.5", "min_count is a whole number, at least 1, not 2.5"),
+        ("min_roster = true", "min_roster is a whole number, at least 1, not True"),
+        ('gram_rows = "8"', "gram_rows is a whole number, at least 0, not '8'"),
+        ('peers = "north"', r'\[peers\] is a table with a line NAME = "KEY" for every other site, not \'north\''),
+        ("[peers]", r"\[peers\] is a table .*, not \{\}; leave it out to pin no key"),
+        ("[peers]\nnorth = 3", r"the key of north under \[peers\] is 3; a public key is 32 bytes"),
+        ('[peers]\nnorth = "ab"', r"'ab' \(2 characters\); a public key is 32 bytes"),
+        ("[peers]\nmin_rows = 20", r"min_rows = 20 stands below \[peers\] and so is read as a site; move it above"),
+        ("roster = 'any'", "there is no key 'roster'; did you mean 'rosters'"),
+        ("= 3", "not a TOML file"),
+    ],
+)
+def test_a_bad_value_is_an_error_that_says_what_is_allowed(written, text, told):
+    with pytest.raises(InputError, match=told) as found:
+        written(text)
+    assert "site.toml: " in str(found.value)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_a_key_is_the_same_in_base64_and_in_hex(key):
+    for text in (key.hex(), key.hex().upper(), base64.b64encode(key).decode()):
+        assert _key(text) == key
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=64).filter(lambda key: len(key) != 32).map(bytes.hex),
+        st.binary(max_size=64).filter(lambda key: len(key) != 32).map(lambda key: base64.b64encode(key).decode()),
+        st.sampled_from([KEY.hex()[:-1] + "g", KEY.hex() + " ", base64.b64encode(KEY).decode()[:-1], "é" * 64]),
+        st.just(base64.urlsafe_b64encode(b"\xff" * 32).decode()),
+    )
+)
+def test_nothing_but_thirty_two_bytes_is_a_key(text):
+    with pytest.raises(InputError, match="a public key is 32 bytes"):
+        _key(text)
+
+
+def _key(text):
+    from coterie.sites.policy_files import _checked
+
+    return _checked("site.toml", "peers", {"north": text})["north"]
+
+
+# ---------------------------------------------------------------- explaining
+
+
+OTHER = {
+    "methods": frozenset({"lloyd"}),
+    "single_answers": "rows",
+    "min_count": 6,
+    "min_roster": 4,
+    "rosters": "fixed",
+    "gram_rows": 9,
+    "gram_rows_of": "own",
+    "peers": {"north": KEY, "south": KEY},
+    "max_questions": 77,
+    "max_runs": 78,
+    "min_rows": 78,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", [*PRESETS, "simulation"])
+def test_a_rule_that_changes_changes_the_explanation(name, rule):
+    policy = replace(find_policy(name), gram_rows=8)
+    changed = replace(policy, **{rule: OTHER[rule]})
+    assert (explained(changed) == explained(policy)) == (changed == policy)
+    if isinstance(OTHER[rule], int):
+        assert str(OTHER[rule]) in explained(changed)
+
+
+@pytest.mark.parametrize("name", [*PRESETS, "simulation"])
+def test_an_explanation_is_made_of_whole_sentences(name):
+    for sentence in explain_policy(find_policy(name)):
+        assert sentence[0].isupper()
+        assert sentence.endswith(".")
+        assert "None" not in sentence
+
+
+def test_the_standard_explanation_says_what_the_smallest_count_does_and_where_it_stops():
+    told = explained(preset("standard"))
+    for words in (
+        "No sum or average leaves of a group of fewer than 5 rows",
+        "differs by fewer than 5 rows from one sent before in the run",
+        "the group as it was sent before",
+        "a new run starts afresh",
+        "Not held to it:",
+        "at least 3 sites",
+        "none may join or come back",
+        "for every 8 rows",
+        "No other site's key is pinned",
+        "at most 2000 questions in one run",
+        "at least 20 rows",
+    ):
+        assert words in told
+
+
+def test_what_is_off_is_called_off():
+    told = explained(Policy.simulation())
+    for words in ("single rows included", "guards nothing", "hides nothing", "are not counted", "any number of"):
+        assert words in told
+    assert "Refused as a consequence" not in told
+
+
+def test_pinned_keys_are_named_and_too_few_of_them_pointed_out():
+    told = explained(Policy(peers={"south": KEY, "north": KEY}))
+    assert "under those keys: north, south." in told
+    assert "joins none" not in told
+    assert "fewer than the 3 sites of a masked sum: it joins none" in explained(Policy(peers={"south": KEY}))
+    assert "under those keys: nobody." in explained(Policy(peers={}))
+
+
+def test_consequences_are_told_of_allowed_methods_only():
+    told = explained(Policy(methods=frozenset({"lloyd", "federated-kmeans", "one-shot"})))
+    assert "Refused as a consequence: one-shot; a one-shot start of lloyd or federated-kmeans; " in told
+    told = explained(Policy(methods=frozenset({"lloyd"})))
+    assert "Refused as a consequence: a one-shot start of lloyd." in told
+    assert "no method at all" in explained(Policy(methods=frozenset()))
+
+
+ROWS = dict(zip(("a", "b", "c", "d", "e", "f"), np.array_split(blobs(900, 2, 3, seed=3), 6), strict=True))
+
+
+SINGLE = "does not let the server see this answer by itself"
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "words", "reason"),
+    [
+        ("one-shot", {}, "one-shot;", SINGLE),
+        ("lloyd", {"init": "one-shot"}, "a one-shot start of lloyd or federated-kmeans", SINGLE),
+        ("federated-kmeans", {"init": "one-shot"}, "a one-shot start of lloyd or federated-kmeans", SINGLE),
+        (
+            "federated-kmeans",
+            {"init": "var-part", "fraction": 0.5},
+            "on a sample of the sites (fraction below 1)",
+            "does not let it be summed up with these sites|guard holds the answer back",
+        ),
+        (
+            "federated-kmeans",
+            {"init": "var-part", "site_rate": 0.5, "epochs": 2},
+            "a site_rate below 1 over several epochs or batches",
+            "guard holds the answer back",
+        ),
+    ],
+)
+def test_what_is_called_refused_is_refused(method, parameters, words, reason):
+    assert words in explained(preset("standard"))
+    with pytest.raises(RunError, match=reason):
+        coterie.fit(_estimator(method, parameters), ROWS, policy=preset("standard"))
+    assert words not in explained(Policy.simulation())
+    coterie.fit(_estimator(method, parameters), ROWS, policy=Policy.simulation())
+
+
+def test_a_sample_of_the_sites_runs_where_any_roster_is_allowed_and_nowhere_else():
+    sampled = _estimator("federated-kmeans", {"init": "var-part", "fraction": 0.5})
+    assert "fraction below 1" not in explained(preset("research"))
+    coterie.fit(sampled, ROWS, policy=preset("research"))
+    shrinking = replace(preset("research"), rosters="shrinking")
+    assert "(fraction below 1)" in explained(shrinking)
+    with pytest.raises(RunError, match=r"does not let it be summed up|guard holds the answer back"):
+        coterie.fit(sampled, ROWS, policy=shrinking)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("method", ["federated-kmeans", "lloyd", "one-shot"])
+def test_what_is_not_called_refused_runs(name, method):
+    refused = [words for words in explain_policy(preset(name)) if words.startswith("Refused as a consequence")]
+    if not any(f" {method};" in words for words in refused):
+        coterie.fit(_estimator(method, {}), ROWS, policy=preset(name))
+
+
+def _estimator(method, parameters):
+    return make_estimator(method, {"n_clusters": 3, "random_state": 0, **parameters})
