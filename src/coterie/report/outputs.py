@@ -50,13 +50,19 @@ def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[
 
 
 def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """Every kind of question in the order first asked: how often, and how many numbers one site answered at most."""
+    """Every kind of question in the order first asked: how often, and how many numbers one site answered at most.
+
+    What only sets masks up and takes them off is one line, at the end.
+    """
 
     def key(exchange: Exchange) -> tuple[str, str, str, str]:
-        return exchange.asked, exchange.answer, exchange.content, exchange.seen
+        if exchange.phase == "masking":
+            return "keys and masks", "", "no data", ""
+        return exchange.asked.rpartition(".")[2], exchange.answer, exchange.content, exchange.seen
 
     found = []
-    for (asked, answer, content, seen), group in groupby(ledger.exchanges, key):
+    in_order = sorted(ledger.exchanges, key=lambda exchange: exchange.phase == "masking")
+    for (asked, answer, content, seen), group in groupby(in_order, key):
         exchanges = list(group)
         numbers = max((count.floats_up for e in exchanges for count in e.sites.values()), default=0)
         found.append(
