@@ -153,7 +153,10 @@ def _own_secrets(
     places = {name: place for place, name in enumerate(roster, start=1)}
     used = list(answers)[: threshold(len(roster)) + 1]
     rows = {places[name]: answers[name].shares.astype(np.uint8).tobytes() for name in used}
-    return combine_others(rows, [places[name] for name in found]).values()
+    try:
+        return combine_others(rows, [places[name] for name in found]).values()
+    except ValueError as problem:
+        raise QuorumLost(f"the sum cannot be unmasked: {problem}; a site revealed something else.") from None
 
 
 def _decoded(total: Ring, layout: Layout, coded: Sequence[Any]) -> Reply:
