@@ -22,7 +22,7 @@ def test_three_releases_that_pass_the_guard_still_add_up_to_a_row():
     made = Asker.of(ROWS, ON)
     first = made.ask(cut_before(20))
     second = made.ask(cut_before(10))
-    third = made.ask(cut_before(10, 21))
+    third = made.ask(cut_before(10, 21, 40))
     assert [first.counts[0], second.counts[0], third.counts[1]] == [20, 10, 11]
     assert min(first.counts.min(), second.counts.min()) >= TAU
     guess = second.sums[0] + third.sums[1] - first.sums[0]

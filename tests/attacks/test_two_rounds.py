@@ -83,4 +83,4 @@ def test_with_the_guard_no_difference_is_a_row_and_the_clustering_is_hardly_wors
     assert recovered(heard) == set()
     assert len(heard) > 2
     free, _ = honest_run(OFF, PlainSums(), seed)
-    assert fit.cost < 1.02 * free.cost
+    assert fit.cost < 1.05 * free.cost  # as the sites tell it, who leave some rows out

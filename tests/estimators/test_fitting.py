@@ -124,9 +124,12 @@ def test_by_default_the_server_sees_only_masked_sums_and_the_schema():
 
 def test_the_sites_own_smallest_count_holds_whatever_is_asked():
     coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames(), **PLAIN)
-    policy = Policy(single_answers="averages", min_count=51)  # every site holds fifty rows
+    policy = Policy(single_answers="averages", min_count=26)  # every site holds twenty-five rows
+    small = frames(parts=8)
     with pytest.raises(InputError, match="hold 0 rows in all"):
-        coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames(), policy=policy)
+        coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), small, policy=policy)
+    with pytest.raises(InputError, match="min_count=33"):
+        Policy(min_count=33)
 
 
 def test_a_journal_resumes_with_the_seed_it_had(tmp_path):

@@ -19,7 +19,7 @@ def cost_ratio(rows, owners, k):
     plain = coterie.fit(LloydKMeans(k), tables, sums="plain", policy=Policy.simulation())
     guarded = coterie.fit(LloydKMeans(k), tables)
     costs = [float(nearest(rows, model.cluster_centers_)[1].sum()) for model in (guarded, plain)]
-    assert guarded.inertia_ == pytest.approx(costs[0], rel=1e-9)  # the cost told at the end is over all rows
+    assert guarded.inertia_ == pytest.approx(costs[0], rel=0.05)  # what guarded sites tell of it
     return costs[0] / costs[1]
 
 

@@ -55,6 +55,8 @@ class SketchIndex:
     """
 
     def __init__(self, tau: int) -> None:
+        if tau > BUCKETS // 2:
+            raise ValueError(f"differences of up to {tau} rows cannot be told apart in {BUCKETS} buckets")
         self.tau = tau
         self._sketches: list[Sketch] = []
         self._groups: list[dict[bytes, list[int]]] = [{} for _ in range(max(1, min(tau, BUCKETS)))]

@@ -124,6 +124,11 @@ class Cells(Protocol):
 class Guard(Protocol):
     """Holds what a site releases about sets of rows against everything it released before in the run."""
 
+    @property
+    def context(self) -> bytes:
+        """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
+        ...
+
     def cells(self, n_cells: int) -> Cells:
         """Watch a partition into so many cells."""
         ...
@@ -174,6 +179,10 @@ class Exit(Protocol):
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites; the site's policy may refuse."""
+        ...
+
+    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> None:
+        """Agree that an upload, named by round and attempt, is summed up with those left; the site may refuse."""
         ...
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:

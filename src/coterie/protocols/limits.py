@@ -20,7 +20,7 @@ from coterie.messages.verbs import Protocol, Question, total
 __all__ = ["MarkLargest", "Marks", "find_limits", "find_units", "within"]
 
 MOST_ORIGINS = 3
-"""Zero, the columns' means, and one to spare."""
+"""Zero and the columns' means before rows are prepared, and zero after."""
 LOWEST, N_MARKS = -16, 48
 """Powers of sixteen from 16**-16 up, about 5e-20 to 2e37."""
 
@@ -49,7 +49,8 @@ class MarkLargest(Request[Marks]):
 @answers(MarkLargest)
 def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
     """The site's marks; about a few origins a run where it is guarded: many would locate its largest row."""
-    if memory.guard is not None and not memory.guard.allows("marks", ask.origin.tobytes(), MOST_ORIGINS):
+    guard = memory.guard
+    if guard is not None and not guard.allows("marks", guard.context + ask.origin.tobytes(), MOST_ORIGINS):
         raise Guarded("the largest values were marked about other origins already")
     largest, held = np.zeros(ask.axes["d"]), 0.0
     for block in table.raw_blocks():

@@ -49,18 +49,18 @@ class Close(Request[Sizes]):
 
 @answers(Close)
 def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
-    """A site's share. A guarded site leaves out counts below its smallest, and answers for one set of centers a run:
-    the cost at many would locate a row."""
-    if memory.guard is not None and not memory.guard.allows("close", ask.centers.tobytes(), 1):
-        raise Guarded("the cost at other centers left in this run already")
+    """A site's share. A guarded site answers for one set of centers a run, leaves out counts below its smallest, and
+    sends the cost of what its guard lets go, for as many rows as it holds."""
+    if memory.guard is not None:
+        if not memory.guard.allows("close", memory.guard.context + ask.centers.tobytes(), 1):
+            raise Guarded("sizes at other centers left in this run already")
+        return _guarded_sizes(table, memory, ask.centers)
     reply = Sizes.zeros(ask.axes)
     for block in table.blocks():
         labels, squared = clustering.nearest(block.rows, ask.centers)
         each = np.ones(len(labels)) if block.weights is None else block.weights
         reply += Sizes(clustering.counts_by_cell(labels, each, len(ask.centers)), np.asarray(squared @ each))
-    if reply.counts.sum() < memory.min_count:
-        return Sizes.zeros(ask.axes)
-    return Sizes(np.where(reply.counts < memory.min_count, 0.0, reply.counts), reply.cost)
+    return reply
 
 
 @answers(Assign)
@@ -76,6 +76,20 @@ def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
 
 def _guarded_moments(table: Table, guard: Guard, centers: Floats) -> Moments:
     """The same by cell, each held against what was released before; the cost is that of what is sent."""
+    sent, _ = _guarded_cells(table, guard, centers)
+    return Moments(sent.sums(np.zeros_like(centers)), sent.counts, np.asarray(sent.squares(centers).sum()))
+
+
+def _guarded_sizes(table: Table, memory: Memory, centers: Floats) -> Sizes:
+    assert memory.guard is not None
+    sent, counts = _guarded_cells(table, memory.guard, centers)
+    share = counts.sum() / sent.counts.sum() if sent.counts.any() else 0.0
+    sizes = np.where(counts < memory.min_count, 0.0, counts) if share else np.zeros_like(counts)
+    return Sizes(sizes, np.asarray(share * sent.squares(centers).sum()))
+
+
+def _guarded_cells(table: Table, guard: Guard, centers: Floats) -> tuple[CellMoments, Floats]:
+    """The moments of the cells as far as they may leave, and how many rows each really has."""
     k = len(centers)
     cells, sums, counts, costs = guard.cells(k), np.zeros(centers.shape), np.zeros(k), np.zeros(k)
     for block in table.blocks():
@@ -86,8 +100,7 @@ def _guarded_moments(table: Table, guard: Guard, centers: Floats) -> Moments:
         sums, counts = sums + part.sums, counts + part.counts
         costs = costs + clustering.counts_by_cell(labels, each, k)
     about = sums - counts[:, None] * centers
-    sent = cells.release(CellMoments.about(centers, counts, about, costs))
-    return Moments(sent.sums(np.zeros_like(centers)), sent.counts, np.asarray(sent.squares(centers).sum()))
+    return cells.release(CellMoments.about(centers, counts, about, costs)), counts
 
 
 @dataclass(frozen=True)

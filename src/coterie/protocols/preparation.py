@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import ColumnsDiffer, InputError, MalformedMessage, MissingValues, OutOfRange
+from coterie.errors import ColumnsDiffer, Guarded, InputError, MalformedMessage, MissingValues, OutOfRange
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, total
@@ -149,6 +149,8 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     """A site's share of every column's sums."""
     if not (ask.unit > 0).all():
         raise MalformedMessage("a unit is a number above 0")
+    if memory.guard is not None:
+        _tie_rows(memory, ask.drop or (isinstance(table, PreparedTable) and table.drops))
     reply, watched = ColumnSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(1)
     for block in _placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
         used = _complete(block) if ask.drop else block
@@ -166,6 +168,13 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     enough = reply.present >= memory.min_count  # a column with fewer values here counts as one without any
     kept = (np.where(enough, part, 0.0) for part in (reply.present, reply.sums, reply.squares))
     return ColumnSums(reply.rows, *kept)
+
+
+def _tie_rows(memory: Memory, drop: bool) -> None:
+    """With or without incomplete rows, not both in one run: a column's difference may be a single value."""
+    assert memory.guard is not None
+    if not memory.guard.allows("rows", b"complete" if drop else b"all", 1):
+        raise Guarded("rows were summed up with and without incomplete ones in this run")
 
 
 def _placed(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -202,7 +211,15 @@ class Prepare(Request[Nothing], remembered=True):
 
 @remembers(Prepare)
 def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
-    """Put the prepared view in the table's place, and in the place of any view before."""
+    """Put the prepared view in the table's place, and in the place of any view before.
+
+    A guarded site is prepared at most twice a run: what is out of a declared range at many would measure its rows.
+    """
+    if memory.guard is not None:
+        _tie_rows(memory, ask.missing == "drop")
+        told = repr((ask.missing, ask.bounded)).encode() + ask.shift.tobytes() + ask.scale.tobytes()
+        if not memory.guard.allows("prepare", told + ask.fill.tobytes(), 2):
+            raise Guarded("rows were prepared in other ways already in this run")
     if len(table.columns) != ask.axes["d"]:
         raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
     memory.table = PreparedTable(table.raw if isinstance(table, PreparedTable) else table, Preparation.of(ask))
@@ -288,7 +305,8 @@ class PreparedTable:
 
     def __init__(self, table: Table, preparation: Preparation) -> None:
         self.raw, self._preparation = table, preparation
-        self._n_rows = None if preparation.missing == "drop" else table.n_rows
+        self.drops = preparation.missing == "drop"
+        self._n_rows = None if self.drops else table.n_rows
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -305,7 +323,7 @@ class PreparedTable:
     def raw_blocks(self) -> Iterator[Block]:
         """Prepared rows; where missing values are refused they are still there, as NaN."""
         blocks = self.raw.raw_blocks()
-        if self._preparation.missing == "drop":
+        if self.drops:
             blocks = _placed(blocks)
         return (self._preparation.apply(block, self.columns) for block in blocks)
 

@@ -330,7 +330,8 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
         raise MalformedMessage("who did not upload has nothing to reveal")
     if sum(survived) < fewest_survivors(ask.n):
         raise MalformedMessage(f"{sum(survived)} survivors of {ask.n} are too few to unmask")
-    exit_.join(envelope.run, tuple(name for name, there in zip(ask.roster, survived, strict=True) if there))
+    left = tuple(name for name, there in zip(ask.roster, survived, strict=True) if there)
+    exit_.unmask(envelope.run, (ask.round, ask.attempt), left, lost=len(left) < ask.n)
     if not exit_.once(envelope.run, f"reveal {ask.round} {ask.attempt}"):
         raise MalformedMessage("the masks of that round were revealed already")
     shares, seeds = [bytes(SHARE_BYTES)] * ask.n, []

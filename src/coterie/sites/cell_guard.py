@@ -3,7 +3,8 @@
 Sums over cells reveal rows where a cell has few of them, or where two cells, released one after the other, differ by
 few. Both are one rule: a set of rows that differs by 1 to tau-1 rows from a set already known is never released; what
 is known is sent in its stead. The empty set (zeros) and the set of all rows are always known. The same is asked of
-what the released cells leave over of all rows, since anyone can subtract.
+what the released cells leave over of all rows, since anyone can subtract. Cells, all rows in use and what is left
+over are held against each other, whatever was asked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import Guarded
-from coterie.maths.memberships import BUCKETS, Memberships, Sketch, SketchIndex
+from coterie.maths.memberships import BUCKETS, Memberships, Sketch, SketchIndex, n_different
 from coterie.messages.site_part import Block, CellMoments
 
 __all__ = ["CellGuard", "Notes", "allows"]
@@ -25,8 +26,8 @@ __all__ = ["CellGuard", "Notes", "allows"]
 Floats = npt.NDArray[np.float64]
 
 NOTHING: Sketch = np.zeros(BUCKETS, np.uint32)
-EMPTY, WHOLE, FRESH = -2, -1, -3
-"""What is sent for a cell: nothing, all rows, itself; from 0 up an earlier release."""
+EMPTY, WHOLE, FRESH = 0, -1, -2
+"""What is sent for a cell: itself, all rows, or a known set; the first known set is the empty one."""
 
 
 class Notes(Protocol):
@@ -54,34 +55,34 @@ def allows(notes: Notes, run: bytes, what: str, key: bytes, most: int) -> bool:
 
 
 class _Known(NamedTuple):
-    """A set of rows that was released, and its moments as the run saw rows then."""
+    """A set of rows something was released about; its moments as the run saw rows then, where they were sent."""
 
     sketch: Sketch
     view: bytes
     roster: bytes
-    number: float
-    mean: Floats
-    within: Floats
+    moments: tuple[float, Floats, Floats] | None = None
+    """Number of rows, mean and squares within."""
 
 
 class CellGuard:
-    """The sets of rows one run was told about.
+    """The sets of rows one run was told about: cells, all rows in use, and what the cells left over of them.
 
     ``view`` names how the run sees the site's rows now: what was released under another view is still known, but its
-    numbers mean something else.
+    numbers mean something else. ``roster`` is the digest of the sites an answer is summed up with; empty where it is
+    seen by itself, or where it does not matter with whom.
     """
 
     def __init__(self, run: bytes, min_count: int, notes: Notes) -> None:
         self.min_count = min_count
-        self.view = b""
-        self.roster = b""
-        """The digest of the sites this answer is summed up with; empty where it is seen by itself."""
+        self.view, self.roster = b"", b""
+        self.has_news: bool | None = None
+        """Whether the answer at hand tells of something for the first time; None where the guard was not asked."""
         self._run, self._notes = run, notes
         self._known: list[_Known] = []
-        self._sets, self._totals, self._rests = (SketchIndex(min_count) for _ in range(3))
-        self._rests.add(NOTHING)
+        self._index = SketchIndex(min_count)
+        self._take_in([_Known(NOTHING, b"", b"")])
         for data in notes.notes(run, "cells"):
-            self._take_in(*_unpacked(data))
+            self._take_in(_unpacked(data))
 
     def cells(self, n_cells: int) -> _WatchedCells:
         """Watch a partition of the rows into so many cells."""
@@ -89,70 +90,91 @@ class CellGuard:
 
     def allows(self, what: str, key: bytes, most: int) -> bool:
         """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
-        return allows(self._notes, self._run, what, key, most)
+        before = len(self._notes.notes(self._run, what))
+        allowed = allows(self._notes, self._run, what, key, most)
+        self.has_news = bool(self.has_news) or len(self._notes.notes(self._run, what)) > before
+        return allowed
+
+    @property
+    def context(self) -> bytes:
+        """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
+        return self.view + self.roster
 
     def decide(self, seen: Memberships, moments: CellMoments) -> CellMoments:
         """What is sent for each cell; written down before it is."""
-        whole = self._checked_whole(seen)
         if seen.counts.sum() < self.min_count:
             return CellMoments(*[np.zeros_like(part) for part in moments])
+        whole = self._checked_whole(seen)
         chosen = [self._choose(sketch, whole, moments.within.ndim) for sketch in seen.sketches]
         sent = self._with_a_safe_rest(chosen, seen, whole)
-        if self._tells_only_of_the_roster(sent, seen):
-            raise Guarded(
-                "the same sets of rows were summed up with other sites before; the difference is a site's own"
-            )
-        self._remember(sent, seen, whole, moments)
-        return self._answer(sent, moments)
-
-    def _tells_only_of_the_roster(self, sent: Sequence[int], seen: Memberships) -> bool:
-        """Whether every set sent left before in a sum with other sites (and not by itself, where nothing is new)."""
-        filled = [
-            (cell, code) for cell, code in enumerate(sent) if code >= 0 or (code == FRESH and seen.counts[cell])
+        sketches = [self._sketch(code, cell, seen, whole) for cell, code in enumerate(sent)]
+        self._check_roster([sketch for sketch in sketches if sketch.any()])
+        answer = self._answer(sent, moments)
+        told = [
+            _Known(sketch, self.view, self.roster, _moments_of(answer, cell))
+            for cell, sketch in enumerate(sketches)
+            if sketch.any()
         ]
-        before = [code if code >= 0 else self._kept(seen.sketches[cell]) for cell, code in filled]
-        return bool(before) and all(p is not None and self._known[p].roster not in (b"", self.roster) for p in before)
+        rest = self._rest(sent, seen, whole)
+        self._write_down([*told, _Known(whole, self.view, self.roster), _Known(rest, self.view, self.roster)])
+        return answer
 
     def decide_whole(self, seen: Memberships) -> bool:
         """Whether sums over all these rows may leave."""
-        whole = self._checked_whole(seen)
         if seen.counts.sum() < self.min_count:
             return False
-        self._write_down([], whole, NOTHING)
+        whole = self._checked_whole(seen)
+        self._check_roster([whole])
+        self._write_down([_Known(whole, self.view, self.roster)])
         return True
 
     def _checked_whole(self, seen: Memberships) -> Sketch:
-        """The set of all rows, once it is found not to differ by a few from what was all rows before."""
+        """The set of all rows in use, once it is found not to differ by a few from a set known before."""
         whole: Sketch = seen.sketches.sum(axis=0, dtype=np.uint32)
-        if _is_near(self._totals, whole):
+        if self._is_near(whole):
             raise Guarded("these rows differ by too few from those summed up before in the run")
         return whole
 
+    def _check_roster(self, sketches: Sequence[Sketch]) -> None:
+        """Refuse an answer of which every set left before in a sum with other sites, and not by itself."""
+        if self.roster and sketches and all(self._left_elsewhere(sketch) for sketch in sketches):
+            raise Guarded(
+                "the same sets of rows were summed up with other sites before; the difference is one site's"
+            )
+
+    def _left_elsewhere(self, sketch: Sketch) -> bool:
+        rosters = {self._known[place].roster for n, place in self._index.find(sketch) if n == 0}
+        return bool(rosters) and not rosters & {b"", self.roster}
+
+    def _is_near(self, sketch: Sketch) -> bool:
+        """Whether a known set differs, but by too few rows."""
+        return any(n > 0 for n, _ in self._index.find(sketch))
+
     def _choose(self, sketch: Sketch, whole: Sketch, within_axes: int) -> int:
         """The cell itself, or the known set it nearly equals."""
-        near = [(n, place) for n, place in self._sets.find(sketch) if n > 0]
-        always = [
-            (int(np.count_nonzero(sketch != other)), code) for other, code in ((NOTHING, EMPTY), (whole, WHOLE))
-        ]
-        always = [(n, code) for n, code in always if 0 < n < self.min_count]
-        if not near and not always:
+        near = [(n, place) for n, place in self._index.find(sketch) if n > 0]
+        apart = int(n_different(sketch, whole))
+        if not near and not 0 < apart < self.min_count:
             return FRESH
-        usable = [(n, place) for n, place in near if self._fits(self._known[place], within_axes)]
-        return min(usable + always, default=(0, EMPTY))[1]
+        usable = [(n, place) for n, place in near if place == EMPTY or self._fits(self._known[place], within_axes)]
+        if 0 < apart < self.min_count:
+            usable.append((apart, WHOLE))
+        return min(usable, default=(0, EMPTY))[1]
 
     def _fits(self, known: _Known, within_axes: int) -> bool:
         """Whether an earlier release can be sent now: same view, and squares by column where they are asked for."""
-        return known.view == self.view and known.within.ndim >= within_axes - 1
+        return known.view == self.view and known.moments is not None and known.moments[2].ndim >= within_axes - 1
 
     def _with_a_safe_rest(self, chosen: list[int], seen: Memberships, whole: Sketch) -> list[int]:
-        """The same, one more cell withheld where what is left over would be too few rows."""
-        rest = self._rest(chosen, seen, whole)
-        if not _is_near(self._rests, rest):
+        """The same, one or the smallest few more withheld where what is left over would be nearly a known set."""
+        if not self._is_near(self._rest(chosen, seen, whole)):
             return chosen
         fresh = sorted((i for i, c in enumerate(chosen) if c == FRESH), key=lambda i: int(seen.counts[i]))
-        for cell in fresh:
-            if not _is_near(self._rests, rest + seen.sketches[cell]):
-                return [EMPTY if i == cell else c for i, c in enumerate(chosen)]
+        groups = [{cell} for cell in fresh] + [set(fresh[:n]) for n in range(2, len(fresh))]
+        for group in groups:
+            fewer = [EMPTY if i in group else c for i, c in enumerate(chosen)]
+            if not self._is_near(self._rest(fewer, seen, whole)):
+                return fewer
         return [EMPTY] * len(chosen)
 
     def _rest(self, sent: Sequence[int], seen: Memberships, whole: Sketch) -> Sketch:
@@ -163,64 +185,39 @@ class CellGuard:
         return rest
 
     def _sketch(self, code: int, cell: int, seen: Memberships, whole: Sketch) -> Sketch:
-        if code == EMPTY:
-            return NOTHING
         own: Sketch = seen.sketches[cell]
         return own if code == FRESH else whole if code == WHOLE else self._known[code].sketch
 
     def _answer(self, sent: Sequence[int], moments: CellMoments) -> CellMoments:
         counts, means, within = (part.copy() for part in moments)
         for cell, code in enumerate(sent):
-            if code == EMPTY:
-                counts[cell], means[cell], within[cell] = 0.0, 0.0, 0.0
-            elif code == WHOLE:
-                counts[cell], means[cell], within[cell] = _all_rows(moments)
-            elif code >= 0:
-                known = self._known[code]
-                counts[cell], means[cell] = known.number, known.mean
-                within[cell] = known.within.sum() if within.ndim == 1 else known.within
+            if code == FRESH:
+                continue
+            known = _all_rows(moments) if code == WHOLE else self._known[code].moments or (0.0, 0.0, np.zeros(()))
+            counts[cell], means[cell] = known[0], known[1]
+            within[cell] = known[2].sum() if within.ndim == 1 else known[2]
         return CellMoments(counts, means, within)
 
-    def _remember(self, sent: Sequence[int], seen: Memberships, whole: Sketch, moments: CellMoments) -> None:
-        """Write down the sets sent for the first time."""
-        rest = self._rest(sent, seen, whole)
-        new = [
-            self._known_from(i, seen, moments)
-            for i, code in enumerate(sent)
-            if code == FRESH and seen.counts[i] and self._kept(seen.sketches[i]) is None
-        ]
-        self._write_down(new, whole, rest)
+    def _write_down(self, told: list[_Known]) -> None:
+        """Keep what was told for the first time, or for the first time so."""
+        new = [known for known in told if not self._is_kept(known)]
+        is_first = any(all(n for n, _ in self._index.find(known.sketch)) for known in new)
+        self.has_news = bool(self.has_news) or is_first
+        if new:
+            self._notes.note(self._run, "cells", _packed(new))
+            self._take_in(new)
 
-    def _known_from(self, cell: int, seen: Memberships, moments: CellMoments) -> _Known:
-        number, mean, within = (part[cell] for part in moments)
-        return _Known(seen.sketches[cell], self.view, self.roster, float(number), mean, np.asarray(within))
+    def _is_kept(self, known: _Known) -> bool:
+        same = [self._known[place] for n, place in self._index.find(known.sketch) if n == 0]
+        return any(
+            (k.view, k.roster) == (known.view, known.roster) and (known.moments is None or k.moments is not None)
+            for k in same
+        )
 
-    def _write_down(self, new: list[_Known], whole: Sketch, rest: Sketch) -> None:
-        totals = [] if _holds(self._totals, whole) else [whole]
-        rests = [] if _holds(self._rests, rest) else [rest]
-        if new or totals or rests:
-            self._notes.note(self._run, "cells", _packed(new, totals, rests))
-            self._take_in(new, totals, rests)
-
-    def _kept(self, sketch: Sketch) -> int | None:
-        """Where this very set is among the known ones."""
-        places = [place for n, place in self._sets.find(sketch) if n == 0 and self._known[place].view == self.view]
-        return places[0] if places else None
-
-    def _take_in(self, known: list[_Known], totals: list[Sketch], rests: list[Sketch]) -> None:
+    def _take_in(self, known: list[_Known]) -> None:
         self._known += known
-        for index, new in ((self._sets, [k.sketch for k in known]), (self._totals, totals), (self._rests, rests)):
-            for sketch in new:
-                index.add(sketch)
-
-
-def _is_near(index: SketchIndex, sketch: Sketch) -> bool:
-    """Whether something there differs, but by too few rows."""
-    return any(n > 0 for n, _ in index.find(sketch))
-
-
-def _holds(index: SketchIndex, sketch: Sketch) -> bool:
-    return any(n == 0 for n, _ in index.find(sketch))
+        for one in known:
+            self._index.add(one.sketch)
 
 
 class _WatchedCells:
@@ -249,28 +246,37 @@ class _WatchedCells:
         return self._guard.decide_whole(self._seen)
 
 
-def _all_rows(moments: CellMoments) -> tuple[float, Floats, Any]:
+def _moments_of(moments: CellMoments, cell: int) -> tuple[float, Floats, Floats]:
+    return float(moments.counts[cell]), moments.means[cell].copy(), np.array(moments.within[cell])
+
+
+def _all_rows(moments: CellMoments) -> tuple[float, Floats, Floats]:
     """The moments of all cells together."""
     count = moments.counts.sum()
     mean = moments.counts @ moments.means / max(count, 1e-300)
     apart = moments.counts[:, None] * (moments.means - mean) ** 2
     within = moments.within.sum(axis=0) + (apart.sum(axis=0) if moments.within.ndim == 2 else apart.sum())
-    return count, mean, within
+    return float(count), mean, np.asarray(within)
 
 
-def _packed(known: list[_Known], totals: list[Sketch], rests: list[Sketch]) -> bytes:
-    sets = [
-        [k.sketch.tobytes(), k.view, k.roster, k.number, k.mean.tobytes(), k.within.ndim, k.within.tobytes()]
-        for k in known
-    ]
-    return msgspec.msgpack.encode([sets, [t.tobytes() for t in totals], [r.tobytes() for r in rests]])
+def _packed(known: list[_Known]) -> bytes:
+    sets = []
+    for one in known:
+        packed = None
+        if one.moments is not None:
+            number, mean, within = one.moments
+            packed = [number, mean.tobytes(), within.ndim, within.tobytes()]
+        sets.append([one.sketch.tobytes(), one.view, one.roster, packed])
+    return msgspec.msgpack.encode(sets)
 
 
-def _unpacked(data: bytes) -> tuple[list[_Known], list[Sketch], list[Sketch]]:
-    sets, totals, rests = msgspec.msgpack.decode(data)
+def _unpacked(data: bytes) -> list[_Known]:
     known = []
-    for sketch, view, roster, number, mean, axes, within in sets:
-        numbers = np.frombuffer(within)
-        spread = numbers if axes else np.asarray(numbers[0])
-        known.append(_Known(np.frombuffer(sketch, np.uint32), view, roster, number, np.frombuffer(mean), spread))
-    return known, [np.frombuffer(t, np.uint32) for t in totals], [np.frombuffer(r, np.uint32) for r in rests]
+    for sketch, view, roster, packed in msgspec.msgpack.decode(data):
+        moments = None
+        if packed is not None:
+            number, mean, axes, within = packed
+            squares = np.frombuffer(within)
+            moments = (number, np.frombuffer(mean), squares if axes else np.asarray(squares[0]))
+        known.append(_Known(np.frombuffer(sketch, np.uint32), view, roster, moments))
+    return known

@@ -33,10 +33,11 @@ class Guards:
         if run not in self._cells:
             self._cells[run] = CellGuard(run, self._policy.min_count, self._notes)
         self._cells.move_to_end(run)
-        if len(self._cells) > MAX_RUNS:  # it is in the notes and is read again
+        if len(self._cells) > MAX_RUNS:  # all of it is in the notes and is read again
             self._cells.popitem(last=False)
         guard = self._cells[run]
         guard.view, guard.roster = view, b"" if self._policy.rosters == "any" else roster
+        guard.has_news = None
         return guard
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> bool:
@@ -47,6 +48,18 @@ class Guards:
         if not before or before[-1] != list(roster):
             self._notes.note(run, "roster", msgspec.msgpack.encode(roster))
         return True
+
+    def note_upload(self, run: bytes, upload: tuple[int, int]) -> None:
+        """Write down whether the masked answer just computed told of anything for the first time."""
+        guard = self._cells.get(run)
+        if guard is not None and self._policy.rosters != "any":
+            self._notes.note(run, f"upload {upload[0]} {upload[1]}", bytes([guard.has_news is not False]))
+
+    def lets_unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> bool:
+        """Whether an upload may be summed up with those left: a roster it may join, and, where some were lost since,
+        not with sets alone that were summed up with them before."""
+        had_news = self._notes.notes(run, f"upload {upload[0]} {upload[1]}")
+        return self.join(run, survivors) and not (lost and bytes([False]) in had_news)
 
     def check_limits(self, run: bytes, limits: Mapping[str, float]) -> None:
         """Accept a few different declared limits a run: refusals at many would measure what is behind masks."""

@@ -198,8 +198,10 @@ class SiteLedger:
         self._runs.move_to_end(key.run)
         if self.path is None:
             pages.stored.clear()
-            if len(self._runs) > MAX_RUNS:
-                self._runs.popitem(last=False)
+            if len(self._runs) > MAX_RUNS:  # what guards must not forget stays
+                old = next((name for name, kept in self._runs.items() if not kept.notes and name != key.run), None)
+                if old is not None:
+                    del self._runs[old]
         pages.answers += 1
         pages.newest = max(pages.newest, (key.attempt, key.round))
         pages.stored[key.round, key.attempt] = (request, where)

@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from coterie.errors import InputError
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.protocols.methods import belongs
 
-__all__ = ["Policy"]
+__all__ = ["MAX_MIN_COUNT", "Policy"]
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
+
+
+MAX_MIN_COUNT = 32
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class Policy:
     """How many runs this site takes part in, over the life of its ledger."""
     min_rows: int = 0
     """How many rows the site must hold to take part."""
+
+    def __post_init__(self) -> None:
+        if self.min_count > MAX_MIN_COUNT:
+            raise InputError(
+                f"min_count={self.min_count}; a site keeps small sketches of its sets of rows, good for at most "
+                f"{MAX_MIN_COUNT}."
+            )
 
     @classmethod
     def simulation(cls) -> Policy:

@@ -14,7 +14,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.protocols.methods import METHODS, Method
-from coterie.sites.policy import Policy
+from coterie.sites.policy import MAX_MIN_COUNT, Policy
 from coterie.sites.toml_files import nearest_name, read_toml
 
 __all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy"]
@@ -82,6 +82,8 @@ def _checked(where: object, key: str, value: Any) -> Any:
         if value not in _WORDS[key]:
             raise InputError(f"{where}: {key} is {', '.join(most)} or {last}, not {value!r}")
         return value
+    if key == "min_count" and isinstance(value, int) and value > MAX_MIN_COUNT:
+        raise InputError(f"{where}: min_count is at most {MAX_MIN_COUNT}, not {value!r}")
     if not isinstance(value, int) or isinstance(value, bool) or value < _LEAST[key]:
         raise InputError(f"{where}: {key} is a whole number, at least {_LEAST[key]}, not {value!r}")
     return value

@@ -141,6 +141,7 @@ class Site:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
         if self.table.n_rows < self.policy.min_rows:
             raise _Refused(Refusal.TOO_FEW_ROWS)
+        self._guards.check_limits(envelope.run, decoded.limits)
         if self.table.n_rows > decoded.limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {decoded.limits['rows']:g}")
         return request
@@ -158,17 +159,25 @@ class Site:
         if not self._guards.join(run, roster):
             raise _Refused(Refusal.ROSTER_FORBIDDEN)
 
+    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> None:
+        """Agree that an upload is summed up with those left."""
+        if not self._guards.lets_unmask(run, upload, survivors, lost):
+            raise _Refused(Refusal.UNMASKING_FORBIDDEN)
+
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
         request, limits = codec.decode_body(body)
         if request is None or request.remembered:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope.method, request, is_masked=True)
+        self._guards.check_limits(envelope.run, limits)
         if self.table.n_rows > limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {limits['rows']:g}")
         _layout(request)
         run = self._memories.of(envelope.run)
-        return Evaluated(request, self._compute(envelope, run, request, limits, envelope.roster), limits)
+        reply = self._compute(envelope, run, request, limits, envelope.roster)
+        self._guards.note_upload(envelope.run, (envelope.round, envelope.attempt))
+        return Evaluated(request, reply, limits)
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
@@ -191,7 +200,6 @@ class Site:
         compute = find_answer(type(request))
         assert compute is not None
         run.memory.guard = self._guards.of(envelope.run, run.view, roster)
-        self._guards.check_limits(envelope.run, limits)
         self._guards.charge(envelope.run, request.layout, self.table.n_rows, limits if roster else {})
         began = time.perf_counter()
         try:
@@ -202,6 +210,7 @@ class Site:
     def _remember(self, run: bytes, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
         kept, keep = self._memories.of(run), find_keeper(type(request))
+        kept.memory.guard = self._guards.of(run, kept.view, b"")
         try:
             if keep is not None:
                 keep(kept.memory.table or self.table, kept.memory, request)
