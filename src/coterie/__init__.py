@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 logging.getLogger("coterie").addHandler(logging.NullHandler())  # silent unless whoever uses it listens
-__all__ = ["FederatedKMeans", "__version__", "fit", "load_model", "open_table", "save_model"]
+__all__ = [
+    "FederatedKMeans",
+    "FederatedKernelKMeans",
+    "FederatedKernelPCA",
+    "__version__",
+    "fit",
+    "load_model",
+    "open_table",
+    "save_model",
+]
 
 if TYPE_CHECKING:
-    from coterie.estimators import FederatedKMeans, fit
+    from coterie.estimators import FederatedKernelKMeans, FederatedKernelPCA, FederatedKMeans, fit
     from coterie.estimators.models import load_model, save_model
     from coterie.sites.tables import open_table
 
 _HOMES = {
     "FederatedKMeans": "coterie.estimators",
+    "FederatedKernelKMeans": "coterie.estimators",
+    "FederatedKernelPCA": "coterie.estimators",
     "fit": "coterie.estimators",
     "load_model": "coterie.estimators.models",
     "save_model": "coterie.estimators.models",

@@ -105,8 +105,9 @@ def test_models_of_other_formats_are_refused_clearly(cli, three, tmp_path):
     for change, told in (
         ({"schema": 9}, "model format 9 is not known"),
         ({"kind": "recipe"}, "not a model file of coterie"),
-        ({"centers": [[1.0]]}, "the model file is damaged"),
-        ({"centers": "none"}, "the model file is damaged"),
+        ({"clusters": {**whole["clusters"], "centers": [[1.0]]}}, "the model file is damaged"),
+        ({"clusters": None}, "the model file is damaged"),
+        ({"kind": "kernel-kmeans"}, "the model file is damaged"),
     ):
         model.write_text(json.dumps({**whole, **change}))
         code, _, err = cli("assign", model, "north.csv")
@@ -179,7 +180,12 @@ def test_methods_and_audits(cli):
     code, out, _ = cli("methods")
     assert code == 0
     assert "federated-kmeans" in out
-    assert {m["name"] for m in json.loads(cli("methods", "--json")[1])} == {"lloyd", "federated-kmeans", "one-shot"}
+    assert {m["name"] for m in json.loads(cli("methods", "--json")[1])} == {
+        "lloyd",
+        "federated-kmeans",
+        "one-shot",
+        "dspgd",
+    }
     assert "LocalCenters.centers" in cli("audit", "one-shot")[1]
     code, _, err = cli("audit", "one-shots")
     assert code == 2

@@ -18,6 +18,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_part import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
@@ -72,6 +73,12 @@ PLAIN: tuple[Request[Any], ...] = (
     Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4)),
     Summarise(2, 2, 5, 100, 1),
     Summarise(3, 2, 4, 20, 2),
+    SumLengths(2),
+    BeginKernel("rbf", 1e-9, 3, 1.0, 6, "phase", "float64", 3),
+    SumFeatures(6, 1),
+    Multiply(1, 1.0, np.zeros(6), np.eye(6)[0]),
+    SendGram(21, 6, 1, 1.0, np.zeros(6)),
+    Advance(1, 1.0, False, np.zeros(6), np.eye(6)[:, :2], np.ones(2)),
     Train(1, 0, 1.0, 0, 0, np.array([[1e4, 1e4], [9e4, 9e4]])),
     Train(2, 5, 0.5, 7, 3, VALUES + 1.0),
     Train(2, 5, 1.0, 7, 3, VALUES + 1.0),

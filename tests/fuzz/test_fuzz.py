@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from coterie.messages import codec, schema, site_part
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
+from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
 from coterie.protocols.methods import METHODS, PREPARATION
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
@@ -114,6 +115,8 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
         assert found is Refusal.UNKNOWN_QUESTION
     elif isinstance(request_, AskMasked) and request_.body == masked(PLAIN[-2]).body:
         assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
+    elif request_.subject in (SumFeatures, Multiply, SendGram):
+        assert found is Refusal.MALFORMED  # no kernel was begun
     elif request_.n < GUARDED.min_roster:
         assert found is Refusal.ROSTER_FORBIDDEN
     else:

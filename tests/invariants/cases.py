@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from coterie.maths.features import draw_features
+from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
 from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.dspgd import DSPGDSettings, embedded
 from coterie.protocols.federated_kmeans import (
     Reassignment,
     Settings,
@@ -17,6 +20,7 @@ from coterie.protocols.federated_kmeans import (
     federated_kmeans,
     federated_kmeans_cost,
 )
+from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.preparation import Agree, SumColumns, agree, spread, standard, standard_cost
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
@@ -114,7 +118,55 @@ def _found_start_pooled(rows: Rows) -> list[Rows]:
     return [np.asarray(x) for x in central_lloyd(rows, central_var_part(rows, K), 5, 0.0)[:2]]
 
 
+KERNEL = KernelProblem(gamma=0.02)
+DSPGD = DSPGDSettings(n_components=3, n_features=12, n_iter=4, rank=4, solver="gram", center=True)
+
+
+def _kernel_components(rows: Rows) -> Protocol[Any]:
+    return (yield from embed_by_dspgd(KERNEL, DSPGD, D, seed=3))
+
+
+def _kernel_numbers(made: Any) -> list[Rows]:
+    """Eigenvalues, and the embedding of fixed points up to the signs of its components."""
+    points = np.random.default_rng(0).normal(size=(9, D))
+    embedding = embedded(ArrayTable(points), made.embedding.transcript).rows
+    return [made.embedding.values, embedding @ embedding.T]
+
+
+def _kernel_pooled(rows: Rows) -> list[Rows]:
+    """Algorithm 1 with N x N matrices, as it is written, on rows and the fixed points together."""
+    points = np.random.default_rng(0).normal(size=(9, D))
+    both = np.concatenate([rows, points])
+    b = np.zeros((len(both), 0))
+    threshold = None
+    for t in range(1, DSPGD.n_iter + 1):
+        eta = 1 / t
+        a = draw_features(Kernel("rbf", 0.02), 12, D, 3, t)(both)
+        w = np.concatenate([np.sqrt(eta / 12) * (a - a[: len(rows)].mean(0)), np.sqrt(1 - eta) * b], axis=1)
+        own = w[: len(rows)]
+        values, u = np.linalg.eigh(own @ own.T)
+        values, u = values[::-1], u[:, ::-1]
+        threshold = values[3] if threshold is None else threshold
+        kept = values > eta * threshold
+        v = own.T @ u[:, kept] / np.sqrt(values[kept])
+        last = t == DSPGD.n_iter
+        scaled = values[kept] + ((1 - eta) * threshold if last else -eta * threshold)
+        b = (w @ v) * np.sqrt(scaled / values[kept])
+    h = b[len(rows) :, :3]
+    return [scaled[:3], h @ h.T]
+
+
 CASES = [
+    Case(
+        "kernel components by DSPGD",
+        "dspgd",
+        _kernel_components,
+        _kernel_numbers,
+        lambda m, made: dspgd_gram_cost(m, D, made, center=True),
+        _kernel_pooled,
+        tolerance=1e-8,
+        samples_sites=True,  # an iteration begun again without a site draws other features
+    ),
     Case(
         "federated k-means, sampled and momentous",
         FED,

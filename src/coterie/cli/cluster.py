@@ -21,7 +21,9 @@ Data = Annotated[
 ]
 SiteColumn = Annotated[str | None, typer.Option(help="The column that names each row's site, in one file.")]
 Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="How many clusters.")]
-Method = Annotated[str, typer.Option(help="federated-kmeans, lloyd or one-shot; see `coterie methods`.")]
+Method = Annotated[
+    str, typer.Option(help="federated-kmeans, lloyd, one-shot, dspgd (kernel k-means); `coterie methods`.")
+]
 Scale = Annotated[
     str, typer.Option(help="none; standard: mean 0 and variance 1 over all sites, by sums; minmax: in job files.")
 ]

@@ -36,8 +36,11 @@ class FederatedEstimator(BaseEstimator):
         """The method's name in every list: policies, audits, ledgers."""
 
     @abstractmethod
-    def protocol(self, n_columns: int, known: Spread | None = None) -> Protocol[Any]:
-        """The run that fits this estimator to tables of so many columns, whose spread may be known already."""
+    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[Any]:
+        """The run that fits this estimator to tables of so many columns, whose spread may be known already.
+
+        ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them.
+        """
 
     @abstractmethod
     def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:

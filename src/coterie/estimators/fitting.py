@@ -104,7 +104,7 @@ def _prepared(
     yield from agree(columns)
     names, d = [column.name for column in columns], len(columns)
     preparation = yield from prepare(d, scale=scale, missing=missing, ranges=ranges, names=names, measured=measured)
-    fitting = estimator.protocol(d, preparation.spread)
+    fitting = estimator.protocol(d, preparation.spread, measured=measured)
     if not measured:
         return preparation, (yield from fitting)
     limits = yield from find_limits(d, at_least=estimator.reach())

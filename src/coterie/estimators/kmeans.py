@@ -108,6 +108,8 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.min_count = min_count
         self.random_state = random_state
 
+    _fewest_rows = 1
+
     @property
     def method(self) -> str:
         """The method's name in policies, audits and ledgers."""
@@ -115,7 +117,9 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C")
+        rows: Rows = validate_data(
+            self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
+        )
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
@@ -128,7 +132,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.labels_ = self.predict(rows)
         return self
 
-    def protocol(self, n_columns: int, known: Spread | None = None) -> Protocol[KMeansFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
         """Look at the columns' spread, find a start, and run Algorithm 1."""
         self._settings(n_columns)  # what cannot work is said before anyone is asked
         found = known or (yield from spread(n_columns))
@@ -187,6 +191,10 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.counts_ = result.counts
         self.n_rounds_ = self.n_iter_ = result.n_rounds
         self.ledger_ = ledger
+
+    def center_columns(self) -> list[str] | None:
+        """What the numbers of a center are, where they are not the table's columns."""
+        return None
 
     def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
         """Labels of raw rows at a site, unchecked: -1 for rows the preparation leaves out."""

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 import coterie
-from coterie.errors import InputError
+from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.kernel import FederatedKernelKMeans, FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.registry import make_estimator
+from coterie.maths.kernels import Kernel
+from coterie.messages import codec
+from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
+from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.preparation import Missing, Preparation
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["MODEL_SCHEMA", "load_model", "save_model"]
 
-MODEL_SCHEMA = 1
+MODEL_SCHEMA = 2
 
 
 class _Preparation(msgspec.Struct):
@@ -31,43 +37,86 @@ class _Preparation(msgspec.Struct):
     scale: list[float]
 
 
-class _Model(msgspec.Struct):
-    schema: int
-    kind: str
-    coterie: str
-    method: str
-    columns: list[str]
-    preparation: _Preparation | None
+class _Clusters(msgspec.Struct):
     centers: list[list[float]]
     counts: list[float]
     cost: float
     rounds: int
 
 
+class _Kernel(msgspec.Struct):
+    name: str
+    gamma: float
+    degree: int
+    coef0: float
+    values: list[float]
+    rows: float
+    transcript: list[str]
+    """The public requests that embed a row, in base64."""
+
+
+class _Model(msgspec.Struct):
+    schema: int
+    kind: Literal["kmeans", "kernel-kmeans", "kernel-pca"]
+    coterie: str
+    method: str
+    columns: list[str]
+    preparation: _Preparation | None
+    clusters: _Clusters | None = None
+    kernel: _Kernel | None = None
+
+
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
-    """Write a fitted k-means model: its columns, its preparation and its centers."""
-    if not isinstance(estimator, FederatedKMeans) or not hasattr(estimator, "cluster_centers_"):
-        raise InputError(f"{type(estimator).__name__} is not a fitted k-means; fit it before saving.")
+    """Write a fitted model: its columns, its preparation, and its centers, its embedding or both."""
+    is_fitted = hasattr(estimator, "cluster_centers_") or hasattr(estimator, "embedding_")
+    if not isinstance(estimator, FederatedKMeans | FederatedKernelPCA) or not is_fitted:
+        raise InputError(f"{type(estimator).__name__} is not a fitted model; fit it before saving.")
     names = getattr(estimator, "feature_names_in_", None)
     made = estimator.preparation_
     model = _Model(
         MODEL_SCHEMA,
-        "kmeans",
+        _kind(estimator),
         coterie.__version__,
         estimator.method,
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         None if made is None else _written(made),
-        estimator._prepared_centers.tolist(),
-        estimator.counts_.tolist(),
-        float(estimator.inertia_),
-        int(estimator.n_rounds_),
+        None if isinstance(estimator, FederatedKernelPCA) else _clusters(estimator),
+        None if not hasattr(estimator, "embedding_") else _kernel(estimator.kernel_fit_),
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model), indent=1) + "\n")
     return path
 
 
-def load_model(path: str | Path) -> FederatedKMeans:
+def _kind(estimator: FederatedEstimator) -> Literal["kmeans", "kernel-kmeans", "kernel-pca"]:
+    if isinstance(estimator, FederatedKernelPCA):
+        return "kernel-pca"
+    return "kernel-kmeans" if isinstance(estimator, FederatedKernelKMeans) else "kmeans"
+
+
+def _clusters(estimator: FederatedKMeans) -> _Clusters:
+    return _Clusters(
+        estimator._prepared_centers.tolist(),
+        estimator.counts_.tolist(),
+        float(estimator.inertia_),
+        int(estimator.n_rounds_),
+    )
+
+
+def _kernel(made: KernelFit) -> _Kernel:
+    bodies = [codec.encode_body(request, {}).data for request in made.embedding.transcript]
+    return _Kernel(
+        made.kernel.name,
+        made.kernel.gamma,
+        made.kernel.degree,
+        made.kernel.coef0,
+        made.embedding.values.tolist(),
+        made.n_rows,
+        [base64.b64encode(body).decode() for body in bodies],
+    )
+
+
+def load_model(path: str | Path) -> FederatedKMeans | FederatedKernelPCA:
     """Read a model written by :func:`save_model`; anything else is one clear error."""
     path = Path(path)
     try:
@@ -76,7 +125,7 @@ def load_model(path: str | Path) -> FederatedKMeans:
         raise InputError(f"{path}: there is no such file.") from None
     except (OSError, ValueError):
         raise InputError(f"{path}: this is not a model file of coterie.") from None
-    if not isinstance(raw, dict) or raw.get("kind") != "kmeans":
+    if not isinstance(raw, dict) or raw.get("kind") not in ("kmeans", "kernel-kmeans", "kernel-pca"):
         raise InputError(f"{path}: this is not a model file of coterie.")
     if raw.get("schema") != MODEL_SCHEMA:
         raise InputError(
@@ -86,7 +135,7 @@ def load_model(path: str | Path) -> FederatedKMeans:
     try:
         model = msgspec.convert(raw, _Model)
         return _fitted(model)
-    except (msgspec.ValidationError, ValueError) as problem:
+    except (msgspec.ValidationError, MalformedMessage, ValueError) as problem:
         raise InputError(f"{path}: the model file is damaged ({problem}).") from None
 
 
@@ -94,23 +143,52 @@ def _written(made: Preparation) -> _Preparation:
     return _Preparation(made.missing, made.bounded, made.fill.tolist(), made.shift.tolist(), made.scale.tolist())
 
 
-def _fitted(model: _Model) -> FederatedKMeans:
-    centers, d = np.array(model.centers, np.float64), len(model.columns)
-    if centers.ndim != 2 or centers.shape[1] != d or not np.isfinite(centers).all():
-        raise ValueError(f"centers of shape {centers.shape} for {d} columns")
-    made = None
-    if model.preparation is not None:
-        p = model.preparation
-        fill, shift, scale = (np.array(v, np.float64) for v in (p.fill, p.shift, p.scale))
-        if not fill.shape == shift.shape == scale.shape == (d,):
-            raise ValueError(f"a preparation of {len(shift)} columns for {d}")
-        if not (np.isfinite([fill, shift, scale]).all() and (scale > 0).all()):
-            raise ValueError("a preparation that cannot be undone")
-        made = Preparation(p.missing, fill, shift, scale, p.bounded)
-    estimator = make_estimator(model.method, {"n_clusters": len(centers)})
-    assert isinstance(estimator, FederatedKMeans)
+def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
+    d = len(model.columns)
+    made = None if model.preparation is None else _preparation(model.preparation, d)
+    clusters = None if model.clusters is None else _read_clusters(model.clusters)
+    if model.kind == "kmeans":
+        if clusters is None or clusters.centers.shape[1] != d:
+            raise ValueError(f"no centers for {d} columns")
+        estimator: Any = make_estimator(model.method, {"n_clusters": len(clusters.centers)})
+        result: Any = clusters
+    else:
+        result = _read_kernel(model.kernel, clusters)
+        if model.kind == "kernel-pca":
+            estimator = FederatedKernelPCA(len(result.embedding.values))
+        elif clusters is None or clusters.centers.shape[1] != len(result.embedding.values):
+            raise ValueError("centers and embedding do not fit")
+        else:
+            estimator = FederatedKernelKMeans(len(clusters.centers))
     estimator.n_features_in_ = d
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
-    fit = KMeansFit(centers, model.cost, np.array(model.counts, np.float64), model.rounds)
-    estimator.settle(fit, made, Ledger())
-    return estimator
+    estimator.settle(result, made, Ledger())
+    fitted: FederatedKMeans | FederatedKernelPCA = estimator
+    return fitted
+
+
+def _preparation(p: _Preparation, d: int) -> Preparation:
+    fill, shift, scale = (np.array(v, np.float64) for v in (p.fill, p.shift, p.scale))
+    if not fill.shape == shift.shape == scale.shape == (d,):
+        raise ValueError(f"a preparation of {len(shift)} columns for {d}")
+    if not (np.isfinite([fill, shift, scale]).all() and (scale > 0).all()):
+        raise ValueError("a preparation that cannot be undone")
+    return Preparation(p.missing, fill, shift, scale, p.bounded)
+
+
+def _read_clusters(c: _Clusters) -> KMeansFit:
+    centers = np.array(c.centers, np.float64)
+    if centers.ndim != 2 or not np.isfinite(centers).all():
+        raise ValueError(f"centers of shape {centers.shape}")
+    return KMeansFit(centers, c.cost, np.array(c.counts, np.float64), c.rounds)
+
+
+def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:
+    if k is None:
+        raise ValueError("there is no kernel in it")
+    requests = [codec.decode_body(base64.b64decode(text, validate=True))[0] for text in k.transcript]
+    if not requests or not all(isinstance(one, BeginKernel | Advance) for one in requests):
+        raise ValueError("the requests that embed a row are not there")
+    transcript = tuple(one for one in requests if one is not None)
+    embedding = Embedding(np.array(k.values, np.float64), transcript, (), (), 0.0)
+    return KernelFit(Kernel(k.name, k.gamma, k.degree, k.coef0), embedding, k.rows, clusters)

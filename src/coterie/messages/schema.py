@@ -232,6 +232,11 @@ class Request(Generic[R]):
         """What is asked in the end: a request that carries another one in its body is about that one."""
         return type(self)
 
+    @property
+    def gram_rows(self) -> float | None:
+        """How many rows of a Gram an answer of that content is; None: as many as its arrays have rows."""
+        return None
+
     @cached_property
     def layout(self) -> Layout:
         """What an answer to this very request looks like."""
@@ -315,7 +320,7 @@ class Layout:
     def _find_bounds(self, names: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
         found = []
         for item in self.fields:
-            high = math.inf if item.spec.bound is None else item.spec.bound.value(names)
+            high = math.inf if item.spec.bound is None else max(0.0, item.spec.bound.value(names))
             found.append((0.0 if item.spec.nonnegative else -high, high))
         return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +37,16 @@ class Cost:
         return Cost(self.floats_up * times, self.bytes_up * times, self.bytes_down * times, self.rounds * times)
 
 
-def exchange_cost(n_sites: int, *, floats: int, float_bytes: int, request: Request[Any], method: str) -> Cost:
+def exchange_cost(
+    n_sites: int,
+    *,
+    floats: int,
+    float_bytes: int,
+    request: Request[Any],
+    method: str,
+    limits: Mapping[str, float] | None = None,
+) -> Cost:
     """One round in which every site answers ``floats`` numbers of ``float_bytes`` bytes each."""
-    down = question_header_bytes(method) + len(encode_body(request, {}).data)
+    down = question_header_bytes(method) + len(encode_body(request, limits or {}).data)
     up = answer_header_bytes(method) + floats * float_bytes
     return Cost(n_sites * floats, n_sites * up, n_sites * down, 1)

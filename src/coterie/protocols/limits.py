@@ -19,8 +19,8 @@ from coterie.messages.verbs import Protocol, Question, total
 
 __all__ = ["MarkLargest", "Marks", "find_limits", "find_units", "within"]
 
-MOST_ORIGINS = 3
-"""Zero and the columns' means before rows are prepared, and zero after."""
+MOST_ORIGINS = 4
+"""Zero and the columns' means before rows are prepared, zero after, and zero once they are embedded."""
 LOWEST, N_MARKS = -16, 48
 """Powers of sixteen from 16**-16 up, about 5e-20 to 2e37."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
@@ -99,6 +100,18 @@ register(
         "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
+        single_answers="only with a one-shot start (the default where every site allows averages)",
+    )
+)
+register(
+    Method(
+        "dspgd",
+        "Federated kernel k-means and kernel PCA: random features, proximal gradient steps, Lanczos or Gram exchange",
+        (SumLengths, BeginKernel, SumFeatures, Multiply, SendGram, Advance, Assign, Close, Split, Summarise),
+        "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
+        "round",
+        "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
+        "per cluster the sum and number of embedded rows",
         single_answers="only with a one-shot start (the default where every site allows averages)",
     )
 )

@@ -117,6 +117,7 @@ def write_run(
     """All of a run's files: result, centers, labels by site, ledger, model, picture, page."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = [column.name for column in next(iter(tables.values())).columns]
+    columns = estimator.center_columns() or columns
     result = result_of(estimator, columns, settings)
     for name, table in tables.items():
         write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")

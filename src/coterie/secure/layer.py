@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError, QuorumLost
+from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import Ring, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout, Reply
@@ -70,6 +70,8 @@ class MaskedSums:
             roster = tuple(sorted(ready if asked is None else set(ready) & asked))
             if not roster:
                 raise QuorumLost("no site takes part in the sum.")
+            if question.complete and asked is not None and set(roster) != asked:
+                raise RosterChanged(f"{len(asked) - len(roster)} of {len(asked)} sites are missing from the sum.")
             yield from self._introduced(ready)
         return (yield from self._sum(question, layout, roster))
 
@@ -105,7 +107,7 @@ class MaskedSums:
         if question.to is None:
             self._members = set(found)
         if question.complete and len(found) < n:
-            raise QuorumLost(f"{n - len(found)} of {n} sites dropped out of a sum that needs all of them.")
+            raise RosterChanged(f"{n - len(found)} of {n} sites dropped out of a sum that needs all of them.")
         if len(found) < fewest_survivors(n):
             raise QuorumLost(
                 f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from coterie.errors import Guarded
-from coterie.messages.schema import Layout
+from coterie.messages.schema import Request
 from coterie.sites.cell_guard import CellGuard, Notes, allows
 from coterie.sites.ledger import MAX_RUNS
 from coterie.sites.policy import Policy
@@ -67,11 +68,13 @@ class Guards:
         if self._policy.min_count > 1 and limits and not allows(self._notes, run, "limits", told, MOST_LIMITS):
             raise Guarded("too many different limits were declared in this run")
 
-    def charge(self, run: bytes, layout: Layout, own_rows: int, limits: Mapping[str, float]) -> None:
+    def charge(self, run: bytes, request: Request[Any], own_rows: int, limits: Mapping[str, float]) -> None:
         """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows."""
+        layout, size = request.layout, request.gram_rows
         if layout.reply.content != "grams" or not self._policy.gram_rows:
             return
-        size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
+        if size is None:
+            size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
         spent = [float(msgspec.msgpack.decode(data)) for data in self._notes.notes(run, "grams")]
         if not self._policy.lets_release_grams(sum(spent) + size, own_rows, limits.get("all_rows")):
             raise Guarded(

@@ -1,0 +1,68 @@
+"""Kernels: what they are, and their exact values between rows at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+
+__all__ = ["KERNELS", "Kernel", "average_distance_gamma"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.floating[Any]]
+Name = Literal["rbf", "laplacian", "polynomial"]
+
+KERNELS: tuple[Name, ...] = ("rbf", "laplacian", "polynomial")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """``rbf`` exp(-gamma |x-y|^2), ``laplacian`` exp(-gamma |x-y|_1), ``polynomial`` (gamma <x,y> + coef0)^degree.
+
+    Where a paper has sigma, gamma = 1 / (2 sigma^2).
+    """
+
+    name: str
+    gamma: float
+    degree: int = 3
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in KERNELS:
+            raise InputError(f"kernel={self.name!r} is not known; there are {', '.join(KERNELS)}.")
+        if not (np.isfinite(self.gamma) and self.gamma > 0):
+            raise InputError(f"gamma={self.gamma} must be above 0.")
+        if self.degree < 1 or not self.coef0 >= 0:
+            raise InputError(f"degree={self.degree} must be at least 1 and coef0={self.coef0} at least 0.")
+
+    def between(self, one: Rows, other: Rows) -> Floats:
+        """The matrix of kernel values between two sets of rows."""
+        from sklearn.metrics import pairwise
+
+        if self.name == "polynomial":
+            values = pairwise.polynomial_kernel(one, other, self.degree, self.gamma, self.coef0)
+        else:
+            values = getattr(pairwise, f"{self.name}_kernel")(one, other, self.gamma)
+        return np.asarray(values, np.float64)
+
+    def diagonal(self, rows: Rows) -> Floats:
+        """The kernel of every row with itself."""
+        if self.name != "polynomial":
+            return np.ones(len(rows))
+        squared: Floats = np.vecdot(rows, rows).astype(np.float64)
+        return (self.gamma * squared + self.coef0) ** self.degree
+
+
+def average_distance_gamma(rows: float, sums: Floats, squares: float) -> float:
+    """gamma = N^2 / (2 sum_ij |x_i - x_j|^2), from N, the sum of all rows and the sum of their squared lengths.
+
+    The sum over pairs is 2 N sum |x|^2 - 2 |sum x|^2.
+    """
+    apart = 2 * rows * squares - 2 * float(sums @ sums)
+    if not apart > 1e-12 * max(rows * squares, 1e-300):
+        raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
+    return rows**2 / (2 * apart)

@@ -1,0 +1,146 @@
+"""Kernel principal components and kernel k-means as scikit-learn estimators."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits, make_circles
+from sklearn.decomposition import KernelPCA
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import coterie
+from coterie import FederatedKernelKMeans, FederatedKernelPCA, load_model, save_model
+from coterie.errors import InputError, QuorumLost
+from coterie.sites.policy import Policy
+from tests.federations import blobs
+
+DIGITS = load_digits().data[:400] / 16
+SITES = np.arange(len(DIGITS)) % 4
+
+
+@parametrize_with_checks(
+    [FederatedKernelPCA(n_features=8, n_iter=3), FederatedKernelKMeans(n_clusters=3, n_features=8, n_iter=3)]
+)
+def test_estimators_keep_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+def test_components_are_kernel_pcas_the_closer_the_more_iterations():
+    def off(n_iter):
+        made = FederatedKernelPCA(4, n_features=60, n_iter=n_iter, random_state=0).fit(DIGITS, sites=SITES)
+        exact = KernelPCA(4, kernel="rbf", gamma=made.gamma_).fit_transform(DIGITS)
+        found = made.transform(DIGITS)
+        return np.linalg.norm(found @ found.T - exact @ exact.T) / np.linalg.norm(exact @ exact.T)
+
+    far, near = off(3), off(60)
+    assert near < 0.15
+    assert near < far / 2
+
+
+def test_how_rows_are_split_does_not_matter():
+    one = FederatedKernelPCA(3, n_iter=5, random_state=1).fit(DIGITS)
+    many = FederatedKernelPCA(3, n_iter=5, random_state=1).fit(DIGITS, sites=SITES)
+    np.testing.assert_allclose(many.eigenvalues_, one.eigenvalues_, rtol=1e-10)
+    a, b = one.transform(DIGITS), many.transform(DIGITS)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-9)
+
+
+def test_circles_are_told_apart():
+    rows, truth = make_circles(600, factor=0.3, noise=0.05, random_state=0)
+    for seed in range(2):
+        made = FederatedKernelKMeans(2, gamma=4.0, n_components=2, n_features=20, n_iter=50, random_state=seed)
+        labels = made.fit_predict(rows, sites=np.arange(600) % 5)
+        assert normalized_mutual_info_score(truth, labels) == 1.0
+
+
+@pytest.mark.parametrize("solver", ["gram", "lanczos"])
+def test_masked_over_tables_is_plain(solver):
+    tables = {f"s{i}": pd.DataFrame(DIGITS[i == SITES]) for i in range(4)}
+    plain, masked = (
+        coterie.fit(
+            FederatedKernelKMeans(4, n_features=16, n_iter=4, solver=solver, init="cells", random_state=0),
+            tables,
+            sums=sums,
+            policy=Policy.simulation(),
+        )
+        for sums in ("plain", "masked")
+    )
+    np.testing.assert_allclose(masked.eigenvalues_, plain.eigenvalues_, rtol=1e-8)
+    assert masked.inertia_ == pytest.approx(plain.inertia_, rel=1e-7)
+
+
+def test_a_default_policy_counts_grams_and_stops_where_rows_are_few():
+    tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
+    with pytest.raises(QuorumLost, match="guard holds the answer back"):
+        coterie.fit(FederatedKernelKMeans(4, random_state=0), tables)
+    few = coterie.fit(FederatedKernelKMeans(2, n_features=8, n_iter=3, random_state=0), tables)
+    assert few.inertia_ > 0
+
+
+@pytest.mark.parametrize("scale", ["none", "standard"])
+def test_a_saved_model_embeds_and_labels_identically(tmp_path, scale):
+    rows = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
+    tables = {f"s{i}": part for i, part in enumerate(np.array_split(rows, 4))}
+    options = {"scale": scale, "policy": Policy.simulation(), "sums": "plain"}
+    clusters = coterie.fit(FederatedKernelKMeans(3, n_iter=5, random_state=0), tables, **options)
+    again = load_model(save_model(clusters, tmp_path / "clusters.json"))
+    np.testing.assert_array_equal(
+        again.predict(pd.DataFrame(rows, columns=["x0", "x1", "x2"])),
+        clusters.predict(pd.DataFrame(rows, columns=["x0", "x1", "x2"])),
+    )
+    components = coterie.fit(FederatedKernelPCA(2, n_iter=5, random_state=0), tables, **options)
+    same = load_model(save_model(components, tmp_path / "components.json"))
+    frame = pd.DataFrame(rows, columns=["x0", "x1", "x2"])
+    np.testing.assert_array_equal(same.transform(frame), components.transform(frame))
+    np.testing.assert_array_equal(same.eigenvalues_, components.eigenvalues_)
+
+
+def test_new_rows_are_embedded_as_the_sites_embedded_theirs():
+    made = FederatedKernelKMeans(4, n_iter=6, random_state=0).fit(DIGITS, sites=SITES)
+    np.testing.assert_array_equal(made.predict(DIGITS[:7]), made.labels_[:7])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"gamma": 0.0}, "gamma=0.0 must be above 0"),
+        ({"gamma": -1.0}, "gamma=-1.0"),
+        ({"kernel": "sigmoid"}, "kernel='sigmoid' is not known"),
+        ({"n_features": 8}, r"n_features=8 random features cannot give the 12-th eigenvalue"),
+        ({"method": "magic"}, "method='magic' is not known"),
+        ({"solver": "qr"}, "solver='qr'"),
+        ({"step": "t"}, "step='t'"),
+        ({"n_iter": 0}, "n_iter=0"),
+        ({"threshold": -1.0}, "threshold=-1.0"),
+        ({"features": "paired", "n_features": 41}, "must be even"),
+    ],
+)
+def test_what_cannot_be_is_said(parameters, told):
+    with pytest.raises((InputError, QuorumLost), match=told):
+        FederatedKernelKMeans(10, random_state=0, **parameters).fit(DIGITS, sites=SITES)
+
+
+def test_odd_sites_work():
+    rows = np.concatenate([DIGITS[:60], np.tile(DIGITS[0], (1, 1))])
+    rows[:, 5] = 3.0  # a constant column
+    lonely = np.where(np.arange(len(rows)) < 3, np.arange(len(rows)), 9)  # three sites of one row
+    made = FederatedKernelKMeans(3, n_iter=4, random_state=0).fit(rows, sites=lonely)
+    assert set(made.labels_) == {0, 1, 2}
+    asked = FederatedKernelPCA(50, n_features=60, n_iter=3, random_state=0).fit(rows)
+    assert asked.n_components_ < 60
+    assert asked.transform(rows).shape == (61, asked.n_components_)
+    with pytest.raises(InputError, match="all rows are equal"):
+        FederatedKernelPCA(1).fit(np.ones((9, 2)))
+
+
+@pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
+def test_other_kernels_find_their_components(kernel):
+    made = FederatedKernelPCA(
+        3, kernel=kernel, gamma=0.02, degree=2, n_features=200, n_iter=80, center=False, random_state=0
+    ).fit(DIGITS, sites=SITES)
+    from coterie.maths.kernels import Kernel
+
+    exact = np.linalg.eigvalsh(Kernel(kernel, 0.02, 2).between(DIGITS, DIGITS))[::-1][:3]
+    np.testing.assert_allclose(made.eigenvalues_[0], exact[0], rtol=0.05)
