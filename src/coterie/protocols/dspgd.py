@@ -41,6 +41,8 @@ __all__ = [
     "find_gamma",
 ]
 
+MOST_FEATURES = 1 << 14
+"""The most features a site makes of its rows at once."""
 PIECE_BYTES = 16 << 20
 """Features are made for so many rows at a time."""
 KEPT_BYTES = 64 << 20
@@ -136,7 +138,7 @@ class _Held:
 @remembers(BeginKernel)
 def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
     """Forget any earlier embedding and begin anew."""
-    if ask.precision not in ("float64", "float32") or ask.n_features < 1:
+    if ask.precision not in ("float64", "float32") or not 1 <= ask.n_features <= MOST_FEATURES:
         raise MalformedMessage(f"{ask.n_features} features of {ask.precision}: there are none such")
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
@@ -413,10 +415,10 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Emb
     """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table."""
     begin = BeginKernel(
         kernel.name,
-        kernel.gamma,
-        kernel.degree,
-        kernel.coef0,
-        settings.n_features,
+        float(kernel.gamma),
+        int(kernel.degree),
+        float(kernel.coef0),
+        int(settings.n_features),
         settings.form,
         settings.precision,
         seed,

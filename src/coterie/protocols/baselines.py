@@ -1,0 +1,361 @@
+"""What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
+
+- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means over them (:func:`rfk`);
+- CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
+- SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
+- CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
+  distributed linear k-means (:func:`ce_pca_kmeans`).
+
+All but RFK by sums disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
+than s components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from typing import Protocol as Interface
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+from scipy.sparse.linalg import eigsh
+
+from coterie.errors import InputError, MalformedMessage
+from coterie.maths import clustering
+from coterie.maths.features import draw_features
+from coterie.maths.kernels import Kernel
+from coterie.maths.spectra import Ritz, inverse_root
+from coterie.messages.schema import Floats, Nothing, Reply, Request, array
+from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.protocols.coresets import coreset, coreset_cost, one_round, rows_at
+from coterie.protocols.costs import Cost
+from coterie.protocols.dspgd import MOST_FEATURES, EmbeddedTable
+from coterie.protocols.lloyd import lloyd, lloyd_cost
+from coterie.protocols.seeding import var_part, var_part_cost
+
+__all__ = [
+    "BaselineFit",
+    "CountRows",
+    "LandmarkMap",
+    "MapFeatures",
+    "PoolRows",
+    "RandomMap",
+    "ck",
+    "embedded_by",
+    "kernel_of",
+    "pooled_cost",
+    "random_map",
+    "rfk",
+    "rfk_cost",
+    "sk",
+    "top_directions",
+]
+
+NONE = 1e-9
+"""Eigenvalues below this share of the largest count as none."""
+LARGE = 2000
+"""Rows of a kernel matrix beyond which its top eigenpairs are found from products with it."""
+JITTER = 1e-10
+"""Added to the landmarks' kernel matrix, as a share of its mean diagonal, so that it has a Cholesky factor."""
+
+
+class Embeds(Interface):
+    """Turns any rows into their embedding."""
+
+    def embed(self, rows: Rows) -> Floats:
+        """One embedded row for every row."""
+        ...
+
+
+@dataclass(frozen=True)
+class LandmarkMap:
+    """Rows embedded through their kernel values with landmark rows: k(x, Y) P."""
+
+    kernel: Kernel
+    landmarks: Floats
+    projection: Floats
+
+    def embed(self, rows: Rows) -> Floats:
+        """One embedded row for every row."""
+        return self.kernel.between(rows, self.landmarks) @ self.projection
+
+
+@dataclass(frozen=True)
+class RandomMap:
+    """Rows embedded by one draw of random features, scaled so that inner products are kernel values on average."""
+
+    kernel: Kernel
+    n_features: int
+    form: str
+    seed: int
+
+    def embed(self, rows: Rows) -> Floats:
+        """One embedded row for every row."""
+        drawn = draw_features(self.kernel, self.n_features, rows.shape[1], self.seed, 0, form=self.form)
+        features: Floats = drawn(rows).astype(np.float64) / np.sqrt(self.n_features)
+        return features
+
+
+@dataclass(frozen=True)
+class BaselineFit:
+    """What labels any row: an embedding, and centers in it."""
+
+    embedding: Embeds
+    centers: Floats
+    values: Floats
+    """Eigenvalues of the kernel matrix of all rows; none for random features."""
+    sizes: tuple[int, ...] = ()
+    """The rows each site sent: pooled, or allotted of a coreset."""
+    n_rounds: int = 0
+    """Rounds of Lloyd's algorithm, where that was used."""
+
+    def labels(self, rows: Rows) -> npt.NDArray[np.intp]:
+        """The nearest center of every row."""
+        return clustering.nearest(self.embedding.embed(rows), self.centers)[0]
+
+
+def _raw(table: Table) -> Table:
+    return table.raw if isinstance(table, EmbeddedTable) else table
+
+
+def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
+    raw = _raw(table)
+    made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
+    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
+
+
+# ---------------------------------------------------------------- RFK: random features, once
+
+
+class FeatureRequest(Interface):
+    """What a request that asks for random features states."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def degree(self) -> int: ...
+    @property
+    def coef0(self) -> float: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def form(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class MapFeatures(Request[Nothing], remembered=True):
+    """From now on a row is its random features, over sqrt(D)."""
+
+    kernel: str
+    gamma: float
+    degree: int
+    coef0: float
+    n_features: int
+    form: str
+    seed: int
+
+
+def random_map(ask: FeatureRequest) -> RandomMap:
+    if not 1 <= ask.n_features <= MOST_FEATURES or ask.seed < 0:
+        raise MalformedMessage(f"{ask.n_features} features from seed {ask.seed}: there are none such")
+    return RandomMap(kernel_of(ask), ask.n_features, ask.form, ask.seed)
+
+
+def kernel_of(ask: FeatureRequest) -> Kernel:
+    return Kernel(ask.kernel, ask.gamma, ask.degree, ask.coef0)
+
+
+@remembers(MapFeatures)
+def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
+    """Let later questions see the features in the rows' place."""
+    memory.table = embedded_by(table, random_map(ask), ask.n_features)
+
+
+@answers(MapFeatures)
+def local_nothing(table: Table, memory: Memory, ask: MapFeatures) -> Nothing:
+    """Nothing leaves."""
+    return Nothing()
+
+
+def rfk(
+    kernel: Kernel,
+    n_clusters: int,
+    *,
+    n_features: int,
+    seed: int,
+    n_points: int = 1000,
+    form: str = "phase",
+    final: Literal["coreset", "lloyd"] = "coreset",
+    max_rounds: int = 100,
+    tol: float = 1e-4,
+) -> Protocol[BaselineFit]:
+    """k-means of random features: by a coreset of ``n_points`` (the paper's way; features travel), or by sums.
+
+    Settled: by sums, Lloyd's algorithm starts from var-part cells of the features.
+    """
+    if final not in ("coreset", "lloyd"):
+        raise InputError(f"final={final!r}; it is 'coreset' or 'lloyd'.")
+    made = RandomMap(kernel, n_features, form, seed)
+    yield from total(_map_features(made))
+    if final == "coreset":
+        found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+        return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
+    start = yield from var_part(n_clusters, n_features)
+    fit = yield from lloyd(start, max_rounds=max_rounds, tol=tol)
+    return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
+
+
+def _map_features(made: RandomMap) -> MapFeatures:
+    kernel = made.kernel
+    return MapFeatures(
+        kernel.name, float(kernel.gamma), kernel.degree, kernel.coef0, made.n_features, made.form, made.seed
+    )
+
+
+def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
+    """Nothing for the features; then a coreset of rows of D numbers, or Lloyd's sums and their start."""
+    made, k = fit.embedding, len(fit.centers)
+    assert isinstance(made, RandomMap)
+    first = one_round([_map_features(made)] * n_sites, method=method)
+    if fit.sizes:
+        return first + coreset_cost(k, made.n_features, fit.sizes, method=method, seed=made.seed)
+    start = var_part_cost(n_sites, k, made.n_features, method=method)
+    return first + start + lloyd_cost(n_sites, k, made.n_features, fit.n_rounds, method=method)
+
+
+# ---------------------------------------------------------------- CK and SK: rows pooled
+
+
+@dataclass(frozen=True)
+class RowCounts(Reply, content="sums"):
+    """How many rows a site holds, and 1 where they count differently."""
+
+    held: Floats = array(bound="rows", nonnegative=True)
+    weighted: Floats = array(bound="1", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class CountRows(Request[RowCounts]):
+    """How many rows do you hold?"""
+
+
+@dataclass(frozen=True)
+class PooledRows(Reply, content="rows"):
+    """A site's rows, and what each counts where they count differently."""
+
+    points: Floats = array("rows", "d", bound="box")
+    weights: Floats = array("weighted", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class PoolRows(Request[PooledRows]):
+    """Send all your ``rows`` rows; ``weighted`` is as many, or 0 where every row counts once."""
+
+    rows: int
+    d: int
+    weighted: int
+
+
+@answers(CountRows)
+def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
+    """Rows of any weight."""
+    weighted = any(block.weights is not None for block in table.blocks())
+    return RowCounts(np.asarray(float(table.n_rows)), np.asarray(float(weighted)))
+
+
+@answers(PoolRows)
+def local_pooled_rows(table: Table, memory: Memory, ask: PoolRows) -> PooledRows:
+    """The rows, as the site was asked for them."""
+    if ask.rows != table.n_rows or ask.weighted not in (0, ask.rows):
+        raise MalformedMessage(f"{ask.rows} rows and {ask.weighted} weights: not what this site holds")
+    rows, counts = rows_at(table, np.arange(table.n_rows))
+    return PooledRows(rows, counts[: ask.weighted])
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """All rows at the server, what each counts, and how many came from each site."""
+
+    rows: Floats
+    weights: Floats
+    sizes: tuple[int, ...]
+
+
+def _pool(n_columns: int) -> Protocol[_Pool]:
+    """Two rounds: counts, then rows."""
+    counts = yield from each(CountRows(), complete=True)
+    sizes = {name: round(float(reply.held)) for name, reply in counts.items()}
+    is_weighted = any(float(reply.weighted) for reply in counts.values())
+    asks = {name: PoolRows(size, n_columns, size if is_weighted else 0) for name, size in sizes.items()}
+    parts = (yield from each(asks, complete=True)).values()
+    rows = np.concatenate([part.points for part in parts])
+    weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
+    if not weights.any():
+        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    return _Pool(rows[weights > 0], weights[weights > 0], tuple(sizes.values()))
+
+
+def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, seed: int) -> Protocol[BaselineFit]:
+    """k-means of the first s columns of U sqrt(Lambda), K = U Lambda U' exactly. Rows are pooled."""
+    pool = yield from _pool(n_columns)
+    roots = np.sqrt(pool.weights)
+    matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
+    found = _top_eigenpairs(matrix, n_components, seed)
+    found = found.above(NONE * found.values[0])
+    made = LandmarkMap(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
+    return _clustered(made, pool, found.values, n_clusters, seed)
+
+
+def _top_eigenpairs(matrix: Floats, count: int, seed: int) -> Ritz:
+    """The largest eigenvalues and their vectors; of a large matrix by ARPACK, to full precision."""
+    n = len(matrix)
+    if n > LARGE and 10 * count < n:
+        start = np.random.default_rng([seed, 2]).normal(size=n)
+        values, vectors = eigsh(matrix, count, which="LA", v0=start)
+        order = np.argsort(values)
+    else:
+        values, vectors = linalg.eigh(matrix, subset_by_index=[max(0, n - count), n - 1])
+        order = np.arange(len(values))
+    return Ritz(values[order[::-1]], vectors[:, order[::-1]])
+
+
+def sk(
+    kernel: Kernel, n_clusters: int, *, n_landmarks: int, n_components: int, n_columns: int, seed: int
+) -> Protocol[BaselineFit]:
+    """k-means of the best rank-s part of Nystroem's K_nc K_cc^+ K_cn (Wang et al. 2019). Rows are pooled.
+
+    The c landmarks are drawn uniformly among all rows, without replacement.
+    """
+    pool = yield from _pool(n_columns)
+    size, chances = min(n_landmarks, len(pool.rows)), pool.weights / pool.weights.sum()
+    drawn = np.random.default_rng([seed, 1]).choice(len(pool.rows), size, replace=False, p=chances)
+    landmarks = np.unique(pool.rows[drawn], axis=0)
+    root = inverse_root(kernel.between(landmarks, landmarks))
+    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
+    turn, values = top_directions(features, n_components)
+    return _clustered(LandmarkMap(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
+
+
+def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
+    """The leading right singular vectors as columns, and the squares of their singular values."""
+    _, sizes, directions = linalg.svd(rows, full_matrices=False)
+    kept = int((sizes[:count] ** 2 > NONE * sizes[0] ** 2).sum())
+    return directions[:kept].T, sizes[:kept] ** 2
+
+
+def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+    centers = clustering.weighted_kmeans(made.embed(pool.rows), pool.weights, n_clusters, seed=seed)
+    return BaselineFit(made, centers, values, pool.sizes)
+
+
+def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
+    """2 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
+    asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
+    return one_round([CountRows()] * len(sizes), method=method) + one_round(asks, method=method)

@@ -1,0 +1,240 @@
+"""Distributed k-means by coresets (Balcan, Ehrlich & Liang 2013, Algorithm 1, sites around one server).
+
+Every site solves k-means on its own rows and tells the cost (round 1). The server allots C points in proportion to
+the costs. Every site draws its points with chance ~ squared distance to its own solution, weighs them so that sums
+over its rows are right on average, and adds its own centers with what is left of their cells (round 2). The server
+clusters the union. Rows leave as they are, so this discloses records.
+
+Settled: points are allotted by largest remainder, where the paper has fractions, and a point's weight divides by the
+points its own site was allotted, so that the estimate stays unbiased. A site allotted as many points as it has rows
+sends them all. A center's weight may be negative; it travels so (the weights of a site add up to its rows), and
+the server sets it to 0 and rescales for its solver only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import Guarded, InputError, MalformedMessage
+from coterie.maths import clustering
+from coterie.maths.coresets import allotted, cell_remainders, importance_sample, solvable_weights
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_part import Block, Memory, Table, answers
+from coterie.messages.verbs import Protocol, each
+from coterie.protocols.costs import Cost, exchange_cost
+
+__all__ = [
+    "Coreset",
+    "CoresetPart",
+    "LocalCost",
+    "SampleCoreset",
+    "SumCost",
+    "coreset",
+    "coreset_cost",
+    "coreset_kmeans",
+    "one_round",
+    "rows_at",
+]
+
+SAMPLE = 10_000
+"""A site solves k-means on at most so many of its rows; the cost is over all of them."""
+MOST_CENTERS = 1 << 14
+"""The most clusters a site solves k-means for."""
+
+
+@dataclass(frozen=True)
+class LocalCost(Reply, content="sums"):
+    """The k-means cost of a site's rows at its own solution."""
+
+    cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SumCost(Request[LocalCost]):
+    """Solve k-means on your own rows: at what cost?"""
+
+    k: int
+    d: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class CoresetPart(Reply, content="rows"):
+    """Sampled rows and a site's own centers, with weights that add up to its rows; unused places have weight 0."""
+
+    points: Floats = array("rows", "d", bound="box")
+    weights: Floats = array("rows", nonnegative=True)
+    centers: Floats = array("k", "d", bound="box")
+    left: Floats = array("k")
+
+
+@dataclass(frozen=True)
+class SampleCoreset(Request[CoresetPart]):
+    """Draw ``rows`` of your rows by their squared distance to your own solution of k-means."""
+
+    rows: int
+    k: int
+    d: int
+    seed: int
+    place: int
+    """Of the site among those asked, so that no two draw by the same chance."""
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """A site's own k-means: centers, each row's cell and squared distance, what each row counts."""
+
+    centers: Floats
+    labels: npt.NDArray[np.intp]
+    squared: Floats
+    counts: Floats
+
+
+@answers(SumCost)
+def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
+    """The cost over all rows; zero for a site without rows, or where its guard keeps the sum back.
+
+    A guarded site tells one cost a run: many, from many seeds, would tell of single rows.
+    """
+    guard = memory.guard
+    if guard is not None:
+        if not guard.allows("coreset", guard.context + repr((ask.k, ask.seed)).encode(), 1):
+            raise Guarded("the cost of another solution left in this run already")
+        watched = guard.cells(1)
+        for block in table.blocks():
+            watched.see(block, np.zeros(len(block.rows), np.intp))
+        if not watched.release_whole():
+            return LocalCost.zeros(ask.axes)
+    solution = _solution(table, memory, ask)
+    return LocalCost(np.asarray(solution.squared @ solution.counts))
+
+
+@answers(SampleCoreset)
+def local_coreset_part(table: Table, memory: Memory, ask: SampleCoreset) -> CoresetPart:
+    """A site's share of the coreset: a sample and centers, or all rows where they fit."""
+    reply = CoresetPart.zeros(ask.axes)
+    n = table.n_rows
+    if n <= ask.rows:
+        reply.points[:n], reply.weights[:n] = rows_at(table, np.arange(n))
+        return reply
+    found = _solution(table, memory, ask)
+    rng = np.random.default_rng([ask.seed, 2, ask.place])
+    drawn, weights = importance_sample(found.squared, found.counts, ask.rows, rng)
+    reply.points[: len(drawn)], reply.weights[: len(drawn)] = rows_at(table, drawn)[0], weights
+    left = cell_remainders(found.labels, found.counts, drawn, weights, ask.k)
+    return replace(reply, centers=found.centers, left=left)
+
+
+def _solution(table: Table, memory: Memory, ask: SumCost | SampleCoreset) -> _Solution:
+    """The same for both questions; kept between them, and found again where it was forgotten."""
+    if not 1 <= ask.k <= MOST_CENTERS or ask.d != len(table.columns) or ask.seed < 0:
+        raise MalformedMessage(f"{ask.k} clusters of {ask.d} columns from seed {ask.seed}: there are none such")
+    key, kept = (ask.k, ask.seed), memory.get("coreset")
+    if kept is None or kept[0] is not table or kept[1] != key:
+        kept = memory["coreset"] = (table, key, _solve(table, ask.k, ask.seed, memory.min_count))
+    solution: _Solution = kept[2]
+    return solution
+
+
+def _solve(table: Table, k: int, seed: int, min_count: int) -> _Solution:
+    """At most k centers, and where averages must stand for ``min_count`` rows few enough that they can."""
+    n, centers = table.n_rows, np.zeros((k, len(table.columns)))
+    chosen, most = np.arange(n), n if min_count <= 1 else max(1, n // (2 * min_count))
+    if n > SAMPLE:
+        chosen = np.sort(np.random.default_rng([seed, 1, n]).choice(n, SAMPLE, replace=False))
+    used = centers[: max(1, min(k, most))]
+    if n:
+        used[:] = clustering.weighted_kmeans(*rows_at(table, chosen), len(used), seed=seed, n_init=3)
+    labels, squared, counts = [np.zeros(0, np.intp)], [np.zeros(0)], [np.zeros(0)]
+    for block in table.blocks():
+        cells, away = clustering.nearest(block.rows, used)
+        labels.append(cells)
+        squared.append(away)
+        counts.append(_counts(block))
+    return _Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
+
+
+def rows_at(table: Table, places: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The rows at places given in order, which may repeat, and what each row counts."""
+    rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
+    for block in table.blocks():
+        stop = start + len(block.rows)
+        inside = places[(places >= start) & (places < stop)] - start
+        rows.append(block.rows[inside].astype(np.float64, copy=False))
+        counts.append(_counts(block)[inside])
+        start = stop
+    return np.concatenate(rows), np.concatenate(counts)
+
+
+def _counts(block: Block) -> Floats:
+    return np.ones(len(block.rows)) if block.weights is None else block.weights
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+@dataclass(frozen=True)
+class Coreset:
+    """Weighted points in place of all rows; weights may be negative and add up to the number of rows."""
+
+    points: Floats
+    weights: Floats
+    sizes: tuple[int, ...]
+    """How many points each site was allotted, in roster order."""
+
+    def cost(self, centers: Floats) -> float:
+        """An unbiased estimate of all rows' k-means cost at centers that were chosen without looking at it."""
+        return float(clustering.nearest(self.points, centers)[1] @ self.weights)
+
+    def centers(self, n_clusters: int, *, seed: int) -> Floats:
+        """Weighted k-means of the points, negative weights set to 0."""
+        return clustering.weighted_kmeans(self.points, solvable_weights(self.weights), n_clusters, seed=seed)
+
+
+def coreset(
+    n_clusters: int, n_columns: int, *, n_points: int, seed: int, complete: bool = False
+) -> Protocol[Coreset]:
+    """A coreset of ``n_points`` sampled rows and every site's own centers. Single answers are seen.
+
+    ``complete`` makes it an error when any site does not answer.
+    """
+    told = yield from each(SumCost(n_clusters, n_columns, seed), complete=complete)
+    sizes = allotted(n_points, np.array([float(reply.cost) for reply in told.values()]))
+    asks = {
+        name: SampleCoreset(size, n_clusters, n_columns, seed, place)
+        for place, (name, size) in enumerate(zip(told, sizes, strict=True))
+    }
+    parts = (yield from each(asks, complete=complete)).values()
+    points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])
+    weights = np.concatenate([some for part in parts for some in (part.weights, part.left)])
+    if not weights.any():
+        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    return Coreset(points[weights != 0], weights[weights != 0], sizes)
+
+
+def coreset_kmeans(
+    n_clusters: int, n_columns: int, *, n_points: int, seed: int, complete: bool = False
+) -> Protocol[Floats]:
+    """Centers of all sites' rows by one coreset, in two rounds."""
+    found = yield from coreset(n_clusters, n_columns, n_points=n_points, seed=seed, complete=complete)
+    return found.centers(n_clusters, seed=seed)
+
+
+def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int = 0) -> Cost:
+    """M + (C + M k)(d + 1) numbers in two rounds; ``sizes`` are the points allotted to each of M sites, C in all."""
+    first = exchange_cost(len(sizes), floats=1, float_bytes=8, request=SumCost(k, d, seed), method=method)
+    asks = [SampleCoreset(size, k, d, seed, place) for place, size in enumerate(sizes)]
+    return first + one_round(asks, method=method)
+
+
+def one_round(requests: Sequence[Request[Any]], *, method: str) -> Cost:
+    """One round in which every site is asked something of its own, all answers in float64."""
+    spent = Cost()
+    for ask in requests:
+        spent += exchange_cost(1, floats=ask.layout.numbers, float_bytes=8, request=ask, method=method)
+    return replace(spent, rounds=1)
