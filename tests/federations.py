@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.engines.inprocess import InProcess, in_process
+from coterie.messages.site_part import Block
 from coterie.runtime.channel import Outcome
 from coterie.sites.tables import ArrayTable
 
@@ -30,6 +31,15 @@ def tables_of(rows: Rows, owners: npt.ArrayLike, n_sites: int, **options: Any) -
 def split_evenly(rows: Rows, n_sites: int, **options: Any) -> dict[str, ArrayTable]:
     """Sites of nearly the same size, rows in order."""
     return tables_of(rows, np.arange(len(rows)) * n_sites // max(1, len(rows)), n_sites, **options)
+
+
+class Cut(ArrayTable):
+    """Blocks of seven rows: an ArrayTable's hold 256 at least."""
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows, seven at a time."""
+        for block in super().raw_blocks():
+            yield from (Block(block.rows[i : i + 7]) for i in range(0, len(block.rows), 7))
 
 
 def federation(rows: Rows, n_sites: int = 3, **options: Any) -> InProcess:

@@ -185,6 +185,10 @@ def test_methods_and_audits(cli):
         "federated-kmeans",
         "one-shot",
         "dspgd",
+        "rfk",
+        "ck",
+        "sk",
+        "ce-pca",
     }
     assert "LocalCenters.centers" in cli("audit", "one-shot")[1]
     code, _, err = cli("audit", "one-shots")

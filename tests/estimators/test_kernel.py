@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import coterie
 from coterie import FederatedKernelKMeans, FederatedKernelPCA, load_model, save_model
 from coterie.errors import InputError, QuorumLost
+from coterie.estimators.registry import make_estimator
 from coterie.sites.policy import Policy
 from tests.federations import blobs
 
@@ -95,6 +96,30 @@ def test_a_saved_model_embeds_and_labels_identically(tmp_path, scale):
     frame = pd.DataFrame(rows, columns=["x0", "x1", "x2"])
     np.testing.assert_array_equal(same.transform(frame), components.transform(frame))
     np.testing.assert_array_equal(same.eigenvalues_, components.eigenvalues_)
+
+
+@pytest.mark.parametrize("method", ["rfk", "ck", "sk", "ce-pca"])
+def test_baselines_cluster_label_and_are_kept_and_are_refused_by_default(method, tmp_path):
+    tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
+    made = make_estimator(method, {"n_clusters": 4, "n_components": 6, "random_state": 0})
+    with pytest.raises(QuorumLost, match="policy does not"):
+        coterie.fit(make_estimator(method, {"n_clusters": 4, "random_state": 0}), tables)
+    fitted = coterie.fit(made, tables, policy=Policy.simulation(), sums="plain")
+    frame = pd.DataFrame(DIGITS, columns=[f"x{i}" for i in range(64)])
+    labels = fitted.predict(frame)
+    assert np.bincount(labels, minlength=4).tolist() == fitted.counts_.tolist()
+    again = load_model(save_model(fitted, tmp_path / "model.json"))
+    np.testing.assert_array_equal(again.predict(frame), labels)
+
+
+def test_a_coreset_of_embedded_rows_clusters_nearly_as_well_as_sums():
+    sums, points = (
+        FederatedKernelKMeans(5, n_features=60, n_iter=10, clustering=way, n_points=150, random_state=0)
+        .fit(DIGITS, sites=SITES)
+        .inertia_
+        for way in ("lloyd", "coreset")
+    )
+    assert points <= 1.1 * sums
 
 
 def test_new_rows_are_embedded_as_the_sites_embedded_theirs():

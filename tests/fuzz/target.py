@@ -18,6 +18,16 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_part import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
+from coterie.protocols.ce_pca import (
+    DrawRows,
+    EmbedRows,
+    ProjectRows,
+    ScoreByLeverage,
+    ScoreByResidual,
+    SketchFeatures,
+)
+from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.limits import MarkLargest
@@ -46,8 +56,8 @@ PATH = "/srv/clinic/patients.parquet"
 RUN = bytes(range(100, 116))
 COPIES = 3
 """How often each row is there: a guard that counts rows must not take copies of one for many."""
-GUARDED = Policy(single_answers="rows", min_count=COPIES + 2, min_roster=3, rosters="any", gram_rows=0)
-"""Everything may be seen by itself, as long as no guard holds it back."""
+GUARDED = Policy(single_answers="averages", min_count=COPIES + 2, min_roster=3, rosters="any", gram_rows=0)
+"""Everything but rows may be seen by itself, as long as no guard holds it back."""
 
 # Digits enough that neither their text nor their bytes turn up by chance.
 VALUES = np.random.default_rng(31415).uniform(1e4, 9e4, (8, 2))
@@ -73,6 +83,17 @@ PLAIN: tuple[Request[Any], ...] = (
     Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4)),
     Summarise(2, 2, 5, 100, 1),
     Summarise(3, 2, 4, 20, 2),
+    SumCost(2, 2, 1),
+    SampleCoreset(4, 2, 2, 1, 0),
+    MapFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3),
+    CountRows(),
+    PoolRows(24, 2, 0),
+    SketchFeatures(5, 4, "rbf", 1e-9, 3, 1.0, 6, "phase", 3),
+    ScoreByLeverage(np.eye(4)),
+    ScoreByResidual(VALUES[:2] + 1.0),
+    DrawRows(3, 2, 1, 1, 0),
+    ProjectRows(5, 2, 1, VALUES[:2] + 1.0),
+    EmbedRows(np.eye(2)),
     SumLengths(2),
     BeginKernel("rbf", 1e-9, 3, 1.0, 6, "phase", "float64", 3),
     SumFeatures(6, 1),

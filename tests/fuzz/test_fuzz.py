@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from coterie.messages import codec, schema, site_part
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Reply
+from coterie.messages.schema import Reply, reply_type
+from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
 from coterie.protocols.methods import METHODS, PREPARATION
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
@@ -117,6 +118,8 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
         assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
     elif request_.subject in (SumFeatures, Multiply, SendGram):
         assert found is Refusal.MALFORMED  # no kernel was begun
+    elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:
+        assert found is Refusal.ROWS_FORBIDDEN  # masked or not, nobody gets a number for every row
     elif request_.n < GUARDED.min_roster:
         assert found is Refusal.ROSTER_FORBIDDEN
     else:

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
+from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.dspgd import DSPGDSettings, embedded
 from coterie.protocols.federated_kmeans import (
@@ -47,6 +50,8 @@ class Case:
     tolerance: float = 1e-10
     samples_sites: bool = False
     """Whether the roster itself decides who is asked when."""
+    discloses_rows: bool = False
+    """Whether rows, or features of rows, leave as they are: policies refuse that by default."""
 
 
 def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
@@ -156,7 +161,72 @@ def _kernel_pooled(rows: Rows) -> list[Rows]:
     return [scaled[:3], h @ h.T]
 
 
+SOLID = Kernel("rbf", 0.02)
+CEPCA = CEPCASettings(3, n_features=30, n_embedded=10, n_sketched=40, n_landmarks=30)
+
+
+def _baseline_numbers(fit: Any) -> list[Rows]:
+    """How far fixed points are from each other in the embedding, and the centers from the points."""
+    points = fit.embedding.embed(np.random.default_rng(0).normal(size=(9, D)))
+    return [points @ points.T, np.sort(((points[:, None] - fit.centers) ** 2).sum(-1), axis=1)]
+
+
+def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
+    """Exact kernel k-means as it is written down, from an N x N matrix."""
+    points = np.random.default_rng(0).normal(size=(9, D))
+    values, vectors = np.linalg.eigh(SOLID.between(rows, rows))
+    values, vectors = values[::-1][:3], vectors[:, ::-1][:, :3]
+    centers = weighted_kmeans(vectors * np.sqrt(values), np.ones(len(rows)), K, seed=2)
+    embedded_points = SOLID.between(points, rows) @ (vectors / np.sqrt(values))
+    squared = ((embedded_points[:, None] - centers) ** 2).sum(-1)
+    return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
+
+
+BASELINES = [
+    Case(
+        "kernel k-means of pooled rows",
+        "ck",
+        lambda rows: ck(SOLID, K, n_components=3, n_columns=D, seed=2),
+        _baseline_numbers,
+        lambda m, fit: pooled_cost(D, fit.sizes, method="ck"),
+        _pooled_kernel_kmeans,
+        tolerance=1e-6,
+        samples_sites=True,  # it needs every row
+        discloses_rows=True,
+    ),
+    Case(
+        "Nystroem kernel k-means of pooled rows",
+        "sk",
+        lambda rows: sk(SOLID, K, n_landmarks=20, n_components=3, n_columns=D, seed=2),
+        _baseline_numbers,
+        lambda m, fit: pooled_cost(D, fit.sizes, method="sk"),
+        tolerance=1e-6,
+        discloses_rows=True,
+        samples_sites=True,  # which rows are landmarks depends on who is there
+    ),
+    Case(
+        "k-means of random features",
+        "rfk",
+        lambda rows: rfk(SOLID, K, n_features=8, n_points=30, seed=2),
+        _baseline_numbers,
+        lambda m, fit: rfk_cost(m, fit),
+        samples_sites=True,
+        discloses_rows=True,
+    ),
+    Case(
+        "kernel components from a few rows",
+        "ce-pca",
+        lambda rows: ce_pca_kmeans(SOLID, K, CEPCA, n_columns=D, n_points=30, seed=2),
+        lambda both: _baseline_numbers(both[1]),
+        lambda m, both: ce_pca_kmeans_cost(*both, CEPCA, seed=2),
+        tolerance=1e-6,
+        samples_sites=True,
+        discloses_rows=True,
+    ),
+]
+
 CASES = [
+    *BASELINES,
     Case(
         "kernel components by DSPGD",
         "dspgd",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,17 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
-from coterie.protocols.dspgd import DSPGDSettings, embedded
-from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem, cluster_embedded, embed_by_dspgd
+from coterie.protocols.dspgd import DSPGDSettings, Embedding, embedded
+from coterie.protocols.kernel_kmeans import (
+    BASELINES,
+    BaselineSettings,
+    KernelFit,
+    KernelProblem,
+    cluster_by_baseline,
+    cluster_by_coreset,
+    cluster_embedded,
+    embed_by_dspgd,
+)
 from coterie.protocols.preparation import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import ArrayTable
@@ -130,7 +140,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self.preparation_, self.ledger_ = preparation, ledger
         self.kernel_fit_ = result
         self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
-        self.eigenvalues_ = result.embedding.values
+        self.eigenvalues_ = result.values
         self.n_components_ = len(self.eigenvalues_)
 
     def transform(self, X: npt.ArrayLike) -> Rows:
@@ -138,6 +148,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         check_is_fitted(self)
         rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
         prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+        assert isinstance(self.embedding_, Embedding)
         found: Rows = embedded(ArrayTable(prepared), self.embedding_.transcript).rows
         return found
 
@@ -158,8 +169,15 @@ class FederatedKernelKMeans(FederatedKMeans):
         How many clusters.
     n_components : int, default=None
         s: components the clusters are found in; None is ``2 * n_clusters``.
+    method : {"dspgd", "rfk", "ck", "sk", "ce-pca"}, default="dspgd"
+        The last four are what the paper compares with: random features once; exact and Nystroem kernel k-means of
+        pooled rows; kernel PCA from a few pooled rows. All of them send rows, or features of rows, as they are.
     n_features : int, default=None
-        D; None is 40, or twice as many as the threshold needs.
+        D; None is 40, or twice as many as the threshold needs (200 for rfk and ce-pca).
+    clustering : {"lloyd", "coreset"}, default="lloyd"
+        How dspgd's embedded rows are clustered: by sums, or by ``n_points`` of them (the paper's way).
+    n_landmarks, n_points : int, default=500 and 1000
+        Pooled landmark rows of sk and ce-pca; points of a coreset.
     threshold : float, default=None
         lambda; None takes the (n_clusters + 2)-th eigenvalue of the first iteration, as the paper does.
     init : {"auto", "one-shot", "cells", "var-part", "random"}, default="auto"
@@ -199,6 +217,9 @@ class FederatedKernelKMeans(FederatedKMeans):
         solver: str = "auto",
         features: str = "phase",
         precision: str = "float64",
+        clustering: str = "lloyd",
+        n_landmarks: int = 500,
+        n_points: int = 1000,
         init: str = "auto",
         max_rounds: int = 100,
         tol: float = 1e-4,
@@ -218,6 +239,9 @@ class FederatedKernelKMeans(FederatedKMeans):
         self.solver = solver
         self.features = features
         self.precision = precision
+        self.clustering = clustering
+        self.n_landmarks = n_landmarks
+        self.n_points = n_points
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:  # type: ignore[override]
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
@@ -233,8 +257,17 @@ class FederatedKernelKMeans(FederatedKMeans):
             raise InputError("init is a name: centers cannot be given in an embedding that is yet to be found.")
         rank = int(self.n_clusters) + 2
         components = 2 * int(self.n_clusters) if self.n_components is None else int(self.n_components)
+        if self.method in BASELINES:
+            return (yield from self._baseline(components, n_columns))
+        if self.clustering not in ("lloyd", "coreset"):
+            raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = _settings(self, components, rank, center=False)
         made = yield from embed_by_dspgd(_problem(self), settings, n_columns, seed=self._run_seed)
+        if self.clustering == "coreset":
+            found = yield from cluster_by_coreset(
+                made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
+            )
+            return replace(made, clusters=found)
         clusters = yield from cluster_embedded(
             made,
             int(self.n_clusters),
@@ -244,7 +277,16 @@ class FederatedKernelKMeans(FederatedKMeans):
             seed=self._run_seed,
             measured=measured,
         )
-        return KernelFit(made.kernel, made.embedding, made.n_rows, clusters)
+        return replace(made, clusters=clusters)
+
+    def _baseline(self, n_components: int, n_columns: int) -> Protocol[KernelFit]:
+        n_features = 200 if self.n_features is None else int(self.n_features)
+        settings = BaselineSettings(
+            self.method, n_components, n_features, self.n_landmarks, self.n_points, self.features
+        )
+        problem = KernelProblem(self.kernel, self.gamma, self.degree, self.coef0)
+        k = int(self.n_clusters)
+        return (yield from cluster_by_baseline(problem, settings, k, n_columns, seed=self._run_seed))
 
     def settle(  # type: ignore[override]
         self, result: KernelFit, preparation: Preparation | None, ledger: Ledger
@@ -253,15 +295,18 @@ class FederatedKernelKMeans(FederatedKMeans):
         assert result.clusters is not None
         self.kernel_fit_ = result
         self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
-        self.eigenvalues_ = result.embedding.values
-        self.n_components_ = len(self.eigenvalues_)
+        self.eigenvalues_ = result.values
+        self.n_components_ = result.clusters.centers.shape[1]
         super().settle(result.clusters, None, ledger)
         self.preparation_ = preparation
 
     def prepared_rows(self, rows: Rows) -> Rows:
         """Raw rows in the embedding."""
-        found: Rows = embedded(ArrayTable(super().prepared_rows(rows)), self.embedding_.transcript).rows
-        return found
+        prepared = super().prepared_rows(rows)
+        if isinstance(self.embedding_, Embedding):
+            found: Rows = embedded(ArrayTable(prepared), self.embedding_.transcript).rows
+            return found
+        return self.embedding_.embed(prepared)
 
     def center_columns(self) -> list[str] | None:
         """What the numbers of a center are."""
@@ -270,7 +315,8 @@ class FederatedKernelKMeans(FederatedKMeans):
 
 def _problem(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> KernelProblem:
     if estimator.method != "dspgd":
-        raise InputError(f"method={estimator.method!r} is not known; there is 'dspgd'.")
+        known = ["dspgd"] if isinstance(estimator, FederatedKernelPCA) else ["dspgd", *BASELINES]
+        raise InputError(f"method={estimator.method!r} is not known; there is {', '.join(known)}.")
     return KernelProblem(estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0)
 
 

@@ -18,6 +18,7 @@ from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.registry import make_estimator
 from coterie.maths.kernels import Kernel
 from coterie.messages import codec
+from coterie.protocols.baselines import LandmarkMap, RandomMap
 from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
@@ -51,8 +52,17 @@ class _Kernel(msgspec.Struct):
     coef0: float
     values: list[float]
     rows: float
-    transcript: list[str]
+    transcript: list[str] = []
     """The public requests that embed a row, in base64."""
+    landmarks: list[list[float]] | None = None
+    projection: list[list[float]] | None = None
+    features: _Features | None = None
+
+
+class _Features(msgspec.Struct):
+    number: int
+    form: str
+    seed: int
 
 
 class _Model(msgspec.Struct):
@@ -104,16 +114,16 @@ def _clusters(estimator: FederatedKMeans) -> _Clusters:
 
 
 def _kernel(made: KernelFit) -> _Kernel:
-    bodies = [codec.encode_body(request, {}).data for request in made.embedding.transcript]
-    return _Kernel(
-        made.kernel.name,
-        made.kernel.gamma,
-        made.kernel.degree,
-        made.kernel.coef0,
-        made.embedding.values.tolist(),
-        made.n_rows,
-        [base64.b64encode(body).decode() for body in bodies],
-    )
+    kernel, map_ = made.kernel, made.embedding
+    written = _Kernel(kernel.name, kernel.gamma, kernel.degree, kernel.coef0, made.values.tolist(), made.n_rows)
+    if isinstance(map_, Embedding):
+        bodies = [codec.encode_body(request, {}).data for request in map_.transcript]
+        written.transcript = [base64.b64encode(body).decode() for body in bodies]
+    elif isinstance(map_, LandmarkMap):
+        written.landmarks, written.projection = map_.landmarks.tolist(), map_.projection.tolist()
+    elif isinstance(map_, RandomMap):
+        written.features = _Features(map_.n_features, map_.form, map_.seed)
+    return written
 
 
 def load_model(path: str | Path) -> FederatedKMeans | FederatedKernelPCA:
@@ -155,11 +165,11 @@ def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
     else:
         result = _read_kernel(model.kernel, clusters)
         if model.kind == "kernel-pca":
-            estimator = FederatedKernelPCA(len(result.embedding.values))
-        elif clusters is None or clusters.centers.shape[1] != len(result.embedding.values):
-            raise ValueError("centers and embedding do not fit")
+            estimator = FederatedKernelPCA(len(result.values))
+        elif clusters is None:
+            raise ValueError("there are no centers in it")
         else:
-            estimator = FederatedKernelKMeans(len(clusters.centers))
+            estimator = make_estimator(model.method, {"n_clusters": len(clusters.centers)})
     estimator.n_features_in_ = d
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
     estimator.settle(result, made, Ledger())
@@ -186,9 +196,17 @@ def _read_clusters(c: _Clusters) -> KMeansFit:
 def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:
     if k is None:
         raise ValueError("there is no kernel in it")
+    kernel, values = Kernel(k.name, k.gamma, k.degree, k.coef0), np.array(k.values, np.float64)
+    if k.landmarks is not None and k.projection is not None:
+        landmarks, projection = np.array(k.landmarks, np.float64), np.array(k.projection, np.float64)
+        if landmarks.ndim != 2 or projection.ndim != 2 or len(landmarks) != len(projection):
+            raise ValueError("landmarks and their projection do not fit")
+        return KernelFit(kernel, LandmarkMap(kernel, landmarks, projection), k.rows, clusters, values)
+    if k.features is not None:
+        drawn = RandomMap(kernel, k.features.number, k.features.form, k.features.seed)
+        return KernelFit(kernel, drawn, k.rows, clusters, values)
     requests = [codec.decode_body(base64.b64decode(text, validate=True))[0] for text in k.transcript]
     if not requests or not all(isinstance(one, BeginKernel | Advance) for one in requests):
         raise ValueError("the requests that embed a row are not there")
     transcript = tuple(one for one in requests if one is not None)
-    embedding = Embedding(np.array(k.values, np.float64), transcript, (), (), 0.0)
-    return KernelFit(Kernel(k.name, k.gamma, k.degree, k.coef0), embedding, k.rows, clusters)
+    return KernelFit(kernel, Embedding(values, transcript, (), (), 0.0), k.rows, clusters, values)

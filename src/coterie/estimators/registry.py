@@ -19,6 +19,10 @@ ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "lloyd": LloydKMeans,
     "one-shot": OneShotKMeans,
     "dspgd": FederatedKernelKMeans,
+    "rfk": FederatedKernelKMeans,
+    "ck": FederatedKernelKMeans,
+    "sk": FederatedKernelKMeans,
+    "ce-pca": FederatedKernelKMeans,
 }
 
 
@@ -29,6 +33,6 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
     kind = ESTIMATORS[method]
     known = [name for name in inspect.signature(kind).parameters if name != "self"]
     for name in parameters:
-        if name not in known:
+        if name not in known or name == "method":
             raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}")
-    return kind(**parameters)
+    return kind(**parameters, **({"method": method} if "method" in known else {}))

@@ -39,6 +39,7 @@ from coterie.protocols.seeding import var_part, var_part_cost
 __all__ = [
     "BaselineFit",
     "CountRows",
+    "Embeds",
     "LandmarkMap",
     "MapFeatures",
     "PoolRows",
@@ -111,6 +112,9 @@ class BaselineFit:
     """The rows each site sent: pooled, or allotted of a coreset."""
     n_rounds: int = 0
     """Rounds of Lloyd's algorithm, where that was used."""
+    counts: Floats | None = None
+    cost: float = 0.0
+    """Rows by center and their squared distances in the embedding, where the server knows them."""
 
     def labels(self, rows: Rows) -> npt.NDArray[np.intp]:
         """The nearest center of every row."""
@@ -351,8 +355,10 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
 
 
 def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
-    centers = clustering.weighted_kmeans(made.embed(pool.rows), pool.weights, n_clusters, seed=seed)
-    return BaselineFit(made, centers, values, pool.sizes)
+    rows = made.embed(pool.rows)
+    centers = clustering.weighted_kmeans(rows, pool.weights, n_clusters, seed=seed)
+    m = clustering.moments(rows, centers, pool.weights)
+    return BaselineFit(made, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
 
 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:

@@ -11,7 +11,7 @@ whole of it at once (the Gram exchange, ours).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -47,6 +47,8 @@ PIECE_BYTES = 16 << 20
 """Features are made for so many rows at a time."""
 KEPT_BYTES = 64 << 20
 """Features of one iteration are kept for its next question where they fit into this."""
+NONE = 1e-20
+"""Eigenvalues below are what rounding leaves where all rows are equal."""
 AFRESH = 1 << 20
 """Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
 ROUND_NUMBERS = 1000
@@ -124,7 +126,6 @@ class _Held:
     """B_t: a row for every row of the table."""
     kept: tuple[int, list[Rows]] | None = None
     """The features of one step, where they are small enough to keep."""
-    places: list[Any] = field(default_factory=list)
 
     def features(self, n_columns: int, step: int) -> FeatureMap:
         """The map of one step, the same at every site."""
@@ -142,6 +143,8 @@ def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
         raise MalformedMessage(f"{ask.n_features} features of {ask.precision}: there are none such")
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
+    if any(block.weights is not None for block in table.blocks()):
+        raise InputError("rows with weights cannot be embedded yet")
     memory["dspgd"] = _Held(ask, np.zeros((table.n_rows, 0)))
 
 
@@ -371,6 +374,8 @@ class DSPGDSettings:
     def __post_init__(self) -> None:
         if self.n_components < 1:
             raise InputError(f"n_components={self.n_components} must be at least 1.")
+        if self.rank < 1:
+            raise InputError(f"rank={self.rank} must be at least 1.")
         if self.n_iter < 1:
             raise InputError(f"n_iter={self.n_iter} must be at least 1.")
         if self.step not in ("1/t", "2/t"):
@@ -433,7 +438,8 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Emb
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
         eta, is_last = settings.eta(t), t == settings.n_iter
-        kept = solved.pairs.above(max(eta * threshold, 1e-12 * float(solved.pairs.values[0]))).signed()
+        least = max(eta * threshold, 1e-12 * float(solved.pairs.values[0]), NONE)
+        kept = solved.pairs.above(least).signed()
         if is_last:
             kept = kept.top(settings.n_components)
         values = kept.values + ((1 - eta) * threshold if is_last else -eta * threshold)

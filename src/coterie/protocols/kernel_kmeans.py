@@ -5,15 +5,18 @@ Lines 16 to 20 of Algorithm 1 of "A communication efficient federated kernel k-m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
-from coterie.messages.schema import Request
-from coterie.messages.verbs import Protocol
+from coterie.messages.schema import Floats, Request
+from coterie.messages.verbs import Protocol, total
+from coterie.protocols.baselines import Embeds, ck, rfk, sk
+from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
+from coterie.protocols.coresets import coreset
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.dspgd import (
     Advance,
@@ -27,10 +30,23 @@ from coterie.protocols.dspgd import (
 )
 from coterie.protocols.federated_kmeans import choose_start
 from coterie.protocols.limits import find_limits, within
-from coterie.protocols.lloyd import KMeansFit, lloyd
+from coterie.protocols.lloyd import Close, KMeansFit, lloyd
 from coterie.protocols.preparation import Spread
 
-__all__ = ["KernelFit", "KernelProblem", "cluster_embedded", "dspgd_gram_cost", "embed_by_dspgd"]
+__all__ = [
+    "BASELINES",
+    "BaselineSettings",
+    "KernelFit",
+    "KernelProblem",
+    "cluster_by_baseline",
+    "cluster_by_coreset",
+    "cluster_embedded",
+    "dspgd_gram_cost",
+    "embed_by_dspgd",
+]
+
+BASELINES = ("rfk", "ck", "sk", "ce-pca")
+"""The methods kernel k-means by DSPGD is compared with."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +68,11 @@ class KernelFit:
     """An embedding and, where there are clusters, those of the embedded rows."""
 
     kernel: Kernel
-    embedding: Embedding
+    embedding: Embedding | Embeds
     n_rows: float
     clusters: KMeansFit | None = None
+    values: Floats = field(default_factory=lambda: np.zeros(0))
+    """Eigenvalues of the kernel matrix."""
 
 
 def embed_by_dspgd(
@@ -66,7 +84,53 @@ def embed_by_dspgd(
     found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
     kernel = problem.kernel(found)
     embedding = yield from within(_limits(kernel, n_rows, settings.center), dspgd(kernel, settings, seed=seed))
-    return KernelFit(kernel, embedding, n_rows)
+    return KernelFit(kernel, embedding, n_rows, values=embedding.values)
+
+
+@dataclass(frozen=True)
+class BaselineSettings:
+    """The knobs of the methods federated kernel k-means is compared with (appendix G)."""
+
+    method: str
+    n_components: int
+    n_features: int = 200
+    """D, of rfk and ce-pca."""
+    n_landmarks: int = 500
+    """Landmark rows of sk, representative rows of ce-pca."""
+    n_points: int = 1000
+    """C: the points of a coreset, of rfk and ce-pca."""
+    form: str = "phase"
+
+
+def cluster_by_baseline(
+    problem: KernelProblem, settings: BaselineSettings, n_clusters: int, n_columns: int, *, seed: int
+) -> Protocol[KernelFit]:
+    """RFK, CK, SK or CE PCA with k-means, by name."""
+    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
+    kernel, size = problem.kernel(found), {"n_components": settings.n_components, "n_columns": n_columns}
+    if settings.method == "ck":
+        fit = yield from ck(kernel, n_clusters, **size, seed=seed)
+    elif settings.method == "sk":
+        fit = yield from sk(kernel, n_clusters, n_landmarks=settings.n_landmarks, **size, seed=seed)
+    elif settings.method == "rfk":
+        fit = yield from rfk(
+            kernel,
+            n_clusters,
+            n_features=settings.n_features,
+            n_points=settings.n_points,
+            form=settings.form,
+            seed=seed,
+        )
+    else:
+        inner = CEPCASettings(settings.n_components, settings.n_features, n_landmarks=settings.n_landmarks)
+        _, fit = yield from ce_pca_kmeans(
+            kernel, n_clusters, inner, n_columns=n_columns, n_points=settings.n_points, seed=seed
+        )
+    counts, cost = fit.counts, fit.cost
+    if counts is None:
+        closing = yield from total(Close(fit.centers))
+        counts, cost = closing.counts, float(closing.cost)
+    return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, fit.n_rounds), fit.values)
 
 
 def _limits(kernel: Kernel, n_rows: float, center: bool) -> dict[str, float]:
@@ -79,7 +143,7 @@ def cluster_embedded(
     made: KernelFit, n_clusters: int, *, init: str, max_rounds: int, tol: float, seed: int, measured: bool
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
-    values = made.embedding.values
+    values = made.values
     if made.n_rows < n_clusters:
         raise InputError(
             f"the sites hold {made.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
@@ -92,8 +156,17 @@ def cluster_embedded(
     return (yield from within(limits, lloyd(start, max_rounds=max_rounds, tol=shift)))
 
 
+def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
+    """Linear k-means of the embedded rows by a coreset of them (the paper's way: embedded rows leave the sites)."""
+    found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
+    centers = found.centers(n_clusters, seed=seed)
+    closing = yield from total(Close(centers))
+    return KMeansFit(centers, float(closing.cost), np.array(closing.counts), 0)
+
+
 def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
     """d + 2 numbers a site for gamma; an iteration n(n+1)/2, n = r_t + D, D + 1 to center, and a round to tell."""
+    assert isinstance(made.embedding, Embedding)
     limits = _limits(made.kernel, made.n_rows, center)
 
     def sent(request: Request[Any], floats: int, limits: dict[str, float] = limits) -> Cost:

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
+from coterie.protocols.ce_pca import (
+    DrawRows,
+    EmbedRows,
+    ProjectRows,
+    ScoreByLeverage,
+    ScoreByResidual,
+    SketchFeatures,
+)
+from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
@@ -32,6 +42,15 @@ class Method:
     single_answers: str = "no"
     """Whether the server sees what one site answered: no, yes, or when."""
 
+
+DSPGD_REQUESTS: tuple[type[Request[Any]], ...] = (
+    SumLengths,
+    BeginKernel,
+    SumFeatures,
+    Multiply,
+    SendGram,
+    Advance,
+)
 
 METHODS: dict[str, Method] = {}
 
@@ -107,12 +126,57 @@ register(
     Method(
         "dspgd",
         "Federated kernel k-means and kernel PCA: random features, proximal gradient steps, Lanczos or Gram exchange",
-        (SumLengths, BeginKernel, SumFeatures, Multiply, SendGram, Advance, Assign, Close, Split, Summarise),
+        (*DSPGD_REQUESTS, Assign, Close, Split, Summarise, SumCost, SampleCoreset),
         "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
         "round",
         "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
         "per cluster the sum and number of embedded rows",
         single_answers="only with a one-shot start (the default where every site allows averages)",
+    )
+)
+register(
+    Method(
+        "rfk",
+        "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
+        (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
+        "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
+        "features of single rows, from which the rows can be found",
+        single_answers="yes: every site must allow rows",
+    )
+)
+for _name, _title in (
+    ("ck", "Exact kernel k-means of pooled rows: a baseline"),
+    ("sk", "Nystroem kernel k-means of pooled rows (Wang et al. 2019): a baseline"),
+):
+    register(
+        Method(
+            _name,
+            _title,
+            (SumLengths, CountRows, PoolRows),
+            "d+2 for gamma, then all rows",
+            "every row",
+            single_answers="yes: every site must allow rows",
+        )
+    )
+register(
+    Method(
+        "ce-pca",
+        "Kernel PCA from a few pooled rows, then k-means by a coreset (Balcan et al. 2016): a baseline",
+        (
+            SumLengths,
+            SketchFeatures,
+            ScoreByLeverage,
+            DrawRows,
+            ScoreByResidual,
+            ProjectRows,
+            EmbedRows,
+            SumCost,
+            SampleCoreset,
+            Close,
+        ),
+        "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
+        "some rows, and components of more",
+        single_answers="yes: every site must allow rows",
     )
 )
 register(

@@ -1,0 +1,261 @@
+"""DSPGD without the communication-efficient mechanism: section 4.1 of "A communication efficient federated kernel
+k-means", appendix B's first case. It is what CEM is compared with; with CEM, see :mod:`coterie.protocols.dspgd`.
+
+The server holds Z_t as a factor, a row for every row of the sites, and runs Lanczos on the N x N matrix
+R_t = (1 - eta_t) Z_t + eta_t / D A_t A_t'. A step costs N + M D numbers, and every site's answer is seen: the server
+picks what rows are weighted with, so these answers tell of single rows, and a default policy refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.errors import InputError, MalformedMessage, QuorumLost, RosterChanged
+from coterie.maths.kernels import Kernel
+from coterie.maths.spectra import Ritz
+from coterie.messages.schema import Floats, Nothing, Reply, Request, array
+from coterie.messages.site_part import Memory, Table, answers, remembers
+from coterie.messages.verbs import Protocol, each, present, total
+from coterie.protocols.dspgd import AFRESH, BeginKernel, DSPGDSettings, EmbeddedTable, _held, _pieces
+from coterie.protocols.lanczos import top_eigenpairs
+
+__all__ = ["CountRows", "DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
+
+
+# ---------------------------------------------------------------- what a site is asked
+
+
+@dataclass(frozen=True)
+class RowCount(Reply, content="sums"):
+    """How many rows a site holds."""
+
+    count: Floats = array(bound="rows", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class CountRows(Request[RowCount]):
+    """Count your rows: the server cuts its vectors accordingly."""
+
+
+@answers(CountRows)
+def local_row_count(table: Table, memory: Memory, ask: CountRows) -> RowCount:
+    """The number n_m."""
+    return RowCount(np.asarray(float(table.n_rows)))
+
+
+@dataclass(frozen=True)
+class Projection(Reply, content="rows"):
+    """A_t[m]' c_q[m]."""
+
+    projection: Floats = array("features", bound="rows * length * features")
+
+
+@dataclass(frozen=True)
+class Project(Request[Projection]):
+    """Steps 1 and 2 of section 4.1: multiply your features with your part of the server's vector."""
+
+    step: int
+    features: int
+    part: Floats = array("rows")
+
+
+@answers(Project)
+def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
+    """A site's share of A_t' c_q."""
+    _check_rows(table, ask.part)
+    reply = Projection.zeros(ask.axes)
+    for rows, features in _pieces(table, _held(memory), ask.step):
+        reply += Projection(ask.part[rows] @ features.astype(np.float64, copy=False))
+    return reply
+
+
+@dataclass(frozen=True)
+class RowProducts(Reply, content="rows"):
+    """A_t[m] A_t' c_q: a number for every row."""
+
+    products: Floats = array("rows", bound="rows * length * features")
+
+
+@dataclass(frozen=True)
+class Expand(Request[RowProducts]):
+    """Steps 3 and 4 of section 4.1: multiply the sum of all projections with your features."""
+
+    step: int
+    rows: int
+    sums: Floats = array("features")
+
+
+@answers(Expand)
+def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts:
+    """The site's rows of A_t A_t' c_q."""
+    found = np.zeros(ask.rows)
+    _check_rows(table, found)
+    for rows, features in _pieces(table, _held(memory), ask.step):
+        found[rows] = features.astype(np.float64, copy=False) @ ask.sums
+    return RowProducts(found)
+
+
+@dataclass(frozen=True)
+class KeepRows(Request[Nothing], remembered=True):
+    """These are your rows of H (Algorithm 1, line 17)."""
+
+    embedding: Floats = array("rows", "s")
+
+
+@remembers(KeepRows)
+def keep_rows(table: Table, memory: Memory, ask: KeepRows) -> None:
+    """Let later questions see the embedded rows in the table's place."""
+    _check_rows(table, ask.embedding)
+    memory.table = EmbeddedTable(table, ask.embedding)
+    memory.pop("dspgd", None)
+
+
+@answers(KeepRows)
+def local_nothing(table: Table, memory: Memory, ask: KeepRows) -> Nothing:
+    """Nothing leaves."""
+    return Nothing()
+
+
+def _check_rows(table: Table, given: Floats) -> None:
+    if len(given) != table.n_rows:
+        raise MalformedMessage(f"{len(given)} numbers for {table.n_rows} rows: the server counts other rows")
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+@dataclass(frozen=True)
+class DenseEmbedding:
+    """What a run of DSPGD without CEM found; the server knows every embedded row, but no way to embed another."""
+
+    values: Floats
+    rows: Mapping[str, Floats]
+    """H, by site: those that stayed to the end."""
+    n_products: tuple[int, ...]
+    """Q of every iteration."""
+    ranks: tuple[int, ...]
+    """r_t of every iteration."""
+    threshold: float
+    n_restarts: int = 0
+
+
+def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[DenseEmbedding]:
+    """Algorithm 1 up to line 18, DLA on R_t itself: the same iterates as with CEM, from the same features.
+
+    A site that is lost on the way takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would
+    need its answers. Its table stays as it is.
+    """
+    if settings.center:
+        raise InputError("center=True is not to be had without CEM; use dspgd, or center=False.")
+    begin = BeginKernel(
+        kernel.name,
+        kernel.gamma,
+        kernel.degree,
+        kernel.coef0,
+        settings.n_features,
+        settings.form,
+        settings.precision,
+        seed,
+    )
+    yield from total(begin)
+    counts = yield from each(CountRows())
+    b = {name: np.zeros((int(reply.count), 0)) for name, reply in counts.items()}
+    products, ranks, restarts, threshold = [], [], 0, settings.threshold
+    for t in range(1, settings.n_iter + 1):
+        ranks.append(_width(b))
+        solved = yield from _solved(t, b, threshold, settings, seed)
+        restarts += solved.restarts
+        products.append(solved.n_products)
+        if threshold is None:
+            threshold = float(solved.pairs.values[settings.rank - 1]) if solved.size >= settings.rank else 0.0
+        values, scaled = _advanced(t, solved.pairs, threshold, settings)
+        b = _cut(scaled, {name: len(b[name]) for name in solved.names})
+    yield from each({name: KeepRows(rows) for name, rows in b.items()})
+    return DenseEmbedding(values, b, tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+
+
+def _advanced(t: int, pairs: Ritz, threshold: float, settings: DSPGDSettings) -> tuple[Floats, Floats]:
+    """Eigenvalues and B_{t+1}, or H at the end (lines 13 and 17)."""
+    eta, is_last = settings.eta(t), t == settings.n_iter
+    kept = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0])))
+    if is_last:
+        kept = kept.top(settings.n_components)
+    values = kept.values + ((1 - eta) * threshold if is_last else -eta * threshold)
+    return values, kept.vectors * np.sqrt(values)
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """The eigenpairs of one iteration, over the rows of these sites."""
+
+    pairs: Ritz
+    names: tuple[str, ...]
+    size: int
+    n_products: int
+    restarts: int
+
+
+def _solved(
+    t: int, b: Mapping[str, Floats], threshold: float | None, settings: DSPGDSettings, seed: int
+) -> Protocol[_Solved]:
+    """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it: begin again with those left, and as
+    with CEM with a fresh draw of features."""
+    above = np.inf if threshold is None else settings.eta(t) * threshold
+    restarts = 0
+    while True:
+        here = yield from present()
+        left = {name: rows for name, rows in b.items() if name in here}
+        size = sum(map(len, left.values()))
+        if not size:
+            raise QuorumLost(f"iteration {t}: the sites left hold 0 rows; at least 1 is needed.")
+        at_least = min(size, settings.rank if threshold is None else 1)
+        draw = t + AFRESH * restarts
+        rng = np.random.default_rng([seed, draw, 1])
+        try:
+            times = _Operator(draw, settings.eta(t), left, settings.n_features)
+            pairs, q = yield from top_eigenpairs(size, times.product, above, at_least=at_least, rng=rng)
+            return _Solved(pairs, tuple(left), size, q, restarts)
+        except RosterChanged:
+            restarts += 1
+
+
+class _Operator:
+    """R_t, as far as the server is concerned."""
+
+    def __init__(self, draw: int, eta: float, b: Mapping[str, Floats], n_features: int) -> None:
+        self._draw, self._eta, self._features = draw, eta, n_features
+        self._sizes = {name: len(rows) for name, rows in b.items()}
+        self._factor = np.concatenate(list(b.values()))
+
+    def product(self, vector: Floats) -> Protocol[Floats]:
+        """g_q = (1 - eta_t) Z_t c_q + eta_t A_t A_t' c_q / D: two rounds, N + M D numbers."""
+        parts = _cut(vector, self._sizes)
+        asked = {name: Project(self._draw, self._features, part) for name, part in parts.items()}
+        projections = yield from each(asked, complete=True)
+        sums = _added(reply.projection for reply in projections.values())
+        expand = {name: Expand(self._draw, count, sums) for name, count in self._sizes.items()}
+        found = yield from each(expand, complete=True)
+        spread = np.concatenate([found[name].products for name in self._sizes])
+        known = self._factor @ (self._factor.T @ vector)
+        product: Floats = (1 - self._eta) * known + self._eta / self._features * spread
+        return product
+
+
+def _cut(rows: Floats, sizes: Mapping[str, int]) -> dict[str, Floats]:
+    """Each site's part of something with a row for every row."""
+    stops = np.cumsum(list(sizes.values()))
+    return dict(zip(sizes, np.split(rows, stops[:-1]), strict=True))
+
+
+def _added(parts: Iterable[Floats]) -> Floats:
+    """The sum, in roster order."""
+    first, *rest = parts
+    return sum(rest, first.astype(np.float64))
+
+
+def _width(b: Mapping[str, Floats]) -> int:
+    """r_t: the columns of B_t."""
+    return int(next(iter(b.values())).shape[1])
