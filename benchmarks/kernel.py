@@ -16,7 +16,8 @@ from coterie.estimators.kernel import FederatedKernelKMeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import Advance, BeginKernel, SendGram, keep_advance, keep_kernel, local_triangle
+from coterie.protocols.dspgd import Advance, BeginKernel, SendGram
+from coterie.protocols.dspgd_sites import keep_advance, keep_kernel, local_triangle
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 

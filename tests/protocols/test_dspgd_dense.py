@@ -80,8 +80,8 @@ def test_sites_are_told_their_own_rows_also_where_they_have_one_or_none():
 def test_how_rows_are_cut_into_blocks_and_pieces_does_not_matter(dense, kept_bytes, monkeypatch):
     """Whether features are kept for the next question or made again."""
     whole = embed(RBF, SETTINGS, split_evenly(ROWS, 3), dense=dense)
-    monkeypatch.setattr("coterie.protocols.dspgd.PIECE_BYTES", 3 * 8 * (12 + 4))  # three rows
-    monkeypatch.setattr("coterie.protocols.dspgd.KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("coterie.protocols.dspgd_sites.PIECE_BYTES", 3 * 8 * (12 + 4))  # three rows
+    monkeypatch.setattr("coterie.protocols.dspgd_sites.KEPT_BYTES", kept_bytes)
     tables = {f"site-{m}": Cut(ROWS[20 * m : 20 * m + 20]) for m in range(3)}
     cut = embed(RBF, SETTINGS, tables, dense=dense)
     one, two = stacked(whole), stacked(cut)
@@ -123,7 +123,7 @@ def test_a_lanczos_step_costs_n_plus_m_d_without_cem_and_m_times_r_plus_d_with_i
     assert ledger.total("rounds") == 3 + 2 * sum(dense.n_products)
     with_cem, ledger = counted(RBF, SETTINGS, tables)
     steps = [3 * (r + 12) for r, q in zip(with_cem.ranks, with_cem.n_products, strict=True) for _ in range(q)]
-    assert floats(ledger, {"dspgd.Multiply"}) == steps
+    assert floats(ledger, {"dspgd_sites.Multiply"}) == steps
     assert ledger.total("floats_up") == sum(steps)
     assert len(set(with_cem.ranks)) > 1  # r_t is not the same throughout, so a wrong r_t shows
 
@@ -131,7 +131,7 @@ def test_a_lanczos_step_costs_n_plus_m_d_without_cem_and_m_times_r_plus_d_with_i
 def test_a_gram_costs_its_triangle_once_an_iteration():
     found, ledger = counted(RBF, settings(solver="gram"), split_evenly(ROWS, 3))
     sizes = [r + 12 for r in found.ranks]
-    assert floats(ledger, {"dspgd.SendGram"}) == [3 * n * (n + 1) // 2 for n in sizes]
+    assert floats(ledger, {"dspgd_sites.SendGram"}) == [3 * n * (n + 1) // 2 for n in sizes]
     assert ledger.total("floats_up") == sum(3 * n * (n + 1) // 2 for n in sizes)
     assert ledger.total("rounds") == 1 + 2 * 4
 
@@ -159,7 +159,7 @@ def rounds_of(ledger, step, kinds):
     """The rounds of iteration ``step``: those between what was remembered before and after it."""
     seen, found = 0, []
     for exchange in ledger.exchanges:
-        seen += exchange.asked == "dspgd.Advance"
+        seen += exchange.asked == "dspgd_sites.Advance"
         if seen == step - 1 and exchange.asked in kinds:
             found.append(exchange.round)
     return found
@@ -177,11 +177,11 @@ def dropping(solver, at, *, forever):
 @pytest.mark.parametrize("forever", [True, False])
 def test_a_site_lost_inside_lanczos_restarts_the_iteration_with_those_left(forever):
     undisturbed, ledger = counted(RBF, SETTINGS, split_evenly(ROWS, 4))
-    rounds = rounds_of(ledger, 3, {"dspgd.Multiply"})
+    rounds = rounds_of(ledger, 3, {"dspgd_sites.Multiply"})
     found, ledger = dropping("lanczos", rounds[4], forever=forever)
     assert found.n_restarts == 1
     assert undisturbed.n_restarts == 0
-    steps = [e for e in ledger.exchanges if e.round in rounds_of(ledger, 3, {"dspgd.Multiply"})]
+    steps = [e for e in ledger.exchanges if e.round in rounds_of(ledger, 3, {"dspgd_sites.Multiply"})]
     assert len(steps) == 5 + found.n_products[2]
     assert ["site-2" in e.sites for e in steps] == [True] * 5 + [False] * found.n_products[2]
     assert [e.sites["site-2"].outcome == "answered" for e in steps[:5]] == [True] * 4 + [False]
@@ -203,8 +203,8 @@ def test_lanczos_and_gram_agree_after_the_same_dropout():
     """The reference of a run with a dropout is a run with the same dropout."""
     ledgers = [counted(RBF, settings(solver=s), split_evenly(ROWS, 4))[1] for s in ("lanczos", "gram")]
     places = [
-        rounds_of(ledgers[0], 3, {"dspgd.Multiply"})[4],
-        rounds_of(ledgers[1], 3, {"dspgd.SendGram"})[0],
+        rounds_of(ledgers[0], 3, {"dspgd_sites.Multiply"})[4],
+        rounds_of(ledgers[1], 3, {"dspgd_sites.SendGram"})[0],
     ]
     fits = [dropping(s, at, forever=True)[0] for s, at in zip(("lanczos", "gram"), places, strict=True)]
     assert [fit.n_restarts for fit in fits] == [1, 1]
@@ -222,7 +222,7 @@ def test_without_cem_a_lost_site_takes_its_rows_along_and_the_rest_is_as_with_ce
     with in_process(split_evenly(ROWS, 4), schedule=Schedule([Fault("site-2", "drop", frozenset({at}))])) as channel:
         found = run(dspgd_dense(RBF, SETTINGS, seed=0), channel, method="dspgd-dense", terms=HALF)
     _, ledger = counted(RBF, SETTINGS, split_evenly(ROWS, 4))
-    with_cem, _ = dropping("lanczos", rounds_of(ledger, step, {"dspgd.Multiply"})[3], forever=True)
+    with_cem, _ = dropping("lanczos", rounds_of(ledger, step, {"dspgd_sites.Multiply"})[3], forever=True)
     left = np.concatenate([ROWS[:30], ROWS[45:]])
     h, other = np.concatenate(list(found.rows.values())), embedded(ArrayTable(left), with_cem.transcript).rows
     assert found.n_restarts == with_cem.n_restarts == 1

@@ -10,23 +10,32 @@ whole of it at once (the Gram exchange, ours).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage, RosterChanged
-from coterie.maths.features import FeatureMap, draw_features
+from coterie.errors import InputError, RosterChanged
 from coterie.maths.kernels import Kernel, average_distance_gamma
-from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix, triangle
-from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
+from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
+from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, present, total
+from coterie.protocols.dspgd_sites import (
+    MOST_FEATURES,
+    Advance,
+    BeginKernel,
+    EmbeddedTable,
+    Multiply,
+    SendGram,
+    SumFeatures,
+    SumLengths,
+    embedded,
+)
 from coterie.protocols.lanczos import top_eigenpairs
 
 __all__ = [
+    "MOST_FEATURES",
     "Advance",
     "BeginKernel",
     "DSPGDSettings",
@@ -41,51 +50,12 @@ __all__ = [
     "find_gamma",
 ]
 
-MOST_FEATURES = 1 << 14
-"""The most features a site makes of its rows at once."""
-PIECE_BYTES = 16 << 20
-"""Features are made for so many rows at a time."""
-KEPT_BYTES = 64 << 20
-"""Features of one iteration are kept for its next question where they fit into this."""
 NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
 AFRESH = 1 << 20
 """Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
 ROUND_NUMBERS = 1000
 """What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
-
-
-# ---------------------------------------------------------------- gamma by sums
-
-
-@dataclass(frozen=True)
-class Lengths(Reply, content="sums"):
-    """The number of rows, their sum, and the sum of their squared lengths."""
-
-    rows: Floats = array(bound="rows", nonnegative=True)
-    sums: Floats = array("d", bound="rows * box")
-    squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
-
-
-@dataclass(frozen=True)
-class SumLengths(Request[Lengths]):
-    """Sum up your rows and their squared lengths."""
-
-    d: int
-
-
-@answers(SumLengths)
-def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
-    """A site's share."""
-    reply = Lengths.zeros(ask.axes)
-    watched = None if memory.guard is None else memory.guard.cells(1)
-    for block in table.blocks():
-        rows = block.rows.astype(np.float64, copy=False)
-        each = np.ones(len(rows)) if block.weights is None else block.weights
-        reply += Lengths(each.sum(), each @ rows, np.asarray(each @ np.vecdot(rows, rows)))
-        if watched is not None:
-            watched.see(block, np.zeros(len(rows), np.intp))
-    return reply if watched is None or watched.release_whole() else Lengths.zeros(ask.axes)
 
 
 def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, float]]:
@@ -98,258 +68,6 @@ def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, 
         raise InputError("the sites hold 0 rows in all.")
     gamma = average_distance_gamma(float(found.rows), found.sums, float(found.squares)) if needed else 1.0
     return gamma, float(found.rows)
-
-
-# ---------------------------------------------------------------- what a site keeps
-
-
-@dataclass(frozen=True)
-class BeginKernel(Request[Nothing], remembered=True):
-    """From now on there is this kernel; begin with B_1 = 0."""
-
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
-    n_features: int
-    form: str
-    precision: str
-    seed: int
-
-
-@dataclass
-class _Held:
-    """A site's part of the iteration."""
-
-    begin: BeginKernel
-    b: Floats
-    """B_t: a row for every row of the table."""
-    kept: tuple[int, list[Rows]] | None = None
-    """The features of one step, where they are small enough to keep."""
-
-    def features(self, n_columns: int, step: int) -> FeatureMap:
-        """The map of one step, the same at every site."""
-        begin = self.begin
-        kernel = Kernel(begin.kernel, begin.gamma, begin.degree, begin.coef0)
-        return draw_features(
-            kernel, begin.n_features, n_columns, begin.seed, step, form=begin.form, dtype=begin.precision
-        )
-
-
-@remembers(BeginKernel)
-def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
-    """Forget any earlier embedding and begin anew."""
-    if ask.precision not in ("float64", "float32") or not 1 <= ask.n_features <= MOST_FEATURES:
-        raise MalformedMessage(f"{ask.n_features} features of {ask.precision}: there are none such")
-    if isinstance(table, EmbeddedTable):
-        memory.table = table = table.raw
-    if any(block.weights is not None for block in table.blocks()):
-        raise InputError("rows with weights cannot be embedded yet")
-    memory["dspgd"] = _Held(ask, np.zeros((table.n_rows, 0)))
-
-
-@answers(BeginKernel)
-def local_start(table: Table, memory: Memory, ask: BeginKernel) -> Nothing:
-    """Draw one map, so that what cannot be drawn is found now."""
-    _held(memory).features(len(table.columns), 0)
-    return Nothing()
-
-
-def _held(memory: Memory) -> _Held:
-    held = memory.get("dspgd")
-    if not isinstance(held, _Held):
-        raise MalformedMessage("no kernel was begun in this run")
-    return held
-
-
-def _pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice, Rows]]:
-    """The features of the rows, some rows at a time; kept for the next question where they are small."""
-    if held.kept is not None and held.kept[0] == step:
-        start = 0
-        for features in held.kept[1]:
-            yield slice(start, start + len(features)), features
-            start += len(features)
-        return
-    held.kept = None
-    drawn, kept = held.features(len(table.columns), step), []
-    small = table.n_rows * held.begin.n_features * 8 <= KEPT_BYTES
-    start = 0
-    for block in table.blocks():
-        n_rows = max(1, PIECE_BYTES // (8 * (held.begin.n_features + block.rows.shape[1])))
-        for first in range(0, len(block.rows), n_rows):
-            features = drawn(block.rows[first : first + n_rows])
-            if small:
-                kept.append(features)
-            yield slice(start, start + len(features)), features
-            start += len(features)
-    if small:
-        held.kept = (step, kept)
-
-
-def _watch(memory: Memory, step: int) -> None:
-    """Let one draw of features be summed up with one roster only: the difference of two is a site's own Gram."""
-    guard = memory.guard
-    if guard is not None and not guard.allows(f"features {step}", guard.context, 1):
-        raise Guarded("these features were summed up with other sites before")
-
-
-def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -> Iterator[tuple[slice, Floats]]:
-    """W_t[m], some rows at a time, in float64: sums are taken of it."""
-    held = _held(memory)
-    if not 0 < eta <= 1 or means.shape != (held.begin.n_features,):
-        raise MalformedMessage(f"eta={eta} with {means.shape} means: no such step")
-    root = np.sqrt(eta / held.begin.n_features)
-    for rows, features in _pieces(table, held, step):
-        centered = root * (features.astype(np.float64, copy=False) - means)
-        yield rows, np.concatenate([centered, np.sqrt(1 - eta) * held.b[rows]], axis=1)
-
-
-# ---------------------------------------------------------------- what a site is asked
-
-
-@dataclass(frozen=True)
-class FeatureSums(Reply, content="sums"):
-    """The sum of a site's features, and the number of its rows."""
-
-    sums: Floats = array("features", bound="rows * length * features")
-    rows: Floats = array(bound="rows", nonnegative=True)
-
-
-@dataclass(frozen=True)
-class SumFeatures(Request[FeatureSums]):
-    """Sum up the features of one step, for centering."""
-
-    features: int
-    step: int
-
-
-@answers(SumFeatures)
-def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> FeatureSums:
-    """A site's share of the features' mean."""
-    _watch(memory, ask.step)
-    reply = FeatureSums.zeros(ask.axes)
-    for _, features in _pieces(table, _held(memory), ask.step):
-        reply += FeatureSums(features.sum(axis=0, dtype=np.float64), np.asarray(float(len(features))))
-    return reply
-
-
-@dataclass(frozen=True)
-class Product(Reply, content="grams"):
-    """W_t[m]' W_t[m] c."""
-
-    product: Floats = array("n", bound="4 * rows * length")
-
-
-@dataclass(frozen=True)
-class Multiply(Request[Product]):
-    """Multiply W_t[m]' W_t[m] with a vector: one step of the Lanczos algorithm."""
-
-    step: int
-    eta: float
-    means: Floats = array("features")
-    vector: Floats = array("n")
-
-
-@answers(Multiply)
-def local_product(table: Table, memory: Memory, ask: Multiply) -> Product:
-    """A site's share of g = R c (section 4.2, step 2)."""
-    _watch(memory, ask.step)
-    reply = Product.zeros(ask.axes)
-    for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
-        reply += Product(part.T @ (part @ ask.vector))
-    return reply
-
-
-@dataclass(frozen=True)
-class Triangle(Reply, content="grams"):
-    """The upper triangle of W_t[m]' W_t[m], row by row."""
-
-    packed: Floats = array("size", bound="4 * rows * length")
-
-
-@dataclass(frozen=True)
-class SendGram(Request[Triangle]):
-    """Send all of W_t[m]' W_t[m] at once."""
-
-    size: int
-    n: int
-    step: int
-    eta: float
-    means: Floats = array("features")
-
-    @property
-    def gram_rows(self) -> float:
-        """A triangle is as many rows as the matrix has."""
-        return self.n
-
-
-@answers(SendGram)
-def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
-    """A site's share of W_t' W_t."""
-    if ask.size != ask.n * (ask.n + 1) // 2:
-        raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
-    _watch(memory, ask.step)
-    gram = np.zeros((ask.n, ask.n))
-    for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
-        gram += part.T @ part
-    return Triangle(triangle(gram))
-
-
-@dataclass(frozen=True)
-class Advance(Request[Nothing], remembered=True):
-    """Lines 11 to 14 of Algorithm 1: B_{t+1}[m] = W_t[m] V diag(scales); ``last`` makes it the embedding H[m]."""
-
-    step: int
-    eta: float
-    last: bool
-    means: Floats = array("features")
-    vectors: Floats = array("n", "s")
-    scales: Floats = array("s")
-
-
-@remembers(Advance)
-def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
-    """Keep B_{t+1}[m]; at the end let later questions see the embedded rows in the table's place."""
-    held, turned = _held(memory), ask.vectors * ask.scales
-    moved = np.zeros((table.n_rows, len(ask.scales)))
-    for rows, part in _parts(table, memory, ask.step, ask.eta, ask.means):
-        moved[rows] = part @ turned
-    if ask.last:
-        memory.table = EmbeddedTable(table, moved)
-        memory.pop("dspgd")
-    else:
-        held.b, held.kept = moved, None
-
-
-@answers(Advance)
-def local_nothing(table: Table, memory: Memory, ask: Advance) -> Nothing:
-    """Nothing leaves."""
-    return Nothing()
-
-
-class EmbeddedTable:
-    """A table's rows in their embedding."""
-
-    def __init__(self, raw: Table, rows: Floats) -> None:
-        self.raw, self.rows = raw, rows
-        self.columns = tuple(Column(f"component{i}") for i in range(rows.shape[1]))
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.rows)
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted and placed as the raw ones."""
-        start = 0
-        for block in self.raw.blocks():
-            stop = start + len(block.rows)
-            yield Block(self.rows[start:stop], block.weights, block.places)
-            start = stop
-
-    def blocks(self) -> Iterator[Block]:
-        """The same: every value is finite."""
-        return self.raw_blocks()
 
 
 # ---------------------------------------------------------------- the server's part
@@ -512,18 +230,3 @@ def _solver(settings: DSPGDSettings, n: int) -> str:
         return settings.solver
     q = 0.75 * n
     return "gram" if n * (n + 1) / 2 + ROUND_NUMBERS <= q * (n + ROUND_NUMBERS) else "lanczos"
-
-
-def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTable:
-    """Rows embedded as the sites of a run embedded theirs, from its public requests alone."""
-    memory = Memory()
-    for request in transcript:
-        seen = memory.table or table
-        if isinstance(request, BeginKernel):
-            keep_kernel(seen, memory, request)
-        else:
-            keep_advance(seen, memory, request)
-    found = memory.table
-    if not isinstance(found, EmbeddedTable):
-        raise InputError("the transcript does not end in an embedding.")
-    return found

@@ -19,7 +19,8 @@ from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.protocols.dspgd import AFRESH, BeginKernel, DSPGDSettings, EmbeddedTable, _held, _pieces
+from coterie.protocols.dspgd import AFRESH, BeginKernel, DSPGDSettings, EmbeddedTable
+from coterie.protocols.dspgd_sites import feature_pieces, held_of
 from coterie.protocols.lanczos import top_eigenpairs
 
 __all__ = ["CountRows", "DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
@@ -67,7 +68,7 @@ def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
     """A site's share of A_t' c_q."""
     _check_rows(table, ask.part)
     reply = Projection.zeros(ask.axes)
-    for rows, features in _pieces(table, _held(memory), ask.step):
+    for rows, features in feature_pieces(table, held_of(memory), ask.step):
         reply += Projection(ask.part[rows] @ features.astype(np.float64, copy=False))
     return reply
 
@@ -93,7 +94,7 @@ def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts
     """The site's rows of A_t A_t' c_q."""
     found = np.zeros(ask.rows)
     _check_rows(table, found)
-    for rows, features in _pieces(table, _held(memory), ask.step):
+    for rows, features in feature_pieces(table, held_of(memory), ask.step):
         found[rows] = features.astype(np.float64, copy=False) @ ask.sums
     return RowProducts(found)
 
