@@ -38,12 +38,6 @@ PIECE_BYTES = 16 << 20
 """Features are made for so many rows at a time."""
 KEPT_BYTES = 64 << 20
 """Features of one iteration are kept for its next question where they fit into this."""
-NONE = 1e-20
-"""Eigenvalues below are what rounding leaves where all rows are equal."""
-AFRESH = 1 << 20
-"""Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
-ROUND_NUMBERS = 1000
-"""What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
 
 
 # ---------------------------------------------------------------- gamma by sums
@@ -165,11 +159,15 @@ def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice
         held.kept = (step, kept)
 
 
-def _watch(memory: Memory, step: int) -> None:
-    """Let one draw of features be summed up with one roster only: the difference of two is a site's own Gram."""
+def _may_tell(table: Table, memory: Memory, step: int) -> bool:
+    """Whether a site holds rows enough to tell of their features.
+
+    One draw of features is summed up with one roster only: the difference of two is a site's own Gram.
+    """
     guard = memory.guard
     if guard is not None and not guard.allows(f"features {step}", guard.context, 1):
         raise Guarded("these features were summed up with other sites before")
+    return guard is None or table.n_rows >= memory.min_count
 
 
 def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -> Iterator[tuple[slice, Floats]]:
@@ -187,8 +185,8 @@ def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -
 
 
 @dataclass(frozen=True)
-class FeatureSums(Reply, content="sums"):
-    """The sum of a site's features, and the number of its rows."""
+class FeatureSums(Reply, content="grams"):
+    """The sum of a site's features, and the number of its rows: one row more of a Gram, bordered by ones."""
 
     sums: Floats = array("features", bound="rows * length * features")
     rows: Floats = array(bound="rows", nonnegative=True)
@@ -205,8 +203,9 @@ class SumFeatures(Request[FeatureSums]):
 @answers(SumFeatures)
 def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> FeatureSums:
     """A site's share of the features' mean."""
-    _watch(memory, ask.step)
     reply = FeatureSums.zeros(ask.axes)
+    if not _may_tell(table, memory, ask.step):
+        return reply
     for _, features in feature_pieces(table, held_of(memory), ask.step):
         reply += FeatureSums(features.sum(axis=0, dtype=np.float64), np.asarray(float(len(features))))
     return reply
@@ -232,8 +231,9 @@ class Multiply(Request[Product]):
 @answers(Multiply)
 def local_product(table: Table, memory: Memory, ask: Multiply) -> Product:
     """A site's share of g = R c (section 4.2, step 2)."""
-    _watch(memory, ask.step)
     reply = Product.zeros(ask.axes)
+    if not _may_tell(table, memory, ask.step):
+        return reply
     for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
         reply += Product(part.T @ (part @ ask.vector))
     return reply
@@ -267,8 +267,9 @@ def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
     """A site's share of W_t' W_t."""
     if ask.size != ask.n * (ask.n + 1) // 2:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
-    _watch(memory, ask.step)
     gram = np.zeros((ask.n, ask.n))
+    if not _may_tell(table, memory, ask.step):
+        return Triangle(triangle(gram))
     for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
         gram += part.T @ part
     return Triangle(triangle(gram))

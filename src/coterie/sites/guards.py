@@ -12,7 +12,7 @@ from coterie.errors import Guarded
 from coterie.messages.schema import Request
 from coterie.sites.cell_guard import CellGuard, Notes, allows
 from coterie.sites.ledger import MAX_RUNS
-from coterie.sites.policy import Policy
+from coterie.sites.policy import MAX_MIN_COUNT, Policy
 
 __all__ = ["Guards"]
 
@@ -27,12 +27,16 @@ class Guards:
         self._policy, self._notes = policy, notes
         self._cells: OrderedDict[bytes, CellGuard] = OrderedDict()
 
-    def of(self, run: bytes, view: bytes, roster: bytes) -> CellGuard | None:
-        """The guard of one answer; None where the policy asks for none."""
+    def of(self, run: bytes, view: bytes, roster: bytes, columns: float = 0.0) -> CellGuard | None:
+        """The guard of one answer; None where the policy asks for none.
+
+        ``columns`` is how many there are in an embedding of the rows for each column the site holds.
+        """
         if self._policy.min_count <= 1:
             return None
-        if run not in self._cells:
-            self._cells[run] = CellGuard(run, self._policy.min_count, self._notes)
+        smallest = self._smallest(run, view, columns)
+        if run not in self._cells or self._cells[run].min_count != smallest:
+            self._cells[run] = CellGuard(run, smallest, self._notes)
         self._cells.move_to_end(run)
         if len(self._cells) > MAX_RUNS:  # all of it is in the notes and is read again
             self._cells.popitem(last=False)
@@ -40,6 +44,24 @@ class Guards:
         guard.view, guard.roster = view, b"" if self._policy.rosters == "any" else roster
         guard.has_news = None
         return guard
+
+    def _smallest(self, run: bytes, view: bytes, columns: float) -> int:
+        """The fewest rows a set may hold: more of them than sums and squares of its embedded columns could tell.
+
+        Rows of d columns are d unknowns each; sums and squares of s columns that are not linear in them are 2 s
+        equations. Embeddings of one run add up.
+        """
+        seen = dict(msgspec.msgpack.decode(data) for data in self._notes.notes(run, "embedding"))
+        if columns and view not in seen:
+            self._notes.note(run, "embedding", msgspec.msgpack.encode((view, columns)))
+            seen[view] = columns
+        smallest = max(self._policy.min_count, 1 + int(2 * sum(seen.values())))
+        if smallest > MAX_MIN_COUNT:
+            raise Guarded(
+                f"rows were embedded in {sum(seen.values()):g} columns for each they have: sums over sets of fewer "
+                f"than {smallest} would tell of them, more than are watched ({MAX_MIN_COUNT})"
+            )
+        return smallest
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> bool:
         """Whether the site may be summed up with these sites now; written down."""

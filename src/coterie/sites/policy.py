@@ -92,7 +92,7 @@ class Policy:
         allowed = _ALLOWED[self.single_answers]
         if not is_masked and _LEVEL[reply.content] > allowed:
             return Refusal.SINGLE_ANSWER_FORBIDDEN
-        if allowed < _ALLOWED["rows"] and has_row_axis(reply):
+        if allowed < _ALLOWED["rows"] and (reply.content == "rows" or has_row_axis(reply)):  # masked or not
             return Refusal.ROWS_FORBIDDEN
         return None
 

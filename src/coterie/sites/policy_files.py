@@ -178,6 +178,8 @@ def _small_groups(policy: Policy) -> list[str]:
         "This holds within one run; a new run starts afresh. Not held to it: how many rows there are and how far the "
         "largest value lies from three points a run that the server names, both in powers of sixteen; and, once a "
         f"run, the final sizes of the clusters (none below {policy.min_count}) and their cost.",
+        "Where a run embeds rows in s columns for the d they have, groups of fewer than 2 s / d + 1 rows are small "
+        "as well, since sums of many features tell of the rows behind them.",
     ]
 
 
