@@ -36,7 +36,7 @@ def one_step() -> Result:
     advance = Advance(1, 0.5, False, means, np.random.default_rng(1).normal(size=(N, RANK)), np.ones(RANK))
 
     def ours() -> None:
-        keep_kernel(table, memory, BeginKernel("rbf", 0.01, 3, 1.0, D, "phase", "float64", 0))
+        keep_kernel(table, memory, BeginKernel("rbf", 0.01, 3, 1.0, D, "phase", 0, "float64"))
         memory["dspgd"].b = b
         local_triangle(table, memory, ask)
         keep_advance(table, memory, advance)

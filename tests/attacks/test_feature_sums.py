@@ -35,7 +35,7 @@ def cell_of_features(made):
 
 def cell_of_components(made):
     """The same through DSPGD, whose server chooses how features become components."""
-    made.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", "float64", 7))
+    made.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", 7, "float64"))
     told = made.ask(Advance(0, 1.0, True, np.zeros(WIDE), np.eye(WIDE), np.ones(WIDE)))
     if isinstance(told, Refusal):
         return told
@@ -78,11 +78,11 @@ def test_with_the_guard_none_is_found(attack, method):
 def test_sums_of_features_over_all_rows_are_counted_as_grams(policy):
     """Each tells of all rows at other frequencies; for ever, they would give the rows."""
     made = Asker.of(ALL, policy, method="dspgd")
-    made.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", "float64", 7))
+    made.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", 7, "float64"))
     told = [made.ask(SumFeatures(WIDE, step), {"length": 2.0}) for step in range(1, 20)]
     assert sum(one is not Refusal.GUARDED for one in told) == len(ALL) // 8
     free = Asker.of(ALL, OFF, method="dspgd")
-    free.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", "float64", 7))
+    free.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", 7, "float64"))
     assert not any(isinstance(free.ask(SumFeatures(WIDE, step)), Refusal) for step in range(1, 20))
 
 

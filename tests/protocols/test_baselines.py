@@ -260,7 +260,7 @@ def test_a_sketch_of_many_rows_keeps_their_products_on_average_and_a_few_rows_as
     rows, weights = blobs(80, 3, 2, spread=1.0), np.random.default_rng(0).integers(1, 4, 80)
     table, found = ArrayTable(rows, weights=weights), []
     for seed in range(400):
-        memory, ask = Memory(), SketchFeatures(20, 6, "rbf", 0.1, 3, 1.0, 6, "phase", seed)
+        memory, ask = Memory(), SketchFeatures("rbf", 0.1, 3, 1.0, 6, "phase", seed, 20, 6)
         keep_sketched_features(table, memory, ask)
         features, sketch = memory["ce-pca"].features, local_feature_sketch(table, memory, ask).sketch
         found.append(sketch.T @ sketch - features.T @ (weights[:, None] * features))
@@ -280,7 +280,7 @@ def test_ce_pca_takes_a_weight_for_so_many_rows():
 
 def test_leverage_scores_without_sketches_are_those_of_the_pooled_features():
     rows = blobs(90, 3, 3)
-    ask = SketchFeatures(100, 20, "rbf", 0.1, 3, 1.0, 20, "phase", 1)
+    ask = SketchFeatures("rbf", 0.1, 3, 1.0, 20, "phase", 1, 100, 20)
     memory, table = Memory(), ArrayTable(rows)
     keep_sketched_features(table, memory, ask)
     features = memory["ce-pca"].features
@@ -384,7 +384,7 @@ def test_sites_that_restart_all_the_time_give_the_same_result(which):
 def test_prepared_rows_stay_prepared_and_embedded_ones_are_embedded_anew():
     """A second embedding within a run starts from the rows as they were before the first."""
     rows = blobs(50, 3, 2)
-    ask = SketchFeatures(60, 20, "rbf", 0.1, 3, 1.0, 20, "phase", 1)
+    ask = SketchFeatures("rbf", 0.1, 3, 1.0, 20, "phase", 1, 60, 20)
     plain, again = Memory(), Memory()
     prepared = again.table = ArrayTable(rows)
     keep_sketched_features(prepared, plain, ask)

@@ -13,8 +13,9 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, answers
 from coterie.messages.verbs import each
+from coterie.protocols.baselines import CountRows
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths, dspgd
-from coterie.protocols.dspgd_dense import CountRows, Expand, KeepRows, Project, dspgd_dense
+from coterie.protocols.dspgd_dense import Expand, KeepRows, Project, dspgd_dense
 from coterie.protocols.dspgd_sites import keep_advance, keep_kernel
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.methods import METHODS, Method

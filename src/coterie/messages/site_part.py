@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from coterie.messages.schema import Reply, Request, reply_type
+from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
 __all__ = [
     "Block",
@@ -29,6 +29,7 @@ __all__ = [
     "find_carrier",
     "find_keeper",
     "remembers",
+    "rows_at",
 ]
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -55,6 +56,11 @@ class Block(NamedTuple):
     weights: Weights | None = None
     places: Places | None = None
 
+    @property
+    def counts(self) -> Weights:
+        """What each row counts."""
+        return np.ones(len(self.rows)) if self.weights is None else self.weights
+
 
 class Table(Protocol):
     """A site's rows, a block at a time, because a table may exceed memory."""
@@ -76,6 +82,18 @@ class Table(Protocol):
     def blocks(self) -> Iterator[Block]:
         """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
         ...
+
+
+def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
+    """The rows at places given in order, which may repeat, and what each row counts."""
+    rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
+    for block in table.blocks():
+        stop = start + len(block.rows)
+        inside = places[(places >= start) & (places < stop)] - start
+        rows.append(block.rows[inside].astype(np.float64, copy=False))
+        counts.append(block.counts[inside])
+        start = stop
+    return np.concatenate(rows), np.concatenate(counts)
 
 
 class CellMoments(NamedTuple):
@@ -242,6 +260,8 @@ def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
     """
     if not request.remembered:
         raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
+    if reply_type(request) is Nothing:  # unless a function of its own looks at the rows once more
+        _ANSWERS.setdefault(request, lambda *_: Nothing())
 
     def register(function: Keeping) -> Keeping:
         _KEEPERS[request] = function

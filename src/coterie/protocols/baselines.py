@@ -24,15 +24,14 @@ from scipy.sparse.linalg import eigsh
 
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
+from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.coresets import coreset, coreset_cost, one_round, rows_at
+from coterie.protocols.coresets import coreset, coreset_cost, one_round
 from coterie.protocols.costs import Cost
-from coterie.protocols.dspgd import MOST_FEATURES, EmbeddedTable
+from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.seeding import var_part, var_part_cost
 
@@ -46,9 +45,7 @@ __all__ = [
     "RandomMap",
     "ck",
     "embedded_by",
-    "kernel_of",
     "pooled_cost",
-    "random_map",
     "rfk",
     "rfk_cost",
     "sk",
@@ -93,10 +90,18 @@ class RandomMap:
     form: str
     seed: int
 
+    @classmethod
+    def of(cls, ask: Drawn) -> RandomMap:
+        """The map a request states."""
+        return cls(ask.the_kernel(), ask.n_features, ask.form, ask.seed)
+
+    def request(self) -> MapFeatures:
+        """The request that asks sites for this map."""
+        return MapFeatures(*MapFeatures.stated(self.kernel, self.n_features, self.form, self.seed))
+
     def embed(self, rows: Rows) -> Floats:
         """One embedded row for every row."""
-        drawn = draw_features(self.kernel, self.n_features, rows.shape[1], self.seed, 0, form=self.form)
-        features: Floats = drawn(rows).astype(np.float64) / np.sqrt(self.n_features)
+        features: Floats = self.request().draw(rows.shape[1], 0)(rows) / np.sqrt(self.n_features)
         return features
 
 
@@ -134,58 +139,15 @@ def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedT
 # ---------------------------------------------------------------- RFK: random features, once
 
 
-class FeatureRequest(Interface):
-    """What a request that asks for random features states."""
-
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def degree(self) -> int: ...
-    @property
-    def coef0(self) -> float: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def form(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-
-
 @dataclass(frozen=True)
-class MapFeatures(Request[Nothing], remembered=True):
+class MapFeatures(Drawn, Request[Nothing], remembered=True):
     """From now on a row is its random features, over sqrt(D)."""
-
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
-    n_features: int
-    form: str
-    seed: int
-
-
-def random_map(ask: FeatureRequest) -> RandomMap:
-    if not 1 <= ask.n_features <= MOST_FEATURES or ask.seed < 0:
-        raise MalformedMessage(f"{ask.n_features} features from seed {ask.seed}: there are none such")
-    return RandomMap(kernel_of(ask), ask.n_features, ask.form, ask.seed)
-
-
-def kernel_of(ask: FeatureRequest) -> Kernel:
-    return Kernel(ask.kernel, ask.gamma, ask.degree, ask.coef0)
 
 
 @remembers(MapFeatures)
 def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
     """Let later questions see the features in the rows' place."""
-    memory.table = embedded_by(table, random_map(ask), ask.n_features)
-
-
-@answers(MapFeatures)
-def local_nothing(table: Table, memory: Memory, ask: MapFeatures) -> Nothing:
-    """Nothing leaves."""
-    return Nothing()
+    memory.table = embedded_by(table, RandomMap.of(ask), ask.n_features)
 
 
 def rfk(
@@ -207,7 +169,7 @@ def rfk(
     if final not in ("coreset", "lloyd"):
         raise InputError(f"final={final!r}; it is 'coreset' or 'lloyd'.")
     made = RandomMap(kernel, n_features, form, seed)
-    yield from total(_map_features(made))
+    yield from total(made.request())
     if final == "coreset":
         found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
         return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
@@ -216,18 +178,11 @@ def rfk(
     return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
 
 
-def _map_features(made: RandomMap) -> MapFeatures:
-    kernel = made.kernel
-    return MapFeatures(
-        kernel.name, float(kernel.gamma), kernel.degree, kernel.coef0, made.n_features, made.form, made.seed
-    )
-
-
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     """Nothing for the features; then a coreset of rows of D numbers, or Lloyd's sums and their start."""
     made, k = fit.embedding, len(fit.centers)
     assert isinstance(made, RandomMap)
-    first = one_round([_map_features(made)] * n_sites, method=method)
+    first = one_round([made.request()] * n_sites, method=method)
     if fit.sizes:
         return first + coreset_cost(k, made.n_features, fit.sizes, method=method, seed=made.seed)
     start = var_part_cost(n_sites, k, made.n_features, method=method)

@@ -13,21 +13,20 @@ from coterie.errors import InputError, MalformedMessage
 from coterie.maths.coresets import allotted
 from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
+from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.baselines import (
     JITTER,
     NONE,
     BaselineFit,
     LandmarkMap,
+    RandomMap,
     embedded_by,
-    kernel_of,
-    random_map,
     top_directions,
 )
-from coterie.protocols.coresets import coreset, coreset_cost, one_round, rows_at
+from coterie.protocols.coresets import coreset, coreset_cost, one_round
 from coterie.protocols.costs import Cost
-from coterie.protocols.dspgd import EmbeddedTable
+from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
 
 __all__ = [
     "CEPCAFit",
@@ -53,18 +52,11 @@ class Sketch(Reply, content="rows"):
 
 
 @dataclass(frozen=True)
-class SketchFeatures(Request[Sketch], remembered=True):
+class SketchFeatures(Drawn, Request[Sketch], remembered=True):
     """Embed your random features in ``t`` dimensions, keep that, and sketch your rows of it into ``rows``."""
 
     rows: int
     t: int
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
-    n_features: int
-    form: str
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -171,11 +163,11 @@ def keep_sketched_features(table: Table, memory: Memory, ask: SketchFeatures) ->
     """Keep E = S(phi(A)): D random features, then a Gaussian map to t dimensions (none where t = D)."""
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
-    features = embedded_by(table, random_map(ask), ask.n_features).rows
+    features = embedded_by(table, RandomMap.of(ask), ask.n_features).rows
     if ask.t != ask.n_features:
         normal = np.random.default_rng([ask.seed, 3]).normal(size=(ask.n_features, ask.t))
         features = features @ (normal / np.sqrt(ask.t))
-    memory["ce-pca"] = _Scored(kernel_of(ask), features, np.zeros(len(features)))
+    memory["ce-pca"] = _Scored(ask.the_kernel(), features, np.zeros(len(features)))
 
 
 @answers(SketchFeatures)
@@ -250,12 +242,6 @@ def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
     made = LandmarkMap(held.kernel, np.concatenate(held.landmarks), ask.projection)
     memory.table = embedded_by(table, made, ask.projection.shape[1])
     memory.pop("ce-pca")
-
-
-@answers(EmbedRows)
-def local_acknowledgement(table: Table, memory: Memory, ask: EmbedRows) -> Nothing:
-    """Nothing leaves."""
-    return Nothing()
 
 
 @dataclass(frozen=True)
@@ -338,17 +324,8 @@ def _components(
 
 
 def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:
-    return SketchFeatures(
-        settings.n_sketched,
-        min(settings.n_embedded, settings.n_features),
-        kernel.name,
-        float(kernel.gamma),
-        kernel.degree,
-        kernel.coef0,
-        settings.n_features,
-        settings.form,
-        seed,
-    )
+    stated = SketchFeatures.stated(kernel, settings.n_features, settings.form, seed)
+    return SketchFeatures(*stated, settings.n_sketched, min(settings.n_embedded, settings.n_features))
 
 
 def ce_pca_cost(n_sites: int, fit: CEPCAFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca") -> Cost:

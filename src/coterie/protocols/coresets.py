@@ -24,7 +24,7 @@ from coterie.errors import Guarded, InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, cell_remainders, importance_sample, solvable_weights
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Block, Memory, Table, answers
+from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
 from coterie.protocols.costs import Cost, exchange_cost
 
@@ -38,7 +38,6 @@ __all__ = [
     "coreset_cost",
     "coreset_kmeans",
     "one_round",
-    "rows_at",
 ]
 
 SAMPLE = 10_000
@@ -155,24 +154,8 @@ def _solve(table: Table, k: int, seed: int, min_count: int) -> _Solution:
         cells, away = clustering.nearest(block.rows, used)
         labels.append(cells)
         squared.append(away)
-        counts.append(_counts(block))
+        counts.append(block.counts)
     return _Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
-
-
-def rows_at(table: Table, places: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The rows at places given in order, which may repeat, and what each row counts."""
-    rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
-    for block in table.blocks():
-        stop = start + len(block.rows)
-        inside = places[(places >= start) & (places < stop)] - start
-        rows.append(block.rows[inside].astype(np.float64, copy=False))
-        counts.append(_counts(block)[inside])
-        start = stop
-    return np.concatenate(rows), np.concatenate(counts)
-
-
-def _counts(block: Block) -> Floats:
-    return np.ones(len(block.rows)) if block.weights is None else block.weights
 
 
 # ---------------------------------------------------------------- the server's part

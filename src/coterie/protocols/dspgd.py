@@ -118,6 +118,20 @@ class DSPGDSettings:
         """eta_t: 1/t as Algorithm 1 has it, or 2/t of Theorem 1, which at t = 1 would be above 1."""
         return 1.0 / t if self.step == "1/t" else min(1.0, 2.0 / t)
 
+    def begin(self, kernel: Kernel, seed: int) -> BeginKernel:
+        """What sites are told first."""
+        return BeginKernel(*BeginKernel.stated(kernel, self.n_features, self.form, seed), self.precision)
+
+    def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
+        """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
+        of H at the end (line 17)."""
+        eta = self.eta(t)
+        found = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
+        if t < self.n_iter:
+            return found, found.values - eta * threshold
+        found = found.top(self.n_components)
+        return found, found.values + (1 - eta) * threshold
+
 
 @dataclass(frozen=True)
 class Embedding:
@@ -136,16 +150,7 @@ class Embedding:
 
 def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Embedding]:
     """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table."""
-    begin = BeginKernel(
-        kernel.name,
-        float(kernel.gamma),
-        int(kernel.degree),
-        float(kernel.coef0),
-        int(settings.n_features),
-        settings.form,
-        settings.precision,
-        seed,
-    )
+    begin = settings.begin(kernel, seed)
     yield from total(begin)
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
@@ -155,12 +160,8 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Emb
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
+        kept, values = settings.kept(t, solved.pairs, threshold)
         eta, is_last = settings.eta(t), t == settings.n_iter
-        least = max(eta * threshold, 1e-12 * float(solved.pairs.values[0]), NONE)
-        kept = solved.pairs.above(least).signed()
-        if is_last:
-            kept = kept.top(settings.n_components)
-        values = kept.values + ((1 - eta) * threshold if is_last else -eta * threshold)
         ask = Advance(solved.draw, eta, is_last, solved.means, kept.vectors, np.sqrt(values / kept.values))
         yield from total(ask)
         made.append(ask)

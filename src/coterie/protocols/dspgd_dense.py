@@ -19,32 +19,15 @@ from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.protocols.dspgd import AFRESH, BeginKernel, DSPGDSettings, EmbeddedTable
+from coterie.protocols.baselines import CountRows
+from coterie.protocols.dspgd import AFRESH, DSPGDSettings, EmbeddedTable
 from coterie.protocols.dspgd_sites import feature_pieces, held_of
 from coterie.protocols.lanczos import top_eigenpairs
 
-__all__ = ["CountRows", "DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
+__all__ = ["DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
 
 
 # ---------------------------------------------------------------- what a site is asked
-
-
-@dataclass(frozen=True)
-class RowCount(Reply, content="sums"):
-    """How many rows a site holds."""
-
-    count: Floats = array(bound="rows", nonnegative=True)
-
-
-@dataclass(frozen=True)
-class CountRows(Request[RowCount]):
-    """Count your rows: the server cuts its vectors accordingly."""
-
-
-@answers(CountRows)
-def local_row_count(table: Table, memory: Memory, ask: CountRows) -> RowCount:
-    """The number n_m."""
-    return RowCount(np.asarray(float(table.n_rows)))
 
 
 @dataclass(frozen=True)
@@ -114,12 +97,6 @@ def keep_rows(table: Table, memory: Memory, ask: KeepRows) -> None:
     memory.pop("dspgd", None)
 
 
-@answers(KeepRows)
-def local_nothing(table: Table, memory: Memory, ask: KeepRows) -> Nothing:
-    """Nothing leaves."""
-    return Nothing()
-
-
 def _check_rows(table: Table, given: Floats) -> None:
     if len(given) != table.n_rows:
         raise MalformedMessage(f"{len(given)} numbers for {table.n_rows} rows: the server counts other rows")
@@ -151,19 +128,9 @@ def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protoc
     """
     if settings.center:
         raise InputError("center=True is not to be had without CEM; use dspgd, or center=False.")
-    begin = BeginKernel(
-        kernel.name,
-        kernel.gamma,
-        kernel.degree,
-        kernel.coef0,
-        settings.n_features,
-        settings.form,
-        settings.precision,
-        seed,
-    )
-    yield from total(begin)
+    yield from total(settings.begin(kernel, seed))
     counts = yield from each(CountRows())
-    b = {name: np.zeros((int(reply.count), 0)) for name, reply in counts.items()}
+    b = {name: np.zeros((int(reply.held), 0)) for name, reply in counts.items()}
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     for t in range(1, settings.n_iter + 1):
         ranks.append(_width(b))
@@ -172,20 +139,10 @@ def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protoc
         products.append(solved.n_products)
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1]) if solved.size >= settings.rank else 0.0
-        values, scaled = _advanced(t, solved.pairs, threshold, settings)
-        b = _cut(scaled, {name: len(b[name]) for name in solved.names})
+        kept, values = settings.kept(t, solved.pairs, threshold)
+        b = _cut(kept.vectors * np.sqrt(values), {name: len(b[name]) for name in solved.names})
     yield from each({name: KeepRows(rows) for name, rows in b.items()})
     return DenseEmbedding(values, b, tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
-
-
-def _advanced(t: int, pairs: Ritz, threshold: float, settings: DSPGDSettings) -> tuple[Floats, Floats]:
-    """Eigenvalues and B_{t+1}, or H at the end (lines 13 and 17)."""
-    eta, is_last = settings.eta(t), t == settings.n_iter
-    kept = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0])))
-    if is_last:
-        kept = kept.top(settings.n_components)
-    values = kept.values + ((1 - eta) * threshold if is_last else -eta * threshold)
-    return values, kept.vectors * np.sqrt(values)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ __all__ = [
     "MOST_FEATURES",
     "Advance",
     "BeginKernel",
+    "Drawn",
     "EmbeddedTable",
     "Multiply",
     "SendGram",
@@ -66,7 +67,7 @@ def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
     watched = None if memory.guard is None else memory.guard.cells(1)
     for block in table.blocks():
         rows = block.rows.astype(np.float64, copy=False)
-        each = np.ones(len(rows)) if block.weights is None else block.weights
+        each = block.counts
         reply += Lengths(each.sum(), each @ rows, np.asarray(each @ np.vecdot(rows, rows)))
         if watched is not None:
             watched.see(block, np.zeros(len(rows), np.intp))
@@ -77,8 +78,8 @@ def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
 
 
 @dataclass(frozen=True)
-class BeginKernel(Request[Nothing], remembered=True):
-    """From now on there is this kernel; begin with B_1 = 0."""
+class Drawn:
+    """What a request states about random features: the kernel, how many, of which form, the seed they come from."""
 
     kernel: str
     gamma: float
@@ -86,8 +87,40 @@ class BeginKernel(Request[Nothing], remembered=True):
     coef0: float
     n_features: int
     form: str
-    precision: str
     seed: int
+
+    @staticmethod
+    def stated(kernel: Kernel, n_features: int, form: str, seed: int) -> tuple[str, float, int, float, int, str, int]:
+        """The same as a message carries it."""
+        return (
+            kernel.name,
+            float(kernel.gamma),
+            int(kernel.degree),
+            float(kernel.coef0),
+            int(n_features),
+            form,
+            seed,
+        )
+
+    def the_kernel(self) -> Kernel:
+        """The kernel."""
+        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+
+    def draw(self, n_columns: int, step: int, dtype: str = "float64") -> FeatureMap:
+        """The map of one step, the same at every site."""
+        if not 1 <= self.n_features <= MOST_FEATURES or self.seed < 0 or dtype not in ("float64", "float32"):
+            raise MalformedMessage(
+                f"{self.n_features} features of {dtype} from seed {self.seed}: there are none such"
+            )
+        kernel = self.the_kernel()
+        return draw_features(kernel, self.n_features, n_columns, self.seed, step, form=self.form, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class BeginKernel(Drawn, Request[Nothing], remembered=True):
+    """From now on there is this kernel; begin with B_1 = 0."""
+
+    precision: str
 
 
 @dataclass
@@ -100,32 +133,16 @@ class _Held:
     kept: tuple[int, list[Rows]] | None = None
     """The features of one step, where they are small enough to keep."""
 
-    def features(self, n_columns: int, step: int) -> FeatureMap:
-        """The map of one step, the same at every site."""
-        begin = self.begin
-        kernel = Kernel(begin.kernel, begin.gamma, begin.degree, begin.coef0)
-        return draw_features(
-            kernel, begin.n_features, n_columns, begin.seed, step, form=begin.form, dtype=begin.precision
-        )
-
 
 @remembers(BeginKernel)
 def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
     """Forget any earlier embedding and begin anew."""
-    if ask.precision not in ("float64", "float32") or not 1 <= ask.n_features <= MOST_FEATURES:
-        raise MalformedMessage(f"{ask.n_features} features of {ask.precision}: there are none such")
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
     if any(block.weights is not None for block in table.blocks()):
         raise InputError("rows with weights cannot be embedded yet")
+    ask.draw(len(table.columns), 0, ask.precision)  # what cannot be drawn is found now
     memory["dspgd"] = _Held(ask, np.zeros((table.n_rows, 0)))
-
-
-@answers(BeginKernel)
-def local_start(table: Table, memory: Memory, ask: BeginKernel) -> Nothing:
-    """Draw one map, so that what cannot be drawn is found now."""
-    held_of(memory).features(len(table.columns), 0)
-    return Nothing()
 
 
 def held_of(memory: Memory) -> _Held:
@@ -144,7 +161,7 @@ def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice
             start += len(features)
         return
     held.kept = None
-    drawn, kept = held.features(len(table.columns), step), []
+    drawn, kept = held.begin.draw(len(table.columns), step, held.begin.precision), []
     small = table.n_rows * held.begin.n_features * 8 <= KEPT_BYTES
     start = 0
     for block in table.blocks():
@@ -299,12 +316,6 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
         memory.pop("dspgd")
     else:
         held.b, held.kept = moved, None
-
-
-@answers(Advance)
-def local_nothing(table: Table, memory: Memory, ask: Advance) -> Nothing:
-    """Nothing leaves."""
-    return Nothing()
 
 
 class EmbeddedTable:

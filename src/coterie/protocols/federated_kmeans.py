@@ -16,8 +16,9 @@ import numpy as np
 from coterie.errors import Guarded, InputError, MalformedMessage, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Block, CellMoments, Guard, Memory, Table, answers
+from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
+from coterie.protocols.cells import GuardedCells
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd_cost
 from coterie.protocols.preparation import Spread
@@ -69,11 +70,11 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
     if memory.guard is not None and ask.site_rate < 1 and (ask.epochs > 1 or ask.batch_size > 0):
         raise Guarded("centers that keep part of an earlier batch tell of cells no guard has seen; use site_rate = 1")
     centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
-    watched: _LastEpoch | None = None
+    watched: GuardedCells | None = None
     for epoch in range(ask.epochs):
         sizes = np.zeros(ask.axes["k"])
         if memory.guard is not None and epoch == ask.epochs - 1:
-            watched = _LastEpoch(memory.guard, ask.centers)
+            watched = GuardedCells(memory.guard, ask.centers)
         for batch in _batches(table, ask, epoch):
             m = _moments(batch, centers, watched)
             sizes = sizes + m.counts
@@ -81,7 +82,7 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
             goal = clustering.means(m.sums, m.counts, fallback=centers)
             centers = _moved(centers, goal, ask.site_rate * share[:, None])
     if watched is not None:
-        centers, sizes = watched.released(centers)
+        centers, sizes = _released(watched, centers)
     return WeightedCenters(sizes[:, None] * centers, sizes)
 
 
@@ -90,7 +91,7 @@ def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
     return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
 
 
-def _moments(batch: Iterator[Block], centers: Floats, watched: _LastEpoch | None) -> clustering.Moments:
+def _moments(batch: Iterator[Block], centers: Floats, watched: GuardedCells | None) -> clustering.Moments:
     """Moments of one batch, which may come in several blocks or, at a site without rows, in none."""
     sums, counts, cost = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(())
     for block in batch:
@@ -102,28 +103,11 @@ def _moments(batch: Iterator[Block], centers: Floats, watched: _LastEpoch | None
     return clustering.Moments(sums, counts, cost)
 
 
-class _LastEpoch:
-    """The cells of a site's last epoch under the eyes of its guard, and what they hold."""
-
-    def __init__(self, guard: Guard, origin: Floats) -> None:
-        self._cells, self._origin, self._k = guard.cells(len(origin)), origin, len(origin)
-        self._counts, self._sums, self._squares = np.zeros(self._k), np.zeros(origin.shape), np.zeros(self._k)
-
-    def see(self, block: Block, labels: Integers) -> None:
-        """The next rows, and the center each went to."""
-        self._cells.see(block, labels)
-        each = np.ones(len(block.rows)) if block.weights is None else block.weights
-        away = block.rows - self._origin[labels]
-        self._counts += clustering.counts_by_cell(labels, each, self._k)
-        self._sums += clustering.sums_by_cell(away, labels, each, self._k)
-        self._squares += clustering.counts_by_cell(labels, np.vecdot(away, away) * each, self._k)
-
-    def released(self, centers: Floats) -> tuple[Floats, Floats]:
-        """The trained centers and their sizes; in place of a cell that is held back, what its guard sends for it."""
-        found = CellMoments.about(self._origin, self._counts, self._sums, self._squares)
-        sent = self._cells.release(found)
-        is_own = (sent.counts == found.counts) & (sent.means == found.means).all(axis=1)
-        return np.where(is_own[:, None], centers, sent.means), sent.counts
+def _released(cells: GuardedCells, centers: Floats) -> tuple[Floats, Floats]:
+    """The trained centers and their sizes; in place of a cell that is held back, what its guard sends for it."""
+    found, sent = cells.moments, cells.released()
+    is_own = (sent.counts == found.counts) & (sent.means == found.means).all(axis=1)
+    return np.where(is_own[:, None], centers, sent.means), sent.counts
 
 
 def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
@@ -149,11 +133,9 @@ def _windows(table: Table, batch_size: int) -> Iterator[Block]:
     held: list[Block] = []
     start = 0
     for block in table.blocks():
-        n = len(block.rows)
-        weights = np.ones(n) if block.weights is None else block.weights
-        places = np.arange(start, start + n) if block.places is None else block.places
-        held.append(Block(block.rows, weights, places))
-        start += n
+        places = np.arange(start, start + len(block.rows)) if block.places is None else block.places
+        held.append(Block(block.rows, block.counts, places))
+        start += len(block.rows)
         if sum(len(one.rows) for one in held) >= whole:
             together = _joined(held)
             yield _part(together, 0, whole)

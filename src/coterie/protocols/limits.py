@@ -56,7 +56,7 @@ def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
     for block in table.raw_blocks():
         away = np.where(np.isnan(block.rows), 0.0, np.abs(block.rows - ask.origin))
         largest = np.maximum(largest, away.max(axis=0, initial=0.0))
-        held += len(block.rows) if block.weights is None else float(block.weights.sum())
+        held += float(block.counts.sum())
     groups = largest if ask.groups == len(largest) else np.full(ask.groups, largest.max(initial=0.0))
     return Marks(_mark(np.array([held]))[0], _mark(groups))
 

@@ -9,8 +9,9 @@ import numpy as np
 from coterie.errors import Guarded
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Guard, Memory, Table, answers
+from coterie.messages.site_part import Guard, Memory, Table, answers
 from coterie.messages.verbs import Protocol, total
+from coterie.protocols.cells import guarded_cells
 from coterie.protocols.costs import Cost, exchange_cost
 
 __all__ = ["Assign", "Close", "KMeansFit", "Moments", "Sizes", "lloyd", "lloyd_cost"]
@@ -51,15 +52,16 @@ class Close(Request[Sizes]):
 def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
     """A site's share. A guarded site answers for one set of centers a run, leaves out counts below its smallest, and
     sends the cost of what its guard lets go, for as many rows as it holds."""
-    if memory.guard is not None:
-        if not memory.guard.allows("close", memory.guard.context + ask.centers.tobytes(), 1):
+    guard = memory.guard
+    if guard is not None:
+        if not guard.allows("close", guard.context + ask.centers.tobytes(), 1):
             raise Guarded("sizes at other centers left in this run already")
-        return _guarded_sizes(table, memory, ask.centers)
+        return _guarded_sizes(table, memory, guard, ask.centers)
     reply = Sizes.zeros(ask.axes)
     for block in table.blocks():
         labels, squared = clustering.nearest(block.rows, ask.centers)
-        each = np.ones(len(labels)) if block.weights is None else block.weights
-        reply += Sizes(clustering.counts_by_cell(labels, each, len(ask.centers)), np.asarray(squared @ each))
+        counts = clustering.counts_by_cell(labels, block.counts, len(ask.centers))
+        reply += Sizes(counts, np.asarray(squared @ block.counts))
     return reply
 
 
@@ -76,31 +78,17 @@ def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
 
 def _guarded_moments(table: Table, guard: Guard, centers: Floats) -> Moments:
     """The same by cell, each held against what was released before; the cost is that of what is sent."""
-    sent, _ = _guarded_cells(table, guard, centers)
+    sent = guarded_cells(table, guard, centers).released()
     return Moments(sent.sums(np.zeros_like(centers)), sent.counts, np.asarray(sent.squares(centers).sum()))
 
 
-def _guarded_sizes(table: Table, memory: Memory, centers: Floats) -> Sizes:
-    assert memory.guard is not None
-    sent, counts = _guarded_cells(table, memory.guard, centers)
+def _guarded_sizes(table: Table, memory: Memory, guard: Guard, centers: Floats) -> Sizes:
+    """Exact counts, none below the smallest; the cost of the sets that may leave, for as many rows as there are."""
+    cells = guarded_cells(table, guard, centers)
+    counts, sent = cells.moments.counts, cells.released()
     share = counts.sum() / sent.counts.sum() if sent.counts.any() else 0.0
     sizes = np.where(counts < memory.min_count, 0.0, counts) if share else np.zeros_like(counts)
     return Sizes(sizes, np.asarray(share * sent.squares(centers).sum()))
-
-
-def _guarded_cells(table: Table, guard: Guard, centers: Floats) -> tuple[CellMoments, Floats]:
-    """The moments of the cells as far as they may leave, and how many rows each really has."""
-    k = len(centers)
-    cells, sums, counts, costs = guard.cells(k), np.zeros(centers.shape), np.zeros(k), np.zeros(k)
-    for block in table.blocks():
-        labels, squared = clustering.nearest(block.rows, centers)
-        cells.see(block, labels)
-        part = clustering.moments_of(block.rows, labels, squared, k, block.weights)
-        each = squared if block.weights is None else squared * block.weights
-        sums, counts = sums + part.sums, counts + part.counts
-        costs = costs + clustering.counts_by_cell(labels, each, k)
-    about = sums - counts[:, None] * centers
-    return cells.release(CellMoments.about(centers, counts, about, costs)), counts
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,7 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     reply, watched = ColumnSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(1)
     for block in _placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
         used = _complete(block) if ask.drop else block
-        rows, weights = used.rows, used.weights
-        each = np.ones(len(rows)) if weights is None else weights
+        rows, each = used.rows, used.counts
         if watched is not None:
             watched.see(used, np.zeros(len(rows), np.intp))
         there = ~np.isnan(rows)

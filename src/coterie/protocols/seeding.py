@@ -17,8 +17,9 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Block, CellMoments, Guard, Memory, Table, answers
+from coterie.messages.site_part import CellMoments, Guard, Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
+from coterie.protocols.cells import guarded_cells
 from coterie.protocols.costs import Cost, exchange_cost
 
 __all__ = [
@@ -88,25 +89,14 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
 
 def _local_cells(table: Table, guard: Guard | None, points: Floats) -> tuple[Floats, Floats]:
     """The mean and number of the rows nearest to each point, as far as a guard lets them go."""
-    n = len(points)
-    cells = None if guard is None else guard.cells(n)
-    sums, sizes, squares = np.zeros(points.shape), np.zeros(n), np.zeros(n)
+    if guard is not None:
+        sent = guarded_cells(table, guard, points).released()
+        return sent.means, sent.counts
+    sums, sizes = np.zeros(points.shape), np.zeros(len(points))
     for block in table.blocks():
-        labels, squared = clustering.nearest(block.rows, points)
-        part = clustering.moments_of(block.rows, labels, squared, n, block.weights)
+        part = clustering.moments(block.rows, points, block.weights)
         sums, sizes = sums + part.sums, sizes + part.counts
-        if cells is not None:
-            cells.see(block, labels)
-            squares += clustering.counts_by_cell(labels, squared * _each(block), n)
-    if cells is None:
-        return clustering.means(sums, sizes, fallback=points), sizes
-    sent = cells.release(CellMoments.about(points, sizes, sums - sizes[:, None] * points, squares))
-    return sent.means, sent.counts
-
-
-def _each(block: Block) -> Floats:
-    """What each row counts."""
-    return np.ones(len(block.rows)) if block.weights is None else block.weights
+    return clustering.means(sums, sizes, fallback=points), sizes
 
 
 def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
@@ -115,14 +105,9 @@ def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
     chosen = np.arange(n)
     if n > size:
         chosen = np.sort(np.random.default_rng([seed, n]).choice(n, size, replace=False))
-    rows, weights, held, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0.0, 0
-    for block in table.blocks():
-        inside = chosen[(chosen >= start) & (chosen < start + len(block.rows))] - start
-        each_ = _each(block)
-        rows.append(block.rows[inside].astype(np.float64))
-        weights.append(each_[inside])
-        held, start = held + float(each_.sum()), start + len(block.rows)
-    return np.concatenate(rows), np.concatenate(weights), held
+    rows, counts = rows_at(table, chosen)
+    held = counts.sum() if len(chosen) == n else sum(float(block.counts.sum()) for block in table.blocks())
+    return rows, counts, float(held)
 
 
 def one_shot(

@@ -1,0 +1,47 @@
+"""The moments of cells of rows, gathered block by block under the eyes of a site's guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.maths import clustering
+from coterie.messages.schema import Floats
+from coterie.messages.site_part import Block, CellMoments, Guard, Table
+
+__all__ = ["GuardedCells", "guarded_cells"]
+
+
+class GuardedCells:
+    """Cells around points: how many rows each holds, their sums and squares about its point."""
+
+    def __init__(self, guard: Guard, points: Floats) -> None:
+        self._watched, self._points, self._k = guard.cells(len(points)), points, len(points)
+        self._counts, self._sums, self._squares = np.zeros(self._k), np.zeros(points.shape), np.zeros(self._k)
+
+    def see(self, block: Block, labels: npt.NDArray[Any]) -> None:
+        """The next rows, and the cell each is in."""
+        self._watched.see(block, labels)
+        away = block.rows - self._points[labels]
+        self._counts += clustering.counts_by_cell(labels, block.counts, self._k)
+        self._sums += clustering.sums_by_cell(away, labels, block.counts, self._k)
+        self._squares += clustering.counts_by_cell(labels, np.vecdot(away, away) * block.counts, self._k)
+
+    @property
+    def moments(self) -> CellMoments:
+        """What the cells really hold."""
+        return CellMoments.about(self._points, self._counts, self._sums, self._squares)
+
+    def released(self) -> CellMoments:
+        """What of it may leave."""
+        return self._watched.release(self.moments)
+
+
+def guarded_cells(table: Table, guard: Guard, points: Floats) -> GuardedCells:
+    """The cells of a table's rows nearest to each point."""
+    cells = GuardedCells(guard, points)
+    for block in table.blocks():
+        cells.see(block, clustering.nearest(block.rows, points)[0])
+    return cells
