@@ -15,7 +15,7 @@ from coterie.messages.verbs import total
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.preparation import Prepare
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split
 from coterie.runtime.layers import Declared
 from coterie.runtime.run import run

@@ -18,6 +18,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_part import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.protocols.agreement import Agree
 from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
 from coterie.protocols.ce_pca import (
     DrawRows,
@@ -33,7 +34,8 @@ from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
 from coterie.protocols.methods import METHODS, belongs
-from coterie.protocols.preparation import Agree, ColumnSums, Prepare, SumColumns
+from coterie.protocols.preparation import ColumnSums, SumColumns
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import CellSums, LocalCenters, Split, Summarise
 from coterie.secure.masked_sums import (
     AskKey,

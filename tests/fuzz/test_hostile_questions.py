@@ -15,9 +15,10 @@ from coterie.messages.codec.envelope import request_digest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.verbs import Seen
+from coterie.protocols.agreement import Agree
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import Agree, SumColumns
+from coterie.protocols.preparation import SumColumns
 from coterie.protocols.seeding import Split, Summarise
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site

@@ -12,6 +12,7 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.protocols.agreement import Agree, agree
 from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
 from coterie.protocols.costs import Cost, exchange_cost
@@ -25,7 +26,7 @@ from coterie.protocols.federated_kmeans import (
 )
 from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.preparation import Agree, SumColumns, agree, spread, standard, standard_cost
+from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
 from coterie.sites.tables import ArrayTable
 from tests.federations import Rows, central_lloyd

@@ -11,8 +11,10 @@ import numpy as np
 from coterie.errors import MalformedMessage
 from coterie.messages import codec
 from coterie.messages.schema import Request
+from coterie.protocols.agreement import Agree
 from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import Agree, Prepare, SumColumns
+from coterie.protocols.preparation import SumColumns
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split, Summarise
 
 from .samples import AskPacked, AskRounded, plain_envelope, random_reply

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from coterie.errors import MalformedMessage
 from coterie.messages import codec
 from coterie.messages.schema import Request
+from coterie.protocols.agreement import Agree
 from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import Agree, Prepare, SumColumns
+from coterie.protocols.preparation import SumColumns
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split
 
 from .exchanges import ASSIGN, LIMITS, SAMPLES, body_of, read_body
@@ -78,7 +80,7 @@ PACKED_TOO_LONG = body_of(
         (body_of("seeding.Summarise", 1.0, 1, 1, 1, 1), "does not have the fields of its type"),
         (body_of("samples.AskRounded", "float8", [[0], b""]), "values has no such kind of number"),
         (body_of("samples.AskRounded", "{precision}", [[0], b""]), "values has no such kind of number"),
-        (body_of("preparation.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),
+        (body_of("prepared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_and_says_why(data, text):

@@ -18,7 +18,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Request
 from coterie.messages.verbs import Seen
 from coterie.protocols.lloyd import Assign, Moments
-from coterie.protocols.preparation import Prepare
+from coterie.protocols.prepared import Prepare
 
 from .exchanges import ASSIGN, LIMITS, SAMPLES, read_body, read_question
 from .samples import AskRounded, mutated, plain_envelope

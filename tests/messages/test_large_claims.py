@@ -34,14 +34,14 @@ def claims() -> dict[str, bytes]:
         "packed numbers": body_of(
             "samples.AskPacked", 1, 2**40, 1.0, "", True, b"", [], [[2**40], b"1"], *[[[0], b""]] * 3
         ),
-        "a long list": raw("preparation.Agree", b"\x94\x80\x01\xdd" + huge),
+        "a long list": raw("agreement.Agree", b"\x94\x80\x01\xdd" + huge),
         "a long map": raw("lloyd.Assign", b"\x92\xdf" + huge),
         "long bytes": raw("lloyd.Assign", b"\x92\x80\x92\x92\x01\x01\xc6" + huge),
-        "a long text": raw("preparation.Prepare", b"\x96\x80\xdb" + huge),
+        "a long text": raw("prepared.Prepare", b"\x96\x80\xdb" + huge),
         "deep nesting": raw("lloyd.Assign", b"\x91" * 100_000),
         "deep nesting of maps": raw("lloyd.Assign", b"\x92" + b"\x81\xa0" * 100_000),
         "too many names": raw(
-            "preparation.Agree", b"\x94\x80\x01\xdd" + struct.pack(">I", 500_000) + b"\xa0" * 500_000
+            "agreement.Agree", b"\x94\x80\x01\xdd" + struct.pack(">I", 500_000) + b"\xa0" * 500_000
         ),
         "a large whole number": body_of("seeding.Summarise", *[2**64 - 1] * 5),
     }

@@ -12,8 +12,10 @@ from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing
 from coterie.messages.verbs import Seen
+from coterie.protocols.agreement import Agree
 from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import Agree, Prepare, SumColumns
+from coterie.protocols.preparation import SumColumns
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split, Summarise
 
 from .exchanges import ASSIGN, SAMPLES

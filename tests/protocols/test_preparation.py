@@ -14,8 +14,9 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import ColumnsDiffer, InputError, QuorumLost
 from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import total
+from coterie.protocols.agreement import agree
 from coterie.protocols.lloyd import lloyd
-from coterie.protocols.preparation import SumColumns, agree, min_max, prepare, standard, standard_cost
+from coterie.protocols.preparation import SumColumns, min_max, prepare, standard, standard_cost
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms

@@ -7,7 +7,7 @@ import pytest
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing, Reply
-from coterie.protocols.preparation import Prepare
+from coterie.protocols.prepared import Prepare
 from tests.attacks.asker import TAU, Asker, sum_columns
 
 from .guarded_sites import asker, cut_at, line

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_random_state
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.verbs import Protocol
-from coterie.protocols.preparation import Preparation, Spread
+from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

@@ -14,8 +14,10 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_part import Column, Table
 from coterie.messages.verbs import Protocol
+from coterie.protocols.agreement import agree
 from coterie.protocols.limits import find_limits, within
-from coterie.protocols.preparation import Missing, Preparation, agree, prepare
+from coterie.protocols.preparation import prepare
+from coterie.protocols.prepared import Missing, Preparation
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger

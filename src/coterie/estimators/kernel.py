@@ -26,7 +26,7 @@ from coterie.protocols.kernel_kmeans import (
     cluster_embedded,
     embed_by_dspgd,
 )
-from coterie.protocols.preparation import Preparation, Spread
+from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import ArrayTable
 

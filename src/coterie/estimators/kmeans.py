@@ -17,7 +17,8 @@ from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
 from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_start, federated_kmeans
 from coterie.protocols.lloyd import KMeansFit, lloyd
-from coterie.protocols.preparation import Preparation, Spread, spread
+from coterie.protocols.preparation import spread
+from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["FederatedKMeans", "LloydKMeans", "OneShotKMeans"]

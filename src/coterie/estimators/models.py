@@ -22,7 +22,7 @@ from coterie.protocols.baselines import LandmarkMap, RandomMap
 from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
-from coterie.protocols.preparation import Missing, Preparation
+from coterie.protocols.prepared import Missing, Preparation
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["MODEL_SCHEMA", "load_model", "save_model"]

@@ -21,7 +21,7 @@ from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.cells import GuardedCells
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd_cost
-from coterie.protocols.preparation import Spread
+from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
 
 __all__ = [

@@ -31,7 +31,7 @@ from coterie.protocols.dspgd import (
 from coterie.protocols.federated_kmeans import choose_start
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd
-from coterie.protocols.preparation import Spread
+from coterie.protocols.prepared import Spread
 
 __all__ = [
     "BASELINES",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.protocols.agreement import Agree
 from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
 from coterie.protocols.ce_pca import (
     DrawRows,
@@ -20,7 +21,8 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.preparation import Agree, Prepare, SumColumns
+from coterie.protocols.preparation import SumColumns
+from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split, Summarise
 
 __all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]

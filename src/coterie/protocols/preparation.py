@@ -1,4 +1,4 @@
-"""What any method can be preceded by: agreement on columns, imputation and scaling.
+"""What any method can be preceded by: imputation and scaling, found by sums over columns.
 
 Sites end up with a prepared view of their table, which later questions see in its place. What they are told is
 public (means, deviations, ranges), so a site that joins late or restarts is brought up to date with it.
@@ -6,120 +6,30 @@ public (means, deviations, ranges), so a site that joins late or restarts is bro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import ColumnsDiffer, Guarded, InputError, MalformedMessage, MissingValues, OutOfRange
-from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
-from coterie.messages.verbs import Protocol, each, total
+from coterie.errors import InputError, MalformedMessage
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.limits import find_units, within
+from coterie.protocols.prepared import Missing, Preparation, PreparedTable, Spread, complete_rows, placed, tie_rows
 
 __all__ = [
-    "Agree",
-    "ColumnReport",
     "ColumnSums",
-    "Preparation",
-    "Prepare",
-    "PreparedTable",
-    "Spread",
     "SumColumns",
-    "agree",
     "min_max",
     "prepare",
     "spread",
     "standard",
     "standard_cost",
 ]
-
-Missing = Literal["refuse", "mean", "drop"]
-RANGE_SLACK = 1e-6
-
-
-# ---------------------------------------------------------------- agreement on columns
-
-
-class Match(IntEnum):
-    """How a site's column compares with the one expected."""
-
-    SAME = 0
-    ABSENT = 1
-    ELSEWHERE = 2
-    OTHER_KIND = 3
-
-
-@dataclass(frozen=True)
-class ColumnReport(Reply, content="schema"):
-    """For every expected column whether the site has it so; and how many columns it has besides."""
-
-    matches: Integers = array("d", dtype="uint2")
-    others: Integers = array(dtype="uint32")
-
-
-@dataclass(frozen=True)
-class Agree(Request[ColumnReport]):
-    """Are these your columns, in this order?"""
-
-    d: int
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-
-
-@answers(Agree)
-def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
-    """Compare the site's columns with the expected ones; rows are not looked at."""
-    if not ask.d == len(ask.names) == len(ask.kinds):
-        raise MalformedMessage(f"{len(ask.names)} names and {len(ask.kinds)} kinds for {ask.d} columns")
-    places = {column.name: place for place, column in enumerate(table.columns)}
-    matches = np.zeros(ask.d, np.int64)
-    for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
-        if name not in places:
-            matches[i] = Match.ABSENT
-        elif table.columns[places[name]].kind != kind:
-            matches[i] = Match.OTHER_KIND
-        elif places[name] != i:
-            matches[i] = Match.ELSEWHERE
-    return ColumnReport(matches, np.array(len(places.keys() - set(ask.names))))
-
-
-def agree(columns: Sequence[Column]) -> Protocol[None]:
-    """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
-
-    Single answers are seen, because the site that differs is to be named; they tell of columns, not of rows.
-    """
-    names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
-    found = yield from each(Agree(len(names), names, kinds))
-    differences = {site: _differences(report, columns) for site, report in found.items()}
-    differences = {site: texts for site, texts in differences.items() if texts}
-    if differences:
-        told = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
-        raise ColumnsDiffer(
-            f"sites do not hold the same columns. {told}. Naming the columns to use, in order, helps where they are "
-            "there but elsewhere, or where there are more.",
-            differences,
-        )
-
-
-def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:
-    words = {
-        Match.ABSENT: "column {0.name!r} is missing",
-        Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
-        Match.ELSEWHERE: "column {0.name!r} is in another place",
-    }
-    told = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
-    others = int(report.others)
-    if others:
-        told.append(f"{others} column{'s' if others > 1 else ''} more than expected")
-    return tuple(told)
 
 
 # ---------------------------------------------------------------- sums by column
@@ -150,10 +60,10 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     if not (ask.unit > 0).all():
         raise MalformedMessage("a unit is a number above 0")
     if memory.guard is not None:
-        _tie_rows(memory, ask.drop or (isinstance(table, PreparedTable) and table.drops))
+        tie_rows(memory, ask.drop or (isinstance(table, PreparedTable) and table.drops))
     reply, watched = ColumnSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(1)
-    for block in _placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
-        used = _complete(block) if ask.drop else block
+    for block in placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
+        used = complete_rows(block) if ask.drop else block
         rows, each = used.rows, used.counts
         if watched is not None:
             watched.see(used, np.zeros(len(rows), np.intp))
@@ -167,173 +77,6 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     enough = reply.present >= memory.min_count  # a column with fewer values here counts as one without any
     kept = (np.where(enough, part, 0.0) for part in (reply.present, reply.sums, reply.squares))
     return ColumnSums(reply.rows, *kept)
-
-
-def _tie_rows(memory: Memory, drop: bool) -> None:
-    """With or without incomplete rows, not both in one run: a column's difference may be a single value."""
-    assert memory.guard is not None
-    if not memory.guard.allows("rows", b"complete" if drop else b"all", 1):
-        raise Guarded("rows were summed up with and without incomplete ones in this run")
-
-
-def _placed(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, every one knowing which of the table's rows it holds."""
-    start = 0
-    for block in blocks:
-        places = np.arange(start, start + len(block.rows)) if block.places is None else block.places
-        start += len(block.rows)
-        yield Block(block.rows, block.weights, places)
-
-
-def _complete(block: Block) -> Block:
-    whole = ~np.isnan(block.rows).any(axis=1)
-    weights = None if block.weights is None else block.weights[whole]
-    return Block(block.rows[whole], weights, None if block.places is None else block.places[whole])
-
-
-# ---------------------------------------------------------------- preparing tables
-
-
-@dataclass(frozen=True)
-class Prepare(Request[Nothing], remembered=True):
-    """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
-
-    ``bounded`` asks that every value then lies between 0 and 1; a site where one does not says so.
-    """
-
-    missing: str
-    bounded: bool
-    fill: Floats = array("d")
-    shift: Floats = array("d")
-    scale: Floats = array("d")
-
-
-@remembers(Prepare)
-def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
-    """Put the prepared view in the table's place, and in the place of any view before.
-
-    A guarded site is prepared at most twice a run: what is out of a declared range at many would measure its rows.
-    """
-    if memory.guard is not None:
-        _tie_rows(memory, ask.missing == "drop")
-        told = repr((ask.missing, ask.bounded)).encode() + ask.shift.tobytes() + ask.scale.tobytes()
-        if not memory.guard.allows("prepare", told + ask.fill.tobytes(), 2):
-            raise Guarded("rows were prepared in other ways already in this run")
-    if len(table.columns) != ask.axes["d"]:
-        raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
-    memory.table = PreparedTable(table.raw if isinstance(table, PreparedTable) else table, Preparation.of(ask))
-
-
-@answers(Prepare)
-def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
-    """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run."""
-    for _ in table.blocks():
-        pass
-    return Nothing()
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How many rows there are over all sites, and each column's mean and standard deviation."""
-
-    rows: float
-    mean: Floats
-    deviation: Floats
-
-    @property
-    def low(self) -> Floats:
-        """Two deviations below the mean: the lower end of a box anyone may know."""
-        return self.mean - 2 * self.deviation
-
-    @property
-    def high(self) -> Floats:
-        """Two deviations above the mean."""
-        return self.mean + 2 * self.deviation
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """How raw rows become the rows a method sees; the same public numbers at every site."""
-
-    missing: Missing
-    fill: Floats
-    shift: Floats
-    scale: Floats
-    bounded: bool = False
-    spread: Spread | None = None
-    """The prepared columns' own spread, where it is known without asking again."""
-
-    @classmethod
-    def of(cls, ask: Prepare) -> Preparation:
-        """What a request to prepare asks for."""
-        if ask.missing not in ("refuse", "mean", "drop"):
-            raise InputError(f"missing={ask.missing!r}; it is refuse, mean or drop")
-        missing: Missing = ask.missing  # type: ignore[assignment]
-        return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded)
-
-    def request(self) -> Prepare:
-        """The request that asks sites for this preparation."""
-        return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
-
-    def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
-        """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
-        used = _complete(block) if self.missing == "drop" else block
-        rows = used.rows
-        if self.missing == "mean":
-            rows = np.where(np.isnan(rows), self.fill.astype(rows.dtype), rows)
-        prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
-        if self.bounded:
-            _check_unit_range(prepared, columns)
-        return Block(prepared, used.weights, used.places)
-
-    def undo(self, points: Floats) -> Floats:
-        """Points of the prepared space in the units of the raw columns."""
-        return points * self.scale + self.shift
-
-
-def _check_unit_range(rows: Rows, columns: Sequence[Column] | None) -> None:
-    outside = (rows < -RANGE_SLACK) | (rows > 1 + RANGE_SLACK)
-    if outside.any():
-        place = int(np.argmax(outside.any(axis=0)))
-        which = repr(columns[place].name) if columns else f"number {place + 1}"
-        raise OutOfRange(f"column {which} holds values outside its declared range")
-
-
-class PreparedTable:
-    """A table seen through a preparation."""
-
-    def __init__(self, table: Table, preparation: Preparation) -> None:
-        self.raw, self._preparation = table, preparation
-        self.drops = preparation.missing == "drop"
-        self._n_rows = None if self.drops else table.n_rows
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns, in order."""
-        return self.raw.columns
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows are left; counted once where incomplete ones are dropped."""
-        if self._n_rows is None:
-            self._n_rows = sum(len(block.rows) for block in self.raw_blocks())
-        return self._n_rows
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """Prepared rows; where missing values are refused they are still there, as NaN."""
-        blocks = self.raw.raw_blocks()
-        if self.drops:
-            blocks = _placed(blocks)
-        return (self._preparation.apply(block, self.columns) for block in blocks)
-
-    def blocks(self) -> Iterator[Block]:
-        """Prepared rows, every value finite."""
-        for block in self.raw_blocks():
-            whole = np.isfinite(block.rows).all(axis=0)
-            if not whole.all():
-                column = int(np.argmin(whole))
-                raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
-            yield block
 
 
 # ---------------------------------------------------------------- the server's part

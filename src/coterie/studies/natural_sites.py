@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from coterie.maths.clustering import nearest
 from coterie.messages.site_part import Block
-from coterie.protocols.preparation import Missing
+from coterie.protocols.prepared import Missing
 from coterie.report.curves import Ratios, draw_ratios
 from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
