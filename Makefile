@@ -34,7 +34,12 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.dev
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "installing what the benchmarks compare with into $(VENV) ..."
+	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev

@@ -185,6 +185,7 @@ def test_methods_and_audits(cli):
         "federated-kmeans",
         "one-shot",
         "dspgd",
+        "dspgd-dense",
         "rfk",
         "ck",
         "sk",

@@ -56,12 +56,23 @@ def test_circles_are_told_apart():
         assert normalized_mutual_info_score(truth, labels) == 1.0
 
 
-@pytest.mark.parametrize("solver", ["gram", "lanczos"])
-def test_masked_over_tables_is_plain(solver):
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"solver": "gram"},
+        {"solver": "lanczos"},
+        {"kernel": "laplacian"},
+        {"kernel": "polynomial", "gamma": 0.02, "solver": "gram"},
+        {"kernel": "polynomial", "gamma": 0.5, "solver": "lanczos"},
+        {"cem": False, "kernel": "polynomial", "gamma": 0.02},
+    ],
+    ids=str,
+)
+def test_masked_over_tables_is_plain(parameters):
     tables = {f"s{i}": pd.DataFrame(DIGITS[i == SITES]) for i in range(4)}
     plain, masked = (
         coterie.fit(
-            FederatedKernelKMeans(4, n_features=16, n_iter=4, solver=solver, init="cells", random_state=0),
+            FederatedKernelKMeans(4, n_features=16, n_iter=4, init="cells", random_state=0, **parameters),
             tables,
             sums=sums,
             policy=Policy.simulation(),
@@ -70,6 +81,41 @@ def test_masked_over_tables_is_plain(solver):
     )
     np.testing.assert_allclose(masked.eigenvalues_, plain.eigenvalues_, rtol=1e-8)
     assert masked.inertia_ == pytest.approx(plain.inertia_, rel=1e-7)
+
+
+def test_a_polynomial_kernels_masked_centered_components_are_plain():
+    """Nobody knows how long its features are: sites mark that, anew for every draw."""
+    tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
+    for parameters in ({"solver": "gram"}, {"cem": False}):
+        made = [
+            coterie.fit(
+                FederatedKernelPCA(
+                    3, kernel="polynomial", gamma=0.3, n_features=16, n_iter=4, random_state=0, **parameters
+                ),
+                tables,
+                sums=sums,
+                policy=Policy.simulation(),
+            )
+            for sums in ("plain", "masked")
+        ]
+        np.testing.assert_allclose(made[1].eigenvalues_, made[0].eigenvalues_, rtol=1e-7)
+
+
+def test_without_cem_the_same_comes_out_and_a_default_policy_refuses(tmp_path):
+    parameters = {"n_clusters": 4, "n_features": 16, "n_iter": 4, "random_state": 0, "init": "var-part"}
+    dense = FederatedKernelKMeans(cem=False, **parameters).fit(DIGITS, sites=SITES)
+    with_cem = FederatedKernelKMeans(**parameters).fit(DIGITS, sites=SITES)
+    assert dense.ledger_.method == "dspgd-dense"
+    assert dense.ledger_.total("floats_up") > 3 * with_cem.ledger_.total("floats_up")
+    np.testing.assert_allclose(dense.eigenvalues_, with_cem.eigenvalues_, rtol=1e-9)
+    assert dense.inertia_ == pytest.approx(with_cem.inertia_, rel=1e-9)
+    np.testing.assert_array_equal(dense.labels_, dense.predict(DIGITS))
+    again = load_model(save_model(dense, tmp_path / "dense.json"))
+    np.testing.assert_array_equal(
+        again.predict(pd.DataFrame(DIGITS, columns=[f"x{i}" for i in range(64)])), dense.labels_
+    )
+    with pytest.raises(QuorumLost, match="policy does not"):
+        coterie.fit(FederatedKernelKMeans(cem=False), {f"s{i}": DIGITS[i == SITES] for i in range(4)})
 
 
 def test_a_default_policy_counts_grams_and_stops_where_rows_are_few():

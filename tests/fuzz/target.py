@@ -30,6 +30,8 @@ from coterie.protocols.ce_pca import (
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
+from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
+from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
@@ -90,6 +92,10 @@ PLAIN: tuple[Request[Any], ...] = (
     MapFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3),
     CountRows(),
     PoolRows(24, 2, 0),
+    Project(1, 4, np.ones(24)),
+    Expand(1, 24, np.ones(4)),
+    KeepRows(np.ones((24, 2))),
+    MarkFeatures(2, 1),
     SketchFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3, 5, 4),
     ScoreByLeverage(np.eye(4)),
     ScoreByResidual(VALUES[:2] + 1.0),

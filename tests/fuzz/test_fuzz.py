@@ -20,6 +20,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
+from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.methods import METHODS, PREPARATION
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
@@ -116,7 +117,7 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
         assert found is Refusal.UNKNOWN_QUESTION
     elif isinstance(request_, AskMasked) and request_.body == masked(PLAIN[-2]).body:
         assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
-    elif request_.subject in (SumFeatures, Multiply, SendGram):
+    elif request_.subject in (MarkFeatures, SumFeatures, Multiply, SendGram):
         assert found is Refusal.MALFORMED  # no kernel was begun
     elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:
         assert found is Refusal.ROWS_FORBIDDEN  # masked or not, nobody gets a number for every row

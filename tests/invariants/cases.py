@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from coterie.protocols.federated_kmeans import (
     federated_kmeans,
     federated_kmeans_cost,
 )
-from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_gram_cost, embed_by_dspgd
+from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
@@ -237,6 +237,17 @@ CASES = [
         _kernel_pooled,
         tolerance=1e-8,
         samples_sites=True,  # an iteration begun again without a site draws other features
+    ),
+    Case(
+        "kernel components by DSPGD without its mechanism",
+        "dspgd-dense",
+        lambda rows: embed_by_dspgd(KERNEL, replace(DSPGD, cem=False, solver="lanczos"), D, seed=3),
+        _kernel_numbers,
+        lambda m, made: dspgd_dense_cost(D, made, center=True),
+        _kernel_pooled,
+        tolerance=1e-8,
+        samples_sites=True,
+        discloses_rows=True,
     ),
     Case(
         "federated k-means, sampled and momentous",

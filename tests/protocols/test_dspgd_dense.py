@@ -12,9 +12,11 @@ from coterie.messages.schema import reply_type
 from coterie.protocols.baselines import CountRows
 from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded
 from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
+from coterie.protocols.limits import within
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy, has_row_axis
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut, blobs, split_evenly, tables_of
@@ -148,9 +150,20 @@ def test_what_is_seen_are_rows_and_default_policies_refuse():
     assert Policy.simulation().objection("dspgd-dense", CountRows) is None
 
 
-def test_centering_is_not_to_be_had_without_cem():
-    with pytest.raises(InputError, match="center=True"):
-        next(dspgd_dense(RBF, settings(center=True), seed=0))
+@pytest.mark.parametrize("center", [False, True])
+def test_what_is_summed_up_embeds_any_row_as_with_cem(center):
+    """New rows included: the server knows A_t' U without asking for it."""
+    chosen, new = settings(center=center, n_components=3), blobs(9, 4, 3, seed=8, spread=2.0)
+    dense, with_cem = (embed(RBF, chosen, split_evenly(ROWS, 3), dense=d)[0] for d in (True, False))
+    one, two = (embedded(ArrayTable(new), fit.transcript).rows for fit in (dense, with_cem))
+    assert np.abs(one @ one.T - two @ two.T).max() < 1e-9 * with_cem.values[0]
+    again = embedded(ArrayTable(ROWS), dense.transcript).rows
+    np.testing.assert_allclose(again, np.concatenate(list(dense.rows.values())), atol=1e-9)
+
+
+def test_the_gram_exchange_needs_cem():
+    with pytest.raises(InputError, match="use cem=True"):
+        settings(solver="gram", cem=False)
 
 
 # ---------------------------------------------------------------- dropouts
@@ -230,3 +243,51 @@ def test_without_cem_a_lost_site_takes_its_rows_along_and_the_rest_is_as_with_ce
     assert list(found.rows) == ["site-0", "site-1", "site-3"]
     np.testing.assert_allclose(found.values, with_cem.values, atol=1e-9 * found.values[0])
     assert np.abs(h @ h.T - other @ other.T).max() < 1e-9 * found.values[0]
+
+
+# ---------------------------------------------------------------- the same over masked sums
+
+
+def masked_run(schedule=None, **changes):
+    """DSPGD over masked sums, with what it found and its ledger."""
+    ledger, limits = Ledger(), {"rows": 64.0, "length": 2.0, "box": 16.0, "all_rows": 60.0}
+    protocol = within(limits, dspgd(RBF, settings(**changes), seed=0))
+    with in_process(split_evenly(ROWS, 4), schedule=schedule) as channel:
+        found = run(protocol, channel, method="dspgd", ledger=ledger, terms=HALF, layers=[MaskedSums()])
+    return found, ledger
+
+
+def masked_rounds(ledger):
+    """The rounds between the sites' second and third Advance: uploads and unmaskings in turn."""
+    told = [e.round for e in ledger.exchanges if e.asked.endswith("dspgd_sites.Advance")]
+    return [e.round for e in ledger.exchanges if told[1] < e.round < told[2]]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 7, 8, -2, -1])
+def test_a_site_lost_anywhere_inside_masked_lanczos_leaves_eigenpairs_of_those_left(place):
+    """While it uploads, or when the sum is unmasked: nothing half summed enters the basis."""
+    undisturbed, ledger = masked_run()
+    at = masked_rounds(ledger)[place]
+    found, ledger = masked_run(Schedule([Fault("site-2", "drop", frozenset(range(at, at + 1000)))]))
+    left = np.concatenate([ROWS[:30], ROWS[45:]])
+    is_last = place == -1  # all was uploaded: this iteration has the site's share, the next one restarts
+    assert undisturbed.n_restarts == 0
+    assert found.n_restarts == 1
+    assert eigenpair_residual(found, ROWS if is_last else left, 3) < 1e-8
+    assert eigenpair_residual(found, left, 4) < 1e-8
+    lost = [e for e in ledger.exchanges if "site-2" in e.sites and e.sites["site-2"].outcome != "answered"]
+    assert lost[0].round == at
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "gram"])
+def test_masked_and_plain_sums_give_the_same_after_the_same_dropout(solver):
+    plain = counted(RBF, settings(solver=solver), split_evenly(ROWS, 4))[1]
+    kind = "dspgd_sites.Multiply" if solver == "lanczos" else "dspgd_sites.SendGram"
+    one, _ = dropping(solver, rounds_of(plain, 3, {kind})[0], forever=True)
+    _, ledger = masked_run(solver=solver)
+    at = masked_rounds(ledger)[0]
+    two, _ = masked_run(Schedule([Fault("site-2", "drop", frozenset(range(at, at + 1000)))]), solver=solver)
+    assert one.n_restarts == two.n_restarts == 1
+    np.testing.assert_allclose(two.values, one.values, rtol=1e-8)
+    a, b = (embedded(ArrayTable(ROWS), fit.transcript).rows for fit in (one, two))
+    assert np.abs(a @ a.T - b @ b.T).max() < 1e-7 * one.values[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, answers
 from coterie.messages.verbs import each
-from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths, dspgd
-from coterie.protocols.dspgd_dense import Expand, KeepRows, Project, dspgd_dense
+from coterie.protocols.dspgd import Multiply, SendGram, dspgd
+from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
 from coterie.protocols.dspgd_sites import keep_advance, keep_kernel
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.methods import METHODS, Method
+from coterie.protocols.methods import METHODS
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
@@ -44,14 +42,11 @@ def local_rows(table, memory, ask):
     return TableRows(np.concatenate(blocks) if blocks else np.zeros((0, ask.s)))
 
 
-WITH_CEM = (BeginKernel, SumLengths, SumFeatures, Multiply, SendGram, Advance, Assign, Close, SendRows)
-WITHOUT = (BeginKernel, CountRows, Project, Expand, KeepRows, SendRows)
-
-
 def allow(monkeypatch):
-    """Let the sites of a test answer both methods, registered or not."""
-    monkeypatch.setitem(METHODS, "dspgd", Method("dspgd", "", WITH_CEM, "", ""))
-    monkeypatch.setitem(METHODS, "dspgd-dense", Method("dspgd-dense", "", WITHOUT, "", ""))
+    """Let the sites of a test also send their rows."""
+    for name in ("dspgd", "dspgd-dense"):
+        asked = replace(METHODS[name], requests=(*METHODS[name].requests, SendRows))
+        monkeypatch.setitem(METHODS, name, asked)
 
 
 def and_rows(protocol, tables):

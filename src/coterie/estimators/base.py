@@ -35,6 +35,11 @@ class FederatedEstimator(BaseEstimator):
     def method(self) -> str:
         """The method's name in every list: policies, audits, ledgers."""
 
+    @property
+    def method_name(self) -> str:
+        """The same where parameters say more."""
+        return self.method
+
     @abstractmethod
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[Any]:
         """The run that fits this estimator to tables of so many columns, whose spread may be known already.
@@ -74,7 +79,7 @@ class FederatedEstimator(BaseEstimator):
         self.begin()
         ledger = Ledger()
         with in_process(split_rows(X, sites, weights)) as channel:
-            result = run(self.protocol(X.shape[1]), channel, method=self.method, ledger=ledger)
+            result = run(self.protocol(X.shape[1]), channel, method=self.method_name, ledger=ledger)
         self.settle(result, None, ledger)
 
 

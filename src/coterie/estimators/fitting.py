@@ -79,7 +79,7 @@ def fit(
         preparation, result = run(
             _prepared(estimator, columns, scale, missing, ranges, masked),
             channel,
-            method=estimator.method,
+            method=estimator.method_name,
             terms=terms,
             layers=[MaskedSums()] if masked else [PlainSums()],
             ledger=ledger,

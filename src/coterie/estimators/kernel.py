@@ -33,6 +33,7 @@ from coterie.sites.tables import ArrayTable
 __all__ = ["FederatedKernelKMeans", "FederatedKernelPCA"]
 
 Rows = npt.NDArray[np.floating[Any]]
+DSPGD = ("dspgd", "dspgd-dense")
 
 
 class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
@@ -53,8 +54,8 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         Of the polynomial kernel.
     center : bool, default=True
         Center the kernel matrix, as scikit-learn's KernelPCA does.
-    method : {"dspgd"}, default="dspgd"
-        How the eigenpairs are found.
+    method : {"dspgd", "dspgd-dense"}, default="dspgd"
+        How the eigenpairs are found; the second is the first with ``cem=False``.
     n_features : int, default=40
         D: random features an iteration.
     n_iter : int, default=20
@@ -65,6 +66,9 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         eta_t: Algorithm 1's, or min(1, 2/t) of Theorem 1.
     solver : {"auto", "gram", "lanczos"}, default="auto"
         Whether sites send the matrix of products at once or multiply it with vectors; auto picks the cheaper.
+    cem : bool, default=True
+        The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) an iteration costs N + M D
+        numbers a Lanczos step, and sites must allow rows: it is what the paper compares with.
     features : {"phase", "paired"}, default="phase"
         sqrt(2) cos(w'x + b), or cos and sin in pairs (n_features even).
     precision : {"float64", "float32"}, default="float64"
@@ -101,6 +105,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         threshold: float | None = None,
         step: str = "1/t",
         solver: str = "auto",
+        cem: bool = True,
         features: str = "phase",
         precision: str = "float64",
         random_state: Any = None,
@@ -117,6 +122,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self.threshold = threshold
         self.step = step
         self.solver = solver
+        self.cem = cem
         self.features = features
         self.precision = precision
         self.random_state = random_state
@@ -133,7 +139,12 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
             _problem(self),
             _settings(self, int(self.n_components), self.n_components + 2, self.center),
         )
-        return (yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed))
+        return (yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured))
+
+    @property
+    def method_name(self) -> str:
+        """``dspgd-dense`` where there is no communication-efficient mechanism."""
+        return _method_name(self)
 
     def settle(self, result: KernelFit, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run."""
@@ -169,9 +180,10 @@ class FederatedKernelKMeans(FederatedKMeans):
         How many clusters.
     n_components : int, default=None
         s: components the clusters are found in; None is ``2 * n_clusters``.
-    method : {"dspgd", "rfk", "ck", "sk", "ce-pca"}, default="dspgd"
-        The last four are what the paper compares with: random features once; exact and Nystroem kernel k-means of
-        pooled rows; kernel PCA from a few pooled rows. All of them send rows, or features of rows, as they are.
+    method : {"dspgd", "dspgd-dense", "rfk", "ck", "sk", "ce-pca"}, default="dspgd"
+        ``dspgd-dense`` is ``dspgd`` with ``cem=False``. The last four are what the paper compares with: random
+        features once; exact and Nystroem kernel k-means of pooled rows; kernel PCA from a few pooled rows. All of
+        them send rows, or features of rows, as they are.
     n_features : int, default=None
         D; None is 40, or twice as many as the threshold needs (200 for rfk and ce-pca).
     clustering : {"lloyd", "coreset"}, default="lloyd"
@@ -215,6 +227,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         threshold: float | None = None,
         step: str = "1/t",
         solver: str = "auto",
+        cem: bool = True,
         features: str = "phase",
         precision: str = "float64",
         clustering: str = "lloyd",
@@ -237,6 +250,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         self.threshold = threshold
         self.step = step
         self.solver = solver
+        self.cem = cem
         self.features = features
         self.precision = precision
         self.clustering = clustering
@@ -262,7 +276,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = _settings(self, components, rank, center=False)
-        made = yield from embed_by_dspgd(_problem(self), settings, n_columns, seed=self._run_seed)
+        made = yield from embed_by_dspgd(_problem(self), settings, n_columns, seed=self._run_seed, measured=measured)
         if self.clustering == "coreset":
             found = yield from cluster_by_coreset(
                 made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
@@ -287,6 +301,11 @@ class FederatedKernelKMeans(FederatedKMeans):
         problem = KernelProblem(self.kernel, self.gamma, self.degree, self.coef0)
         k = int(self.n_clusters)
         return (yield from cluster_by_baseline(problem, settings, k, n_columns, seed=self._run_seed))
+
+    @property
+    def method_name(self) -> str:
+        """``dspgd-dense`` where there is no communication-efficient mechanism."""
+        return _method_name(self)
 
     def settle(  # type: ignore[override]
         self, result: KernelFit, preparation: Preparation | None, ledger: Ledger
@@ -313,9 +332,13 @@ class FederatedKernelKMeans(FederatedKMeans):
         return [f"component{i}" for i in range(self.n_components_)]
 
 
+def _method_name(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> str:
+    return "dspgd-dense" if estimator.method == "dspgd" and not estimator.cem else estimator.method
+
+
 def _problem(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> KernelProblem:
-    if estimator.method != "dspgd":
-        known = ["dspgd"] if isinstance(estimator, FederatedKernelPCA) else ["dspgd", *BASELINES]
+    if estimator.method not in DSPGD:
+        known = DSPGD if isinstance(estimator, FederatedKernelPCA) else (*DSPGD, *BASELINES)
         raise InputError(f"method={estimator.method!r} is not known; there is {', '.join(known)}.")
     return KernelProblem(estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0)
 
@@ -333,6 +356,7 @@ def _settings(
         estimator.step,  # type: ignore[arg-type]
         estimator.solver,  # type: ignore[arg-type]
         center,
+        _method_name(estimator) != "dspgd-dense",
         estimator.features,
         estimator.precision,
     )

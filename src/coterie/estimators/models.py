@@ -87,7 +87,7 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         MODEL_SCHEMA,
         _kind(estimator),
         coterie.__version__,
-        estimator.method,
+        estimator.method_name,
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         None if made is None else _written(made),
         None if isinstance(estimator, FederatedKernelPCA) else _clusters(estimator),
@@ -165,7 +165,7 @@ def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
     else:
         result = _read_kernel(model.kernel, clusters)
         if model.kind == "kernel-pca":
-            estimator = FederatedKernelPCA(len(result.values))
+            estimator = FederatedKernelPCA(len(result.values), method=model.method)
         elif clusters is None:
             raise ValueError("there are no centers in it")
         else:

@@ -19,6 +19,7 @@ ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "lloyd": LloydKMeans,
     "one-shot": OneShotKMeans,
     "dspgd": FederatedKernelKMeans,
+    "dspgd-dense": FederatedKernelKMeans,
     "rfk": FederatedKernelKMeans,
     "ck": FederatedKernelKMeans,
     "sk": FederatedKernelKMeans,

@@ -29,8 +29,8 @@ from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.coresets import coreset, coreset_cost, one_round
-from coterie.protocols.costs import Cost
+from coterie.protocols.coresets import coreset, coreset_cost
+from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.seeding import var_part, var_part_cost

@@ -24,8 +24,8 @@ from coterie.protocols.baselines import (
     embedded_by,
     top_directions,
 )
-from coterie.protocols.coresets import coreset, coreset_cost, one_round
-from coterie.protocols.costs import Cost
+from coterie.protocols.coresets import coreset, coreset_cost
+from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
 
 __all__ = [

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,7 @@ from coterie.maths.coresets import allotted, cell_remainders, importance_sample,
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, exchange_cost, one_round
 
 __all__ = [
     "Coreset",
@@ -37,7 +36,6 @@ __all__ = [
     "coreset",
     "coreset_cost",
     "coreset_kmeans",
-    "one_round",
 ]
 
 SAMPLE = 10_000
@@ -213,11 +211,3 @@ def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int
     first = exchange_cost(len(sizes), floats=1, float_bytes=8, request=SumCost(k, d, seed), method=method)
     asks = [SampleCoreset(size, k, d, seed, place) for place, size in enumerate(sizes)]
     return first + one_round(asks, method=method)
-
-
-def one_round(requests: Sequence[Request[Any]], *, method: str) -> Cost:
-    """One round in which every site is asked something of its own, all answers in float64."""
-    spent = Cost()
-    for ask in requests:
-        spent += exchange_cost(1, floats=ask.layout.numbers, float_bytes=8, request=ask, method=method)
-    return replace(spent, rounds=1)

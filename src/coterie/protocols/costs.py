@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.messages.codec import (
@@ -13,7 +13,7 @@ from coterie.messages.codec import (
 )
 from coterie.messages.schema import Request
 
-__all__ = ["Cost", "exchange_cost"]
+__all__ = ["Cost", "exchange_cost", "one_round"]
 
 
 @dataclass(frozen=True)
@@ -50,3 +50,11 @@ def exchange_cost(
     down = question_header_bytes(method) + len(encode_body(request, limits or {}).data)
     up = answer_header_bytes(method) + floats * float_bytes
     return Cost(n_sites * floats, n_sites * up, n_sites * down, 1)
+
+
+def one_round(requests: Sequence[Request[Any]], *, method: str, limits: Mapping[str, float] | None = None) -> Cost:
+    """One round in which every site is asked something of its own, all answers in float64."""
+    spent = Cost()
+    for ask in requests:
+        spent += exchange_cost(1, floats=ask.layout.numbers, float_bytes=8, request=ask, method=method, limits=limits)
+    return replace(spent, rounds=1)

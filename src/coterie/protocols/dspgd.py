@@ -11,7 +11,6 @@ whole of it at once (the Gram exchange, ours).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,7 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, present, total
+from coterie.protocols.dspgd_limits import feature_limits
 from coterie.protocols.dspgd_sites import (
     MOST_FEATURES,
     Advance,
@@ -33,6 +33,7 @@ from coterie.protocols.dspgd_sites import (
     embedded,
 )
 from coterie.protocols.lanczos import top_eigenpairs
+from coterie.protocols.limits import within
 
 __all__ = [
     "MOST_FEATURES",
@@ -47,6 +48,7 @@ __all__ = [
     "SumLengths",
     "dspgd",
     "embedded",
+    "feature_means",
     "find_gamma",
 ]
 
@@ -86,6 +88,8 @@ class DSPGDSettings:
     step: Literal["1/t", "2/t"] = "1/t"
     solver: Literal["auto", "gram", "lanczos"] = "auto"
     center: bool = False
+    cem: bool = True
+    """The communication-efficient mechanism of section 4.2; without it, see :mod:`coterie.protocols.dspgd_dense`."""
     form: str = "phase"
     precision: str = "float64"
 
@@ -100,6 +104,8 @@ class DSPGDSettings:
             raise InputError(f"step={self.step!r}; it is '1/t' or '2/t'.")
         if self.solver not in ("auto", "gram", "lanczos"):
             raise InputError(f"solver={self.solver!r}; it is 'auto', 'gram' or 'lanczos'.")
+        if self.solver == "gram" and not self.cem:
+            raise InputError("solver='gram' is a way of the communication-efficient mechanism; use cem=True.")
         if self.form not in ("phase", "paired"):
             raise InputError(f"features={self.form!r}; they are 'phase' or 'paired'.")
         if self.form == "paired" and self.n_features % 2:
@@ -148,15 +154,19 @@ class Embedding:
     n_restarts: int = 0
 
 
-def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Embedding]:
-    """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table."""
+def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = False) -> Protocol[Embedding]:
+    """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table.
+
+    ``marked`` has sites mark how long their rows of features are before they are summed up: masked sums need that
+    where the kernel does not say.
+    """
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     rank = 0
     for t in range(1, settings.n_iter + 1):
-        solved = yield from _solved(t, rank, threshold, settings, seed)
+        solved = yield from _solved(t, rank, threshold, settings, seed, marked)
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
@@ -182,42 +192,66 @@ class _Solved:
     restarts: int
 
 
-def _solved(t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int) -> Protocol[_Solved]:
+def _solved(
+    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
+) -> Protocol[_Solved]:
     """Line 10: eigenpairs of W_t' W_t.
 
     A site lost on the way changes the matrix: begin again with those left and a fresh draw of features, of which
     nothing was told of the site that is gone.
     """
-    eta, n = settings.eta(t), settings.n_features + rank
+    eta, restarts = settings.eta(t), 0
     above = np.inf if threshold is None else eta * threshold
     at_least = settings.rank if threshold is None else 1
-    restarts = 0
     while True:
         names = yield from present()
         draw = t + AFRESH * restarts
+        rng = np.random.default_rng([seed, draw, 1])
         try:
-            means = yield from _feature_means(draw, names, settings)
-            if _solver(settings, n) == "gram":
-                ask = SendGram(n * (n + 1) // 2, n, draw, eta, means)
-                reply = yield from total(ask, to=names, complete=True)
-                found = eigenpairs_above(full_matrix(reply.packed, n))
-                kept = found.top(max(at_least, int((found.values > above).sum())))
-                return _Solved(kept, draw, means, 1, restarts)
-            multiply = partial(_product, draw, eta, means, names)
-            rng = np.random.default_rng([seed, draw, 1])
-            pairs, q = yield from top_eigenpairs(n, multiply, above, at_least=at_least, rng=rng)
+            limits = (yield from feature_limits(draw, eta, names)) if marked else {}
+            means = yield from within(limits, feature_means(draw, names, settings))
+            pairs, q = yield from within(
+                limits, _pairs(_Step(draw, eta, means, names), rank, above, at_least, settings, rng)
+            )
             return _Solved(pairs, draw, means, q, restarts)
         except RosterChanged:
             restarts += 1
 
 
-def _product(draw: int, eta: float, means: Floats, names: tuple[str, ...], vector: Floats) -> Protocol[Floats]:
-    """Line 5 of Algorithm 2, over all sites."""
-    reply = yield from total(Multiply(draw, eta, means, vector), to=names, complete=True)
-    return reply.product
+@dataclass(frozen=True)
+class _Step:
+    """What products with W_t' W_t are asked by, and of whom."""
+
+    draw: int
+    eta: float
+    means: Floats
+    names: tuple[str, ...]
+
+    def product(self, vector: Floats) -> Protocol[Floats]:
+        """Line 5 of Algorithm 2, over all sites."""
+        ask = Multiply(self.draw, self.eta, self.means, vector)
+        reply = yield from total(ask, to=self.names, complete=True)
+        return reply.product
+
+    def gram(self, n: int) -> Protocol[Floats]:
+        """All of W_t' W_t."""
+        ask = SendGram(n * (n + 1) // 2, n, self.draw, self.eta, self.means)
+        reply = yield from total(ask, to=self.names, complete=True)
+        return full_matrix(reply.packed, n)
 
 
-def _feature_means(t: int, names: tuple[str, ...], settings: DSPGDSettings) -> Protocol[Floats]:
+def _pairs(
+    step: _Step, rank: int, above: float, at_least: int, settings: DSPGDSettings, rng: np.random.Generator
+) -> Protocol[tuple[Ritz, int]]:
+    """Eigenpairs above a threshold, and at least so many, with the number of products they took."""
+    n = settings.n_features + rank
+    if _solver(settings, n) == "lanczos":
+        return (yield from top_eigenpairs(n, step.product, above, at_least=at_least, rng=rng))
+    found = eigenpairs_above((yield from step.gram(n)))
+    return found.top(max(at_least, int((found.values > above).sum()))), 1
+
+
+def feature_means(t: int, names: tuple[str, ...], settings: DSPGDSettings) -> Protocol[Floats]:
     """The features' mean over all rows, or zeros where nothing is centered."""
     if not settings.center:
         return np.zeros(settings.n_features)

@@ -4,25 +4,31 @@ k-means", appendix B's first case. It is what CEM is compared with; with CEM, se
 The server holds Z_t as a factor, a row for every row of the sites, and runs Lanczos on the N x N matrix
 R_t = (1 - eta_t) Z_t + eta_t / D A_t A_t'. A step costs N + M D numbers, and every site's answer is seen: the server
 picks what rows are weighted with, so these answers tell of single rows, and a default policy refuses them.
+
+What is summed up on the way, A_t' c_q for every Lanczos vector c_q, gives A_t' U for any U they span: so the server
+also knows V = W_t' U Lambda^(-1/2), with which any other row is embedded as with CEM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError, MalformedMessage, QuorumLost, RosterChanged
+from coterie.errors import MalformedMessage, QuorumLost, RosterChanged
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import AFRESH, DSPGDSettings, EmbeddedTable
+from coterie.protocols.dspgd import AFRESH, Advance, DSPGDSettings, EmbeddedTable, Embedding, feature_means
+from coterie.protocols.dspgd_limits import feature_limits
 from coterie.protocols.dspgd_sites import feature_pieces, held_of
 from coterie.protocols.lanczos import top_eigenpairs
+from coterie.protocols.limits import within
 
 __all__ = ["DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
 
@@ -105,59 +111,56 @@ def _check_rows(table: Table, given: Floats) -> None:
 # ---------------------------------------------------------------- the server's part
 
 
-@dataclass(frozen=True)
-class DenseEmbedding:
-    """What a run of DSPGD without CEM found; the server knows every embedded row, but no way to embed another."""
+@dataclass(frozen=True, kw_only=True)
+class DenseEmbedding(Embedding):
+    """What a run of DSPGD without CEM found; the server knows every embedded row."""
 
-    values: Floats
     rows: Mapping[str, Floats]
     """H, by site: those that stayed to the end."""
-    n_products: tuple[int, ...]
-    """Q of every iteration."""
-    ranks: tuple[int, ...]
-    """r_t of every iteration."""
-    threshold: float
-    n_restarts: int = 0
 
 
-def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[DenseEmbedding]:
+def dspgd_dense(
+    kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = False
+) -> Protocol[DenseEmbedding]:
     """Algorithm 1 up to line 18, DLA on R_t itself: the same iterates as with CEM, from the same features.
 
     A site that is lost on the way takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would
     need its answers. Its table stays as it is.
     """
-    if settings.center:
-        raise InputError("center=True is not to be had without CEM; use dspgd, or center=False.")
-    yield from total(settings.begin(kernel, seed))
+    begin = settings.begin(kernel, seed)
+    yield from total(begin)
     counts = yield from each(CountRows())
     b = {name: np.zeros((int(reply.held), 0)) for name, reply in counts.items()}
+    made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     for t in range(1, settings.n_iter + 1):
         ranks.append(_width(b))
-        solved = yield from _solved(t, b, threshold, settings, seed)
+        solved = yield from _solved(t, b, threshold, settings, seed, marked)
         restarts += solved.restarts
         products.append(solved.n_products)
         if threshold is None:
-            threshold = float(solved.pairs.values[settings.rank - 1]) if solved.size >= settings.rank else 0.0
+            found = solved.pairs.values
+            threshold = float(found[settings.rank - 1]) if len(found) >= settings.rank else 0.0
         kept, values = settings.kept(t, solved.pairs, threshold)
-        b = _cut(kept.vectors * np.sqrt(values), {name: len(b[name]) for name in solved.names})
+        made.append(solved.operator.advance(kept, np.sqrt(values / kept.values), is_last=t == settings.n_iter))
+        b = _cut(kept.vectors * np.sqrt(values), solved.operator.sizes)
     yield from each({name: KeepRows(rows) for name, rows in b.items()})
-    return DenseEmbedding(values, b, tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+    told = (values, tuple(made), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+    return DenseEmbedding(*told, rows=b)
 
 
 @dataclass(frozen=True)
 class _Solved:
-    """The eigenpairs of one iteration, over the rows of these sites."""
+    """The eigenpairs of one iteration, and the matrix they are of."""
 
     pairs: Ritz
-    names: tuple[str, ...]
-    size: int
+    operator: _Operator
     n_products: int
     restarts: int
 
 
 def _solved(
-    t: int, b: Mapping[str, Floats], threshold: float | None, settings: DSPGDSettings, seed: int
+    t: int, b: Mapping[str, Floats], threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
 ) -> Protocol[_Solved]:
     """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it: begin again with those left, and as
     with CEM with a fresh draw of features."""
@@ -173,33 +176,52 @@ def _solved(
         draw = t + AFRESH * restarts
         rng = np.random.default_rng([seed, draw, 1])
         try:
-            times = _Operator(draw, settings.eta(t), left, settings.n_features)
+            is_summed = marked and settings.center
+            limits = (yield from feature_limits(draw, settings.eta(t), tuple(left))) if is_summed else {}
+            means = yield from within(limits, feature_means(draw, tuple(left), settings))
+            times = _Operator(draw, settings.eta(t), means, left)
             pairs, q = yield from top_eigenpairs(size, times.product, above, at_least=at_least, rng=rng)
-            return _Solved(pairs, tuple(left), size, q, restarts)
+            return _Solved(pairs, times, q, restarts)
         except RosterChanged:
             restarts += 1
 
 
 class _Operator:
-    """R_t, as far as the server is concerned."""
+    """R_t, as far as the server is concerned, and what was summed up to multiply with it."""
 
-    def __init__(self, draw: int, eta: float, b: Mapping[str, Floats], n_features: int) -> None:
-        self._draw, self._eta, self._features = draw, eta, n_features
-        self._sizes = {name: len(rows) for name, rows in b.items()}
+    def __init__(self, draw: int, eta: float, means: Floats, b: Mapping[str, Floats]) -> None:
+        self.sizes = {name: len(rows) for name, rows in b.items()}
+        self._draw, self._eta, self._means = draw, eta, means
         self._factor = np.concatenate(list(b.values()))
+        self._summed: list[tuple[Floats, Floats]] = []
+        """Every vector c_q with A_t' c_q."""
 
     def product(self, vector: Floats) -> Protocol[Floats]:
-        """g_q = (1 - eta_t) Z_t c_q + eta_t A_t A_t' c_q / D: two rounds, N + M D numbers."""
-        parts = _cut(vector, self._sizes)
-        asked = {name: Project(self._draw, self._features, part) for name, part in parts.items()}
+        """g_q = (1 - eta_t) Z_t c_q + eta_t A_t A_t' c_q / D: two rounds, N + M D numbers.
+
+        Centered, A_t is A_t - 1 m' throughout: sites need not know.
+        """
+        parts, n_features = _cut(vector, self.sizes), len(self._means)
+        asked = {name: Project(self._draw, n_features, part) for name, part in parts.items()}
         projections = yield from each(asked, complete=True)
-        sums = _added(reply.projection for reply in projections.values())
-        expand = {name: Expand(self._draw, count, sums) for name, count in self._sizes.items()}
+        sums = _added(reply.projection for reply in projections.values()) - self._means * vector.sum()
+        self._summed.append((vector, sums))
+        expand = {name: Expand(self._draw, count, sums) for name, count in self.sizes.items()}
         found = yield from each(expand, complete=True)
-        spread = np.concatenate([found[name].products for name in self._sizes])
+        spread = np.concatenate([found[name].products for name in self.sizes]) - self._means @ sums
         known = self._factor @ (self._factor.T @ vector)
-        product: Floats = (1 - self._eta) * known + self._eta / self._features * spread
+        product: Floats = (1 - self._eta) * known + self._eta / n_features * spread
         return product
+
+    def advance(self, kept: Ritz, scales: Floats, *, is_last: bool) -> Advance:
+        """What sites would be told with CEM: V = W_t' U Lambda^(-1/2)."""
+        projected = np.zeros((len(self._means), len(kept.values)))
+        for vector, sums in self._summed:
+            projected += np.outer(sums, vector @ kept.vectors)
+        features = np.sqrt(self._eta / len(self._means)) * projected
+        carried = np.sqrt(1 - self._eta) * (self._factor.T @ kept.vectors)
+        vectors = np.concatenate([features, carried]) / np.sqrt(kept.values)
+        return Advance(self._draw, self._eta, is_last, self._means, vectors, scales)
 
 
 def _cut(rows: Floats, sizes: Mapping[str, int]) -> dict[str, Floats]:

@@ -14,10 +14,10 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.baselines import Embeds, ck, rfk, sk
+from coterie.protocols.baselines import CountRows, Embeds, ck, rfk, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
 from coterie.protocols.coresets import coreset
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, exchange_cost, one_round
 from coterie.protocols.dspgd import (
     Advance,
     DSPGDSettings,
@@ -28,6 +28,7 @@ from coterie.protocols.dspgd import (
     dspgd,
     find_gamma,
 )
+from coterie.protocols.dspgd_dense import DenseEmbedding, Expand, KeepRows, Project, dspgd_dense
 from coterie.protocols.federated_kmeans import choose_start
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd
@@ -41,6 +42,7 @@ __all__ = [
     "cluster_by_baseline",
     "cluster_by_coreset",
     "cluster_embedded",
+    "dspgd_dense_cost",
     "dspgd_gram_cost",
     "embed_by_dspgd",
 ]
@@ -76,14 +78,19 @@ class KernelFit:
 
 
 def embed_by_dspgd(
-    problem: KernelProblem, settings: DSPGDSettings, n_columns: int, *, seed: int
+    problem: KernelProblem, settings: DSPGDSettings, n_columns: int, *, seed: int, measured: bool = False
 ) -> Protocol[KernelFit]:
-    """gamma by sums, then the top eigenpairs of the kernel matrix of all rows."""
+    """gamma by sums, then the top eigenpairs of the kernel matrix of all rows.
+
+    ``measured`` has sites mark how long features are where nobody knows: masked sums need it.
+    """
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
     kernel = problem.kernel(found)
-    embedding = yield from within(_limits(kernel, n_rows, settings.center), dspgd(kernel, settings, seed=seed))
+    marked = measured and kernel.name == "polynomial"
+    steps = (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed, marked=marked)
+    embedding = yield from within(_limits(kernel, n_rows, settings.center), steps)
     return KernelFit(kernel, embedding, n_rows, values=embedding.values)
 
 
@@ -180,4 +187,26 @@ def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, meth
             size = n * (n + 1) // 2
             cost += sent(SendGram(size, n, step.step, step.eta, step.means), size)
             cost += sent(SumFeatures(features, step.step), features + 1) if center else Cost()
+    return cost
+
+
+def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
+    """d + 2 numbers a site for gamma and 2 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
+    found = made.embedding
+    assert isinstance(found, DenseEmbedding)
+    limits, parts = _limits(made.kernel, made.n_rows, center), list(found.rows.values())
+    begin, *steps = found.transcript
+
+    def sent(requests: list[Request[Any]]) -> Cost:
+        return one_round(requests, method=method, limits=limits)
+
+    cost = one_round([SumLengths(d)] * len(parts), method=method)
+    cost += sent([begin] * len(parts)) + sent([CountRows()] * len(parts)) + sent([KeepRows(rows) for rows in parts])
+    for step, q in zip(steps, found.n_products, strict=True):
+        assert isinstance(step, Advance)
+        n_features = len(step.means)
+        there = sent([Project(step.step, n_features, np.zeros(len(rows))) for rows in parts])
+        back = sent([Expand(step.step, len(rows), np.zeros(n_features)) for rows in parts])
+        cost += (there + back) * q
+        cost += sent([SumFeatures(n_features, step.step)] * len(parts)) if center else Cost()
     return cost

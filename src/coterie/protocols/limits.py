@@ -17,7 +17,7 @@ from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers
 from coterie.messages.verbs import Protocol, Question, total
 
-__all__ = ["MarkLargest", "Marks", "find_limits", "find_units", "within"]
+__all__ = ["MarkLargest", "Marks", "find_limits", "find_units", "highest", "mark", "within"]
 
 MOST_ORIGINS = 4
 """Zero and the columns' means before rows are prepared, zero after, and zero once they are embedded."""
@@ -58,10 +58,10 @@ def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
         largest = np.maximum(largest, away.max(axis=0, initial=0.0))
         held += float(block.counts.sum())
     groups = largest if ask.groups == len(largest) else np.full(ask.groups, largest.max(initial=0.0))
-    return Marks(_mark(np.array([held]))[0], _mark(groups))
+    return Marks(mark(np.array([held]))[0], mark(groups))
 
 
-def _mark(values: Floats) -> Integers:
+def mark(values: Floats) -> Integers:
     """For each value a row with a single 1: at the lowest power of sixteen that is at least as large."""
     marks = np.zeros((len(values), N_MARKS), np.int64)
     for i, value in enumerate(values):
@@ -72,7 +72,7 @@ def _mark(values: Floats) -> Integers:
     return marks
 
 
-def _highest(marks: Integers) -> Floats:
+def highest(marks: Integers) -> Floats:
     """The power of sixteen of the highest mark in each row."""
     places = N_MARKS - 1 - np.argmax(marks[:, ::-1] > 0.5, axis=1)  # a decoded sum is not quite whole
     powers: Floats = np.ldexp(1.0, 4 * (places + LOWEST))
@@ -82,14 +82,14 @@ def _highest(marks: Integers) -> Floats:
 def find_limits(n_columns: int, *, at_least: float = 0.0) -> Protocol[dict[str, float]]:
     """``rows`` and ``box`` for all sites and columns; ``at_least`` is a size known from elsewhere."""
     found = yield from total(MarkLargest(1, np.zeros(n_columns)))
-    box = max(float(_highest(found.sizes)[0]), at_least)
-    return {"rows": float(_highest(found.rows[None])[0]), "box": box}
+    box = max(float(highest(found.sizes)[0]), at_least)
+    return {"rows": float(highest(found.rows[None])[0]), "box": box}
 
 
 def find_units(origin: Floats) -> Protocol[tuple[Floats, dict[str, float]]]:
     """For every column a power of sixteen no value is farther from ``origin`` than, and limits in these units."""
     found = yield from total(MarkLargest(len(origin), origin))
-    return _highest(found.sizes), {"rows": float(_highest(found.rows[None])[0]), "box": 1.0}
+    return highest(found.sizes), {"rows": float(highest(found.rows[None])[0]), "box": 1.0}
 
 
 def within(limits: Mapping[str, float], protocol: Protocol[T]) -> Protocol[T]:

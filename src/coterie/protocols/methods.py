@@ -18,6 +18,8 @@ from coterie.protocols.ce_pca import (
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
+from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
+from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
@@ -45,14 +47,8 @@ class Method:
     """Whether the server sees what one site answered: no, yes, or when."""
 
 
-DSPGD_REQUESTS: tuple[type[Request[Any]], ...] = (
-    SumLengths,
-    BeginKernel,
-    SumFeatures,
-    Multiply,
-    SendGram,
-    Advance,
-)
+CLUSTERING: tuple[type[Request[Any]], ...] = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
+"""The questions by which embedded rows are clustered."""
 
 METHODS: dict[str, Method] = {}
 
@@ -128,12 +124,22 @@ register(
     Method(
         "dspgd",
         "Federated kernel k-means and kernel PCA: random features, proximal gradient steps, Lanczos or Gram exchange",
-        (*DSPGD_REQUESTS, Assign, Close, Split, Summarise, SumCost, SampleCoreset),
+        (SumLengths, BeginKernel, MarkFeatures, SumFeatures, Multiply, SendGram, Advance, *CLUSTERING),
         "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
         "round",
         "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
         "per cluster the sum and number of embedded rows",
         single_answers="only with a one-shot start (the default where every site allows averages)",
+    )
+)
+register(
+    Method(
+        "dspgd-dense",
+        "Federated kernel k-means without its communication-efficient mechanism: what the paper compares it with",
+        (SumLengths, BeginKernel, CountRows, MarkFeatures, SumFeatures, Project, Expand, KeepRows, *CLUSTERING),
+        "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
+        "products of single rows' features with vectors of the server's choice, and every embedded row",
+        single_answers="yes: every site must allow rows",
     )
 )
 register(

@@ -84,7 +84,7 @@ def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[
     return {
         "schema": RESULT_SCHEMA,
         "coterie": coterie.__version__,
-        "method": estimator.method,
+        "method": estimator.method_name,
         "settings": dict(settings),
         "columns": columns,
         "centers": estimator.cluster_centers_.tolist(),
@@ -97,7 +97,7 @@ def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[
         "asked": asked_of(ledger),
         "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
         "summary": (
-            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method_name}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}."
         ),
         "caption": (
