@@ -184,6 +184,7 @@ def test_methods_and_audits(cli):
         "lloyd",
         "federated-kmeans",
         "one-shot",
+        "landmarks",
         "dspgd",
         "dspgd-dense",
         "rfk",

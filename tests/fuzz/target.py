@@ -33,6 +33,8 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
+from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
 from coterie.protocols.methods import METHODS, belongs
@@ -96,6 +98,16 @@ PLAIN: tuple[Request[Any], ...] = (
     Expand(1, 24, np.ones(4)),
     KeepRows(np.ones((24, 2))),
     MarkFeatures(2, 1),
+    SendLandmarks(3, 2, 2, 4, 5, 100, 1),
+    SendLandmarks(2, 2, 1, 8, 1, 10, 2),
+    Regard(3, 1, False),
+    SumRegarded(1, 2.0),
+    SumApart(np.full(2, 5e4)),
+    CountCells(np.array([[1e4], [7e4]])),
+    ShareCells(6, 1, 3, np.array([[1e4], [7e4]]), np.array([9.0, 15.0]), np.zeros(1), np.full(1, 2e5)),
+    UseLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3)),
+    MeanByCell("float16", np.eye(3)),
+    SendFeatureGram(10, 4, "float32"),
     SketchFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3, 5, 4),
     ScoreByLeverage(np.eye(4)),
     ScoreByResidual(VALUES[:2] + 1.0),

@@ -21,6 +21,8 @@ from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
 from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
+from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
 from coterie.protocols.methods import METHODS, PREPARATION
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
@@ -108,6 +110,12 @@ def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
     assert sum(codec.read_envelope(frame)[0] is codec.Form.ANSWER for frame in answers()) >= 15
 
 
+NEED_A_VIEW = (
+    *(MarkFeatures, SumFeatures, Multiply, SendGram),
+    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram),
+)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("request_", [one for one in SAMPLES if isinstance(one, AskMasked | Reveal)])
 def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_others(request_):
@@ -117,8 +125,8 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
         assert found is Refusal.UNKNOWN_QUESTION
     elif isinstance(request_, AskMasked) and request_.body == masked(PLAIN[-2]).body:
         assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
-    elif request_.subject in (MarkFeatures, SumFeatures, Multiply, SendGram):
-        assert found is Refusal.MALFORMED  # no kernel was begun
+    elif request_.subject in NEED_A_VIEW:
+        assert found is Refusal.MALFORMED  # no kernel was begun, no projection or landmarks agreed on
     elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:
         assert found is Refusal.ROWS_FORBIDDEN  # masked or not, nobody gets a number for every row
     elif request_.n < GUARDED.min_roster:

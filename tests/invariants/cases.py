@@ -25,6 +25,7 @@ from coterie.protocols.federated_kmeans import (
     federated_kmeans_cost,
 )
 from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
+from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
@@ -183,6 +184,14 @@ def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
     return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
 
 
+LOCAL = LandmarkSettings("local", n_landmarks=12)
+
+
+def _landmark_numbers(made: Any) -> list[Rows]:
+    points = made.embedding.embed(np.random.default_rng(0).normal(size=(9, D)))
+    return [points @ points.T, np.array(made.clusters.cost)]
+
+
 BASELINES = [
     Case(
         "kernel k-means of pooled rows",
@@ -228,6 +237,15 @@ BASELINES = [
 
 CASES = [
     *BASELINES,
+    Case(
+        "landmark kernel k-means from local centers",
+        "landmarks",
+        lambda rows: cluster_by_landmarks(KERNEL, LOCAL, K, D, max_rounds=2, tol=0.0, seed=3),
+        _landmark_numbers,
+        lambda m, made: local_landmarks_cost(m, made, LOCAL, seed=3),
+        tolerance=2e-3,  # means travel in float16, which a hand that drives the protocol does not round to
+        samples_sites=True,  # a site's centers are those of its own rows
+    ),
     Case(
         "kernel components by DSPGD",
         "dspgd",

@@ -15,6 +15,7 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
+from coterie.protocols.baselines import Embeds
 from coterie.protocols.dspgd import DSPGDSettings, Embedding, embedded
 from coterie.protocols.kernel_kmeans import (
     BASELINES,
@@ -26,6 +27,7 @@ from coterie.protocols.kernel_kmeans import (
     cluster_embedded,
     embed_by_dspgd,
 )
+from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import ArrayTable
@@ -88,7 +90,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         Everything that was asked and answered.
     """
 
-    method: str = "dspgd"
+    method: str = "landmarks"
 
     def __init__(
         self,
@@ -99,7 +101,12 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         degree: int = 3,
         coef0: float = 1.0,
         center: bool = True,
-        method: str = "dspgd",
+        method: str = "landmarks",
+        landmarks: Any = "auto",
+        n_landmarks: int | None = None,
+        landmark_bits: int = 4,
+        min_count: int = 1,
+        value_range: tuple[float, float] | None = None,
         n_features: int = 40,
         n_iter: int = 20,
         threshold: float | None = None,
@@ -117,6 +124,11 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self.coef0 = coef0
         self.center = center
         self.method = method
+        self.landmarks = landmarks
+        self.n_landmarks = n_landmarks
+        self.landmark_bits = landmark_bits
+        self.min_count = min_count
+        self.value_range = value_range
         self.n_features = n_features
         self.n_iter = n_iter
         self.threshold = threshold
@@ -134,7 +146,18 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         return self
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KernelFit]:
-        """gamma by sums, then DSPGD."""
+        """The components by landmarks, or by DSPGD."""
+        if self.method == "landmarks":
+            found = yield from embed_by_landmarks(
+                _kernel_problem(self),
+                _landmark_settings(self),
+                int(self.n_components),
+                n_columns,
+                center=self.center,
+                seed=self._run_seed,
+                measured=measured,
+            )
+            return found
         problem, settings = (
             _problem(self),
             _settings(self, int(self.n_components), self.n_components + 2, self.center),
@@ -159,9 +182,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         check_is_fitted(self)
         rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
         prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
-        assert isinstance(self.embedding_, Embedding)
-        found: Rows = embedded(ArrayTable(prepared), self.embedding_.transcript).rows
-        return found
+        return _embedded(self.embedding_, prepared)
 
     @property
     def _n_features_out(self) -> int:
@@ -209,7 +230,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         Eigenvalues of the kernel matrix.
     """
 
-    method: str = "dspgd"
+    method: str = "landmarks"
     _fewest_rows = 2
 
     def __init__(
@@ -221,7 +242,12 @@ class FederatedKernelKMeans(FederatedKMeans):
         gamma: float | None = None,
         degree: int = 3,
         coef0: float = 1.0,
-        method: str = "dspgd",
+        method: str = "landmarks",
+        landmarks: Any = "auto",
+        n_landmarks: int | None = None,
+        landmark_bits: int = 4,
+        min_count: int = 1,
+        value_range: tuple[float, float] | None = None,
         n_features: int | None = None,
         n_iter: int = 20,
         threshold: float | None = None,
@@ -231,20 +257,25 @@ class FederatedKernelKMeans(FederatedKMeans):
         features: str = "phase",
         precision: str = "float64",
         clustering: str = "lloyd",
-        n_landmarks: int = 500,
         n_points: int = 1000,
         init: str = "auto",
-        max_rounds: int = 100,
+        max_rounds: int | None = None,
         tol: float = 1e-4,
         random_state: Any = None,
     ) -> None:
-        super().__init__(n_clusters, init=init, max_rounds=max_rounds, tol=tol, random_state=random_state)
+        super().__init__(n_clusters, init=init, tol=tol, random_state=random_state)
+        self.max_rounds = max_rounds  # type: ignore[assignment]
         self.n_components = n_components
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
         self.method = method
+        self.landmarks = landmarks
+        self.n_landmarks = n_landmarks
+        self.landmark_bits = landmark_bits
+        self.min_count = min_count
+        self.value_range = value_range
         self.n_features = n_features
         self.n_iter = n_iter
         self.threshold = threshold
@@ -254,7 +285,6 @@ class FederatedKernelKMeans(FederatedKMeans):
         self.features = features
         self.precision = precision
         self.clustering = clustering
-        self.n_landmarks = n_landmarks
         self.n_points = n_points
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:  # type: ignore[override]
@@ -264,7 +294,7 @@ class FederatedKernelKMeans(FederatedKMeans):
     def protocol(  # type: ignore[override]
         self, n_columns: int, known: Spread | None = None, *, measured: bool = False
     ) -> Protocol[KernelFit]:
-        """gamma by sums, DSPGD, then Lloyd's algorithm on the embedded rows."""
+        """An embedding by landmarks or by DSPGD, then Lloyd's algorithm among the embedded rows; or a baseline."""
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
             raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
         if not isinstance(self.init, str):
@@ -273,6 +303,8 @@ class FederatedKernelKMeans(FederatedKMeans):
         components = 2 * int(self.n_clusters) if self.n_components is None else int(self.n_components)
         if self.method in BASELINES:
             return (yield from self._baseline(components, n_columns))
+        if self.method == "landmarks":
+            return (yield from self._by_landmarks(n_columns, measured))
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = _settings(self, components, rank, center=False)
@@ -286,21 +318,51 @@ class FederatedKernelKMeans(FederatedKMeans):
             made,
             int(self.n_clusters),
             init=self.init,
-            max_rounds=self.max_rounds,
+            max_rounds=100 if self.max_rounds is None else int(self.max_rounds),
             tol=self.tol,
             seed=self._run_seed,
             measured=measured,
         )
         return replace(made, clusters=clusters)
 
+    def _by_landmarks(self, n_columns: int, measured: bool) -> Protocol[KernelFit]:
+        problem, settings, k = _kernel_problem(self), _landmark_settings(self), int(self.n_clusters)
+        rounds = 2 if self.max_rounds is None else int(self.max_rounds)
+        if self.n_components is None:
+            return (
+                yield from cluster_by_landmarks(
+                    problem,
+                    settings,
+                    k,
+                    n_columns,
+                    max_rounds=rounds,
+                    tol=self.tol,
+                    seed=self._run_seed,
+                    measured=measured,
+                )
+            )
+        made = yield from embed_by_landmarks(
+            problem,
+            settings,
+            int(self.n_components),
+            n_columns,
+            center=False,
+            seed=self._run_seed,
+            measured=measured,
+            told=True,
+        )
+        clusters = yield from cluster_embedded(
+            made, k, init=str(self.init), max_rounds=rounds, tol=self.tol, seed=self._run_seed, measured=measured
+        )
+        return replace(made, clusters=clusters)
+
     def _baseline(self, n_components: int, n_columns: int) -> Protocol[KernelFit]:
         n_features = 200 if self.n_features is None else int(self.n_features)
         settings = BaselineSettings(
-            self.method, n_components, n_features, self.n_landmarks, self.n_points, self.features
+            self.method, n_components, n_features, self.n_landmarks or 500, self.n_points, self.features
         )
-        problem = KernelProblem(self.kernel, self.gamma, self.degree, self.coef0)
         k = int(self.n_clusters)
-        return (yield from cluster_by_baseline(problem, settings, k, n_columns, seed=self._run_seed))
+        return (yield from cluster_by_baseline(_kernel_problem(self), settings, k, n_columns, seed=self._run_seed))
 
     @property
     def method_name(self) -> str:
@@ -322,14 +384,18 @@ class FederatedKernelKMeans(FederatedKMeans):
     def prepared_rows(self, rows: Rows) -> Rows:
         """Raw rows in the embedding."""
         prepared = super().prepared_rows(rows)
-        if isinstance(self.embedding_, Embedding):
-            found: Rows = embedded(ArrayTable(prepared), self.embedding_.transcript).rows
-            return found
-        return self.embedding_.embed(prepared)
+        return _embedded(self.embedding_, prepared)
 
     def center_columns(self) -> list[str] | None:
         """What the numbers of a center are."""
         return [f"component{i}" for i in range(self.n_components_)]
+
+
+def _embedded(embedding: Embedding | Embeds, rows: Rows) -> Rows:
+    if not isinstance(embedding, Embedding):
+        return embedding.embed(rows)
+    found: Rows = embedded(ArrayTable(rows), embedding.transcript).rows
+    return found
 
 
 def _method_name(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> str:
@@ -339,8 +405,25 @@ def _method_name(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> str:
 def _problem(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> KernelProblem:
     if estimator.method not in DSPGD:
         known = DSPGD if isinstance(estimator, FederatedKernelPCA) else (*DSPGD, *BASELINES)
-        raise InputError(f"method={estimator.method!r} is not known; there is {', '.join(known)}.")
+        raise InputError(f"method={estimator.method!r} is not known; there is landmarks, {', '.join(known)}.")
+    return _kernel_problem(estimator)
+
+
+def _kernel_problem(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> KernelProblem:
     return KernelProblem(estimator.kernel, estimator.gamma, estimator.degree, estimator.coef0)
+
+
+def _landmark_settings(estimator: FederatedKernelPCA | FederatedKernelKMeans) -> LandmarkSettings:
+    given = estimator.landmarks
+    named = given if isinstance(given, str) else "auto"
+    return LandmarkSettings(
+        named,
+        None if isinstance(given, str) else np.asarray(given, np.float64),
+        None if estimator.n_landmarks is None else int(estimator.n_landmarks),
+        int(estimator.landmark_bits),
+        int(estimator.min_count),
+        value_range=estimator.value_range,
+    )
 
 
 def _settings(

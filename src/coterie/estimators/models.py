@@ -17,8 +17,9 @@ from coterie.estimators.kernel import FederatedKernelKMeans, FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.registry import make_estimator
 from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap
 from coterie.messages import codec
-from coterie.protocols.baselines import LandmarkMap, RandomMap
+from coterie.protocols.baselines import RandomMap
 from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
@@ -56,6 +57,7 @@ class _Kernel(msgspec.Struct):
     """The public requests that embed a row, in base64."""
     landmarks: list[list[float]] | None = None
     projection: list[list[float]] | None = None
+    shift: list[float] | None = None
     features: _Features | None = None
 
 
@@ -121,6 +123,7 @@ def _kernel(made: KernelFit) -> _Kernel:
         written.transcript = [base64.b64encode(body).decode() for body in bodies]
     elif isinstance(map_, LandmarkMap):
         written.landmarks, written.projection = map_.landmarks.tolist(), map_.projection.tolist()
+        written.shift = map_.shift.tolist() if map_.shift.any() else None
     elif isinstance(map_, RandomMap):
         written.features = _Features(map_.n_features, map_.form, map_.seed)
     return written
@@ -201,7 +204,10 @@ def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:
         landmarks, projection = np.array(k.landmarks, np.float64), np.array(k.projection, np.float64)
         if landmarks.ndim != 2 or projection.ndim != 2 or len(landmarks) != len(projection):
             raise ValueError("landmarks and their projection do not fit")
-        return KernelFit(kernel, LandmarkMap(kernel, landmarks, projection), k.rows, clusters, values)
+        shift = np.zeros(projection.shape[1]) if k.shift is None else np.array(k.shift, np.float64)
+        if shift.shape != projection.shape[1:]:
+            raise ValueError("landmarks and their shift do not fit")
+        return KernelFit(kernel, LandmarkMap(kernel, landmarks, projection, shift), k.rows, clusters, values)
     if k.features is not None:
         drawn = RandomMap(kernel, k.features.number, k.features.form, k.features.seed)
         return KernelFit(kernel, drawn, k.rows, clusters, values)

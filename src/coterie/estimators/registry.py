@@ -18,6 +18,7 @@ ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "federated-kmeans": FederatedKMeans,
     "lloyd": LloydKMeans,
     "one-shot": OneShotKMeans,
+    "landmarks": FederatedKernelKMeans,
     "dspgd": FederatedKernelKMeans,
     "dspgd-dense": FederatedKernelKMeans,
     "rfk": FederatedKernelKMeans,

@@ -49,6 +49,24 @@ class Kernel:
             values = getattr(pairwise, f"{self.name}_kernel")(one, other, self.gamma)
         return np.asarray(values, np.float64)
 
+    def quick(self, rows: Rows, points: Floats) -> Rows:
+        """The same in the rows' own precision, for an rbf kernel by one product of matrices.
+
+        Where the points lie far from the origin compared with their spread, all is moved near it first.
+        """
+        if self.name != "rbf":
+            return self.between(rows, points).astype(rows.dtype, copy=False)
+        offset = points.mean(axis=0)
+        if np.abs(offset).max(initial=0.0) > 8 * np.abs(points - offset).max(initial=0.0):
+            rows, points = rows - offset.astype(rows.dtype), points - offset
+        near = points.astype(rows.dtype)
+        values: Rows = rows @ (-2 * near.T)
+        values += np.vecdot(near, near)
+        values += np.vecdot(rows, rows)[:, None]
+        np.maximum(values, 0, out=values)
+        values *= rows.dtype.type(-self.gamma)
+        return np.exp(values, out=values)
+
     def diagonal(self, rows: Rows) -> Floats:
         """The kernel of every row with itself."""
         if self.name != "polynomial":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FixedPoint", "Narrow", "Ring", "add_in_ring", "add_streams", "mask_stream"]
+__all__ = ["FixedPoint", "Narrow", "Ring", "WholeNumbers", "add_in_ring", "add_streams", "mask_stream"]
 
 Ring = npt.NDArray[np.uint64]
 Narrow = npt.NDArray[np.unsignedinteger[Any]]
@@ -72,6 +72,28 @@ class FixedPoint:
         shift = np.uint64(64 - self.bits)
         signed = (total << shift).view(np.int64) >> np.int64(64 - self.bits)
         return signed.astype(np.float64) / self.scale
+
+
+@dataclass(frozen=True)
+class WholeNumbers:
+    """Whole numbers from 0 up whose sum over all sites stays below ``2**bits``: coded as they are."""
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 32:
+            raise ValueError(f"a ring of {self.bits} bits for small whole numbers; it has 1 to 32")
+
+    def encode(self, values: npt.NDArray[Any]) -> Ring:
+        """The numbers; what is none of the ring is a ``ValueError``."""
+        numbers = np.asarray(values, np.float64)
+        if not ((numbers >= 0) & (numbers < 1 << self.bits) & (numbers == np.rint(numbers))).all():
+            raise ValueError("a number is not one of the ring")
+        return numbers.astype(np.uint64)
+
+    def decode(self, total: Ring) -> Floats:
+        """Their sum."""
+        return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
 
 
 def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ring:

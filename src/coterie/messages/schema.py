@@ -237,6 +237,12 @@ class Request(Generic[R]):
         """How many rows of a Gram an answer of that content is; None: as many as its arrays have rows."""
         return None
 
+    @property
+    def ring(self) -> int | None:
+        """Bits of the ring in which whole numbers of all sites' answers add up without wrapping, where this request
+        makes sure of that; None: whatever holds as many of them as there are sites."""
+        return None
+
     @cached_property
     def layout(self) -> Layout:
         """What an answer to this very request looks like."""

@@ -43,6 +43,8 @@ class Question:
     """Whether losing one of the sites asked makes the answer worthless (``RosterChanged`` is raised)."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """Declared bounds of the run, such as ``rows`` and ``box``."""
+    bits: int | None = None
+    """How large a ring is enough for a masked sum; None leaves it to the layer."""
     seen: Seen = Seen.SINGLE
     needed: int | None = None
     """How many answers will do; None leaves it to the run's quorum."""
@@ -68,9 +70,11 @@ Protocol: TypeAlias = Generator[Question | Present, Any, T]
 """An algorithm: a generator that yields questions, is sent answers and returns its result."""
 
 
-def total(request: Request[R], to: Iterable[str] | None = None, *, complete: bool = False) -> Protocol[R]:
-    """Ask sites and see the sum of their answers."""
-    answer: R = yield Question(request, _names(to), summed=True, complete=complete)
+def total(
+    request: Request[R], to: Iterable[str] | None = None, *, complete: bool = False, bits: int | None = None
+) -> Protocol[R]:
+    """Ask sites and see the sum of their answers; ``bits`` is how large a ring is enough where it is masked."""
+    answer: R = yield Question(request, _names(to), summed=True, complete=complete, bits=bits)
     return answer
 
 

@@ -25,13 +25,15 @@ from scipy.sparse.linalg import eigsh
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap
 from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round
-from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
+from coterie.protocols.dspgd_sites import Drawn
+from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.seeding import var_part, var_part_cost
 
@@ -39,7 +41,6 @@ __all__ = [
     "BaselineFit",
     "CountRows",
     "Embeds",
-    "LandmarkMap",
     "MapFeatures",
     "PoolRows",
     "RandomMap",
@@ -63,22 +64,9 @@ JITTER = 1e-10
 class Embeds(Interface):
     """Turns any rows into their embedding."""
 
-    def embed(self, rows: Rows) -> Floats:
+    def embed(self, rows: Rows) -> Rows:
         """One embedded row for every row."""
         ...
-
-
-@dataclass(frozen=True)
-class LandmarkMap:
-    """Rows embedded through their kernel values with landmark rows: k(x, Y) P."""
-
-    kernel: Kernel
-    landmarks: Floats
-    projection: Floats
-
-    def embed(self, rows: Rows) -> Floats:
-        """One embedded row for every row."""
-        return self.kernel.between(rows, self.landmarks) @ self.projection
 
 
 @dataclass(frozen=True)
@@ -268,7 +256,7 @@ def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, se
     matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
     found = _top_eigenpairs(matrix, n_components, seed)
     found = found.above(NONE * found.values[0])
-    made = LandmarkMap(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
+    made = LandmarkMap.of(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
     return _clustered(made, pool, found.values, n_clusters, seed)
 
 
@@ -299,7 +287,7 @@ def sk(
     root = inverse_root(kernel.between(landmarks, landmarks))
     features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
     turn, values = top_directions(features, n_components)
-    return _clustered(LandmarkMap(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
+    return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
 
 
 def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
@@ -311,7 +299,7 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
 
 def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
     rows = made.embed(pool.rows)
-    centers = clustering.weighted_kmeans(rows, pool.weights, n_clusters, seed=seed)
+    centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
     return BaselineFit(made, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
 

@@ -12,6 +12,7 @@ from scipy import linalg, sparse
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths.coresets import allotted
 from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
@@ -19,14 +20,14 @@ from coterie.protocols.baselines import (
     JITTER,
     NONE,
     BaselineFit,
-    LandmarkMap,
     RandomMap,
     embedded_by,
     top_directions,
 )
 from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round
-from coterie.protocols.dspgd_sites import Drawn, EmbeddedTable
+from coterie.protocols.dspgd_sites import Drawn
+from coterie.protocols.embedded import EmbeddedTable
 
 __all__ = [
     "CEPCAFit",
@@ -239,7 +240,7 @@ def local_projection(table: Table, memory: Memory, ask: ProjectRows) -> Sketch:
 def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
     """Let later questions see the components in the rows' place."""
     held = _scored(memory)
-    made = LandmarkMap(held.kernel, np.concatenate(held.landmarks), ask.projection)
+    made = LandmarkMap.of(held.kernel, np.concatenate(held.landmarks), ask.projection)
     memory.table = embedded_by(table, made, ask.projection.shape[1])
     memory.pop("ce-pca")
 
@@ -320,7 +321,7 @@ def _components(
     stacked = np.concatenate([reply.sketch for reply in sketches.values()])
     turn, values = top_directions(stacked, settings.n_components)
     projection = linalg.solve_triangular(_root(kernel, both), turn)
-    return CEPCAFit(LandmarkMap(kernel, both, projection), values, (), len(landmarks[0]))
+    return CEPCAFit(LandmarkMap.of(kernel, both, projection), values, (), len(landmarks[0]))
 
 
 def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:

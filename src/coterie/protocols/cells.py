@@ -11,7 +11,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, CellMoments, Guard, Table
 
-__all__ = ["GuardedCells", "guarded_cells"]
+__all__ = ["GuardedCells", "guarded_cells", "local_cells"]
 
 
 class GuardedCells:
@@ -45,3 +45,17 @@ def guarded_cells(table: Table, guard: Guard, points: Floats) -> GuardedCells:
     for block in table.blocks():
         cells.see(block, clustering.nearest(block.rows, points)[0])
     return cells
+
+
+def local_cells(table: Table, guard: Guard | None, points: Floats) -> CellMoments:
+    """The moments of the rows nearest to each point, as far as a guard, where there is one, lets them go."""
+    if guard is not None:
+        return guarded_cells(table, guard, points).released()
+    k = len(points)
+    counts, sums, squares = np.zeros(k), np.zeros(points.shape), np.zeros(k)
+    for block in table.blocks():
+        labels, squared = clustering.nearest(block.rows, points)
+        counts += clustering.counts_by_cell(labels, block.counts, k)
+        sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)
+        squares += clustering.counts_by_cell(labels, squared * block.counts, k)
+    return CellMoments.about(points, counts, sums - counts[:, None] * points, squares)

@@ -53,8 +53,10 @@ def exchange_cost(
 
 
 def one_round(requests: Sequence[Request[Any]], *, method: str, limits: Mapping[str, float] | None = None) -> Cost:
-    """One round in which every site is asked something of its own, all answers in float64."""
+    """One round in which every site is asked something of its own."""
     spent = Cost()
     for ask in requests:
-        spent += exchange_cost(1, floats=ask.layout.numbers, float_bytes=8, request=ask, method=method, limits=limits)
+        layout = ask.layout
+        sent = exchange_cost(1, floats=layout.numbers, float_bytes=0, request=ask, method=method, limits=limits)
+        spent += replace(sent, bytes_up=sent.bytes_up + layout.n_bytes)
     return replace(spent, rounds=1)

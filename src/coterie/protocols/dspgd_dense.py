@@ -24,9 +24,10 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import AFRESH, Advance, DSPGDSettings, EmbeddedTable, Embedding, feature_means
+from coterie.protocols.dspgd import AFRESH, Advance, DSPGDSettings, Embedding, feature_means
 from coterie.protocols.dspgd_limits import feature_limits
 from coterie.protocols.dspgd_sites import feature_pieces, held_of
+from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lanczos import top_eigenpairs
 from coterie.protocols.limits import within
 

@@ -44,7 +44,7 @@ def local_feature_marks(table: Table, memory: Memory, ask: MarkFeatures) -> Mark
 
 
 def feature_limits(step: int, eta: float, names: tuple[str, ...]) -> Protocol[dict[str, float]]:
-    """``length``: a bound of the squared length of rows of W_t, centered or not, and of what sums of features need."""
+    """``length``: a bound of the squared length of rows of W_t, centered or not, and what sums of features need."""
     found = yield from total(MarkFeatures(2, step), to=names, complete=True)
     drawn, carried = highest(found.sizes)
     return {"length": float(max(4 * eta * drawn + (1 - eta) * carried, drawn, np.sqrt(drawn)))}

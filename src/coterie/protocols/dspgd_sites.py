@@ -16,7 +16,8 @@ from coterie.maths.features import FeatureMap, draw_features
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
+from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
+from coterie.protocols.embedded import EmbeddedTable
 
 __all__ = [
     "MOST_FEATURES",
@@ -316,31 +317,6 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
         memory.pop("dspgd")
     else:
         held.b, held.kept = moved, None
-
-
-class EmbeddedTable:
-    """A table's rows in their embedding."""
-
-    def __init__(self, raw: Table, rows: Floats) -> None:
-        self.raw, self.rows = raw, rows
-        self.columns = tuple(Column(f"component{i}") for i in range(rows.shape[1]))
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.rows)
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted and placed as the raw ones."""
-        start = 0
-        for block in self.raw.blocks():
-            stop = start + len(block.rows)
-            yield Block(self.rows[start:stop], block.weights, block.places)
-            start = stop
-
-    def blocks(self) -> Iterator[Block]:
-        """The same: every value is finite."""
-        return self.raw_blocks()
 
 
 def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTable:

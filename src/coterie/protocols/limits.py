@@ -92,8 +92,8 @@ def find_units(origin: Floats) -> Protocol[tuple[Floats, dict[str, float]]]:
     return highest(found.sizes), {"rows": float(highest(found.rows[None])[0]), "box": 1.0}
 
 
-def within(limits: Mapping[str, float], protocol: Protocol[T]) -> Protocol[T]:
-    """The same protocol, its questions declared to lie within limits."""
+def within(limits: Mapping[str, float], protocol: Protocol[T], *, bits: int | None = None) -> Protocol[T]:
+    """The same protocol, its questions declared to lie within limits, and to do with a ring of so many bits."""
     answer: Any = None
     failure: BaseException | None = None
     while True:
@@ -103,7 +103,7 @@ def within(limits: Mapping[str, float], protocol: Protocol[T]) -> Protocol[T]:
             result: T = stop.value
             return result
         if isinstance(question, Question):
-            question = replace(question, limits={**limits, **question.limits})
+            question = replace(question, limits={**limits, **question.limits}, bits=question.bits or bits)
         answer, failure = None, None
         try:
             answer = yield question

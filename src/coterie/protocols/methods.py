@@ -21,6 +21,8 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train
+from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.preparation import SumColumns
@@ -118,6 +120,29 @@ register(
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
         single_answers="only with a one-shot start (the default where every site allows averages)",
+    )
+)
+register(
+    Method(
+        "landmarks",
+        "Landmark kernel k-means and kernel PCA: a few coarse averages stand for the kernel of all rows",
+        (
+            SendLandmarks,
+            Regard,
+            SumRegarded,
+            SumApart,
+            CountCells,
+            ShareCells,
+            SumLengths,
+            UseLandmarks,
+            MeanByCell,
+            SendFeatureGram,
+            *CLUSTERING,
+        ),
+        "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
+        "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",
+        "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
+        single_answers="only where every site allows averages (landmarks='summed' never)",
     )
 )
 register(

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Guard, Memory, Table, answers, rows_at
+from coterie.messages.site_part import CellMoments, Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.cells import guarded_cells
+from coterie.protocols.cells import local_cells
 from coterie.protocols.costs import Cost, exchange_cost
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "one_shot",
     "one_shot_cost",
     "random_start",
+    "sample_of",
     "var_part",
     "var_part_cost",
     "var_part_rounds",
@@ -75,31 +76,19 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     holds fewer than that in all. Chance only decides which rows are sampled.
     """
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    rows, weights, held = _sample(table, ask.sample, ask.seed)
+    rows, weights, held = sample_of(table, ask.sample, ask.seed)
     fewest = max(1, ask.min_count, memory.min_count)
     wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
     if held >= fewest:
         found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)
-        means, sizes = _local_cells(table, memory.guard, found)
-        enough = sizes >= fewest
-        centers[:wanted][enough] = means[enough]
-        counts[:wanted][enough] = sizes[enough]
+        cells = local_cells(table, memory.guard, found)
+        enough = cells.counts >= fewest
+        centers[:wanted][enough] = cells.means[enough]
+        counts[:wanted][enough] = cells.counts[enough]
     return LocalCenters(centers, counts)
 
 
-def _local_cells(table: Table, guard: Guard | None, points: Floats) -> tuple[Floats, Floats]:
-    """The mean and number of the rows nearest to each point, as far as a guard lets them go."""
-    if guard is not None:
-        sent = guarded_cells(table, guard, points).released()
-        return sent.means, sent.counts
-    sums, sizes = np.zeros(points.shape), np.zeros(len(points))
-    for block in table.blocks():
-        part = clustering.moments(block.rows, points, block.weights)
-        sums, sizes = sums + part.sums, sizes + part.counts
-    return clustering.means(sums, sizes, fallback=points), sizes
-
-
-def _sample(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
+def sample_of(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
     """At most ``size`` rows with their weights, the same whenever asked; and the weight of all rows."""
     n = table.n_rows
     chosen = np.arange(n)

@@ -90,9 +90,9 @@ class MaskedSums:
         assert not isinstance(question.request, Mapping)
         body = codec.encode_body(question.request, question.limits).data
         n = len(roster)
-        bits = _fewest_bits(layout, n) or self.bits
+        bits = question.request.ring or _fewest_bits(layout, n) or question.bits or self.bits
         try:
-            coded = codings(layout, question.limits, bits, max(1, n))
+            coded = codings(question.request, question.limits, bits, max(1, n))
         except ValueError as problem:
             raise InputError(
                 f"{question.request.kind} cannot be masked: {problem}; declare the run's limits (rows, box)."

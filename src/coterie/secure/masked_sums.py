@@ -28,10 +28,10 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from coterie.errors import BadAnswer, MalformedMessage
-from coterie.maths.masks import FixedPoint, Narrow, Ring, add_streams, mask_stream
+from coterie.maths.masks import FixedPoint, Narrow, Ring, WholeNumbers, add_streams, mask_stream
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
-from coterie.messages.schema import Integers, Layout, Nothing, Reply, Request, array
+from coterie.messages.schema import Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Exit, Memory, Table, carries, remembers
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
@@ -226,9 +226,14 @@ def own_mask(secret: bytes, context: Context, count: int, bits: int) -> Ring:
     return mask_of(own_seed(secret, context), count, bits)
 
 
-def codings(layout: Layout, limits: Any, bits: int, n_sites: int) -> list[FixedPoint]:
+def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
     """How each array of an answer is coded; ``ValueError`` where one has no bound."""
-    return [FixedPoint(bits, high, n_sites) for _, high in layout.bounds(limits)]
+    layout = request.layout
+    if request.ring is None:
+        return [FixedPoint(bits, high, n_sites) for _, high in layout.bounds(limits)]
+    if bits != request.ring:
+        raise ValueError(f"a ring of {bits} bits for one of {request.ring}")
+    return [WholeNumbers(bits)] * len(layout.fields)
 
 
 # ---------------------------------------------------------------- the site's part
@@ -285,7 +290,7 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
     try:
-        coded = codings(layout, found.limits, ask.bits, ask.n)
+        coded = codings(found.request, found.limits, ask.bits, ask.n)
         parts = [coding.encode(value).ravel() for coding, value in zip(coded, found.reply.arrays(), strict=True)]
     except ValueError as problem:
         raise BadAnswer(f"it cannot be masked: {problem}") from None

@@ -15,7 +15,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
 from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper
 from coterie.messages.verbs import Seen
-from coterie.protocols.dspgd_sites import EmbeddedTable
+from coterie.protocols.embedded import EmbeddedTable
 from coterie.sites.guards import Guards
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.memory import RunMemories, RunMemory

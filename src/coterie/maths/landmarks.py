@@ -1,0 +1,115 @@
+"""Landmarks: points, coarse ones too, through whose kernel values rows are embedded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.maths.clustering import nearest, weighted_kmeans
+from coterie.maths.kernels import Kernel
+from coterie.maths.spectra import inverse_root
+
+__all__ = ["LandmarkMap", "Landmarks", "coded", "decoded", "feature_root", "merged", "missed_share"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.floating[Any]]
+
+THRESHOLD = {8: 1e-12, 4: 1e-8}
+"""Eigenvalues of K(L, L) below this share of the largest count as none, by the bytes of a row's numbers: what is lost
+in rounding kernel values would be divided by their root."""
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Points, how many rows each stands for, and the rows' squared distances from their mean in all."""
+
+    points: Floats
+    weights: Floats
+    scatter: float
+
+    @property
+    def n_rows(self) -> float:
+        """How many rows they stand for."""
+        return float(self.weights.sum())
+
+
+@dataclass(frozen=True)
+class LandmarkMap:
+    """Rows embedded through their kernel values with landmarks: k(x, L) P, less a shift where they are centered."""
+
+    kernel: Kernel
+    landmarks: Floats
+    projection: Floats
+    shift: Floats
+
+    @classmethod
+    def of(cls, kernel: Kernel, landmarks: Floats, projection: Floats) -> LandmarkMap:
+        """A map that is not centered."""
+        return cls(kernel, landmarks, projection, np.zeros(projection.shape[1]))
+
+    def embed(self, rows: Rows) -> Rows:
+        """One embedded row for every row, in the rows' precision."""
+        made: Rows = self.kernel.quick(rows, self.landmarks) @ self.projection.astype(rows.dtype)
+        made -= self.shift.astype(rows.dtype)
+        return made
+
+
+def coded(values: Floats, bits: int, n_ranges: int) -> tuple[Integers, Floats, Floats]:
+    """Values as integers of so many bits between the smallest and the largest one, of each column or of all."""
+    axis = 0 if n_ranges > 1 else None
+    low = np.full(n_ranges, np.min(values, axis=axis, initial=np.inf)) if values.size else np.zeros(n_ranges)
+    high = np.full(n_ranges, np.max(values, axis=axis, initial=-np.inf)) if values.size else np.zeros(n_ranges)
+    low, span = low.astype(np.float32).astype(np.float64), (high - low).astype(np.float32).astype(np.float64)
+    steps = (1 << bits) - 1
+    codes = np.rint((values - low) / np.where(span > 0, span, 1.0) * steps)
+    return np.clip(codes, 0, steps).astype(np.int64), low, span
+
+
+def decoded(codes: Integers, low: Floats, span: Floats, bits: int) -> Floats:
+    """The values that codes stand for."""
+    return codes * (span / ((1 << bits) - 1)) + low
+
+
+def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Floats, Floats]:
+    """The same points, or where there are more than twice ``most`` their centers, with the rows each stands for."""
+    points, weights = points[weights > 0], weights[weights > 0]
+    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    together: Floats = np.bincount(place.ravel(), weights, len(distinct)).astype(np.float64)
+    if len(distinct) <= 2 * most:
+        return distinct, together
+    centers = weighted_kmeans(distinct, together, most, seed=seed, n_init=1)
+    labels = nearest(distinct, centers)[0]
+    counts: Floats = np.bincount(labels, together, most).astype(np.float64)
+    return centers[counts > 0], counts[counts > 0]
+
+
+def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8, most: int | None = None) -> Floats:
+    """R with phi(x) = k(x, L) R and phi(l)'phi(l') = k(l, l'): a root of the pseudoinverse of K(L, L).
+
+    Where K(L, L) has not full rank, and it often has not, there are fewer columns than landmarks; at ``most`` so
+    many, the best ones.
+    """
+    return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])[:, :most]
+
+
+def missed_share(kernel: Kernel, found: Landmarks, *, seed: int, n_splits: int = 20) -> float:
+    """How much of half of the landmarks the other half does not see, as a share of how far landmarks are apart.
+
+    The mean over some halves drawn at random. Where it is large, as many landmarks again would show what these miss.
+    """
+    n, weights = len(found.points), found.weights
+    between, rng = kernel.between(found.points, found.points), np.random.default_rng([seed, 7])
+    alone, share = np.diag(between), weights / weights.sum()
+    apart = float(share @ alone - share @ between @ share)
+    if n < 2 or not apart > 1e-12 * float(alone.max()):
+        return 0.0
+    missed = []
+    for _ in range(n_splits):
+        half, rest = np.split(rng.permutation(n), [n // 2])
+        seen = between[np.ix_(rest, half)] @ inverse_root(between[np.ix_(half, half)], THRESHOLD[4])
+        missed.append(np.average(np.maximum(alone[rest] - np.vecdot(seen, seen), 0.0), weights=weights[rest]))
+    return float(np.mean(missed)) / apart

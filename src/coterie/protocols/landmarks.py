@@ -1,0 +1,323 @@
+"""Landmark kernel k-means and kernel PCA: Nystroem's method without any row leaving a site.
+
+Any point may serve as a landmark, so landmarks can be coarse averages of rows. Once the server knows L, it embeds the
+landmarks themselves, phi(x) = k(x, L) K(L, L)^(-1/2), and clusters them by the rows each stands for, without asking
+again; sites label their rows by the nearest center among their features. Rounds of Lloyd's algorithm there, by sums
+or by averages, improve on it. Only an embedding (kernel PCA) needs the Gram of all rows' features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import InputError, RunError
+from coterie.maths import clustering
+from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
+from coterie.maths.spectra import eigenpairs_above, full_matrix
+from coterie.messages.schema import Floats, Request
+from coterie.messages.verbs import Protocol, each, present, total
+from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.dspgd import find_gamma
+from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
+from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_summed import summed_landmarks
+from coterie.protocols.limits import find_limits, within
+from coterie.protocols.lloyd import Close, KMeansFit, lloyd
+
+__all__ = ["LandmarkSettings", "cluster_by_landmarks", "embed_by_landmarks", "local_landmarks_cost"]
+
+FEW_COLUMNS = 64
+"""Up to so many columns each has a range of its own: 8 bytes a column are little then."""
+FEWEST_EACH = 4
+"""Centers a site is asked for at least."""
+WORTHWHILE = 0.25
+"""More landmarks are asked for where half of them miss so much of what the others are apart."""
+MOST_FEATURES = 8
+"""Features for each column of a row at most: sites do not tell of few rows that are seen through many features."""
+SUM_BITS = 32
+"""Enough for sums of features in a masked round."""
+NONE = 1e-9
+"""Eigenvalues below this share of the largest count as none."""
+
+
+@dataclass(frozen=True)
+class LandmarkSettings:
+    """The knobs of landmark kernel k-means."""
+
+    way: str = "auto"
+    """``local``: each site's own centers; ``summed``: no single answer is seen; ``auto``: local where sites allow."""
+    points: Floats | None = None
+    """Landmarks that are known beforehand."""
+    n_landmarks: int | None = None
+    """About how many over all sites; None begins with 5 a cluster, at least 30, and asks for more where it pays."""
+    bits: int = 4
+    """Of each coordinate of a landmark."""
+    min_count: int = 1
+    sample: int = 2000
+    """Rows a site finds its centers with."""
+    value_range: tuple[float, float] | None = None
+    """The smallest and the largest value of any row, where they are public: saves a sum in the summed way."""
+
+    def __post_init__(self) -> None:
+        if self.way not in ("auto", "local", "summed"):
+            raise InputError(f"landmarks={self.way!r}; they are 'auto', 'local', 'summed' or an array of points.")
+        if self.n_landmarks is not None and self.n_landmarks < 1:
+            raise InputError(f"n_landmarks={self.n_landmarks} must be at least 1.")
+        if not 1 <= self.bits <= 8:
+            raise InputError(f"landmark_bits={self.bits}; they are 1 to 8.")
+        if self.points is not None and (self.points.ndim != 2 or not np.isfinite(self.points).all()):
+            raise InputError("landmarks is an array of points, a row each, every value finite.")
+
+    def number(self, n_clusters: int) -> int:
+        """How many landmarks to begin with."""
+        return max(30, 5 * n_clusters) if self.n_landmarks is None else self.n_landmarks
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Landmarks, the kernel, the map they give, and how they were come by."""
+
+    landmarks: Landmarks
+    map: LandmarkMap
+    use: UseLandmarks
+    way: str
+
+    @property
+    def features(self) -> Floats:
+        """The landmarks' own features."""
+        made: Floats = self.map.embed(self.map.landmarks).astype(np.float64, copy=False)
+        return made
+
+
+# ---------------------------------------------------------------- landmarks
+
+
+def _find(
+    problem: KernelProblem, settings: LandmarkSettings, n_clusters: int, n_columns: int, *, seed: int
+) -> Protocol[_Found]:
+    """Landmarks, and more of them where that pays; then sites are told."""
+    if problem.gamma is not None:
+        problem.kernel(1.0)  # what cannot be is said before anyone is asked
+    if settings.points is not None:
+        landmarks, way = (yield from _given(settings.points, n_columns)), "given"
+        kernel = problem.kernel(_gamma(problem, landmarks))
+    else:
+        landmarks, way = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed)
+        kernel = problem.kernel(_gamma(problem, landmarks))
+        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE:
+            number = 2 * len(landmarks.points)
+            asked = _asked(replace(settings, way=way), number, n_columns, seed=seed, before=landmarks)
+            landmarks = _joined(landmarks, (yield from asked)[0])
+            kernel = problem.kernel(_gamma(problem, landmarks))
+    precision, most = ("float64", None) if way == "given" else ("float32", MOST_FEATURES * n_columns)
+    points = landmarks.points.astype(precision).astype(np.float64)
+    root = feature_root(kernel, points, row_bytes=int(precision[-2:]) // 8, most=most)
+    use = UseLandmarks.of(LandmarkMap.of(kernel, points, root), precision)
+    yield from total(use)
+    return _Found(landmarks, use.map(), use, way)
+
+
+def _gamma(problem: KernelProblem, found: Landmarks) -> float:
+    """The paper's gamma, N^2 / (2 sum of squared distances), from the rows' squared distances from their mean."""
+    if problem.gamma is not None:
+        return float(problem.gamma)
+    if not found.scatter > 0:
+        raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
+    return found.n_rows / (4 * found.scatter)
+
+
+def _joined(one: Landmarks, other: Landmarks) -> Landmarks:
+    """Both sets, each for half of the rows."""
+    points = np.concatenate([one.points, other.points])
+    return Landmarks(points, np.concatenate([one.weights, other.weights]) / 2, (one.scatter + other.scatter) / 2)
+
+
+def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
+    """Points known beforehand; sites count the rows nearest to each."""
+    if points.shape[1] != n_columns:
+        raise InputError(f"landmarks have {points.shape[1]} columns, the sites' rows {n_columns}.")
+    distinct = np.unique(points, axis=0)
+    gamma, n_rows = yield from find_gamma(n_columns)
+    nearest = yield from total(Close(distinct))
+    return Landmarks(distinct, np.array(nearest.counts), n_rows / (4 * gamma))
+
+
+def _asked(
+    settings: LandmarkSettings, number: int, n_columns: int, *, seed: int, before: Landmarks | None = None
+) -> Protocol[tuple[Landmarks, str]]:
+    """About so many landmarks from the sites, and the way they came."""
+    if settings.way != "summed":
+        try:
+            found = yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)
+            return found, "local"
+        except (RunError, InputError):
+            if settings.way == "local":
+                raise
+    found = yield from summed_landmarks(
+        number,
+        n_columns,
+        bits=settings.bits,
+        min_count=settings.min_count,
+        seed=seed,
+        limits=settings.value_range,
+        before=before,
+    )
+    return found, "summed"
+
+
+def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int) -> Protocol[Landmarks]:
+    """Every site's own centers; merged where there are many more than asked for. Single answers are seen."""
+    names = yield from present()
+    ask = _local_request(settings, number, n_columns, len(names), seed)
+    found = (yield from each(ask, complete=settings.way == "auto")).values()
+    points = np.concatenate([decoded(r.codes, r.low, r.span, settings.bits) for r in found])
+    weights = np.concatenate([r.counts for r in found]).astype(np.float64)
+    if not weights.any():
+        raise InputError("the sites sent no landmark: none holds as many rows as one has to stand for.")
+    middle = weights @ points / weights.sum()
+    scatter = sum(_scatter(decoded(r.codes, r.low, r.span, settings.bits), r, middle) for r in found)
+    return Landmarks(*merged(points, weights, number, seed=seed), scatter)
+
+
+def _local_request(settings: LandmarkSettings, number: int, n_columns: int, n_sites: int, seed: int) -> SendLandmarks:
+    q = max(FEWEST_EACH, -(-number // max(n_sites, 1)))
+    ranges = n_columns if n_columns <= FEW_COLUMNS else 1
+    return SendLandmarks(q, n_columns, ranges, settings.bits, settings.min_count, settings.sample, seed)
+
+
+def _scatter(points: Floats, reply: Any, middle: Floats) -> float:
+    """A site's squared distances from the mean of all rows: those from its own mean, and what that is away."""
+    counts = reply.counts.astype(np.float64)
+    own = counts @ points / max(float(counts.sum()), 1e-300)
+    return float(reply.scatter) + float(counts.sum() * ((own - middle) ** 2).sum())
+
+
+# ---------------------------------------------------------------- clustering
+
+
+def cluster_by_landmarks(
+    problem: KernelProblem,
+    settings: LandmarkSettings,
+    n_clusters: int,
+    n_columns: int,
+    *,
+    max_rounds: int,
+    tol: float,
+    seed: int,
+    measured: bool = False,
+) -> Protocol[KernelFit]:
+    """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features."""
+    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed)
+    rows = found.landmarks.n_rows
+    if rows < n_clusters:
+        raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
+    features = found.features
+    weights = found.landmarks.weights
+    centers = clustering.weighted_kmeans(features, weights, n_clusters, seed=seed, n_init=20)
+    spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
+    shift = tol * float(np.mean(spread))
+    limits = yield from _limits(found.map, measured)
+    if found.way == "local":
+        clusters = yield from within(limits, _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift))
+    else:
+        steps = lloyd(centers, max_rounds=max_rounds, tol=shift)
+        clusters = yield from within(limits, steps, bits=SUM_BITS)
+    return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights))
+
+
+def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
+    """Lloyd's algorithm from every site's own means, in float16: k (r + 2) half numbers a round and site."""
+    rounds, been = 0, [centers]
+    while rounds < max_rounds:
+        rounds += 1
+        found = yield from each(MeanByCell("float16", centers))
+        counts = sum(reply.counts.astype(np.float64) for reply in found.values())
+        sums = sum(reply.counts[:, None] * reply.means.astype(np.float64) for reply in found.values())
+        centers = clustering.means(np.asarray(sums), np.asarray(counts), fallback=centers)
+        if clustering.has_been_at(centers, been, tol):
+            break
+        been.append(centers)
+    closing = yield from total(Close(centers))
+    return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
+
+
+def _limits(map_: LandmarkMap, measured: bool) -> Protocol[dict[str, float]]:
+    """How large features are: at most the root of k(x, x), where that is known."""
+    if map_.kernel.name != "polynomial":
+        return {"box": 1.0, "length": 1.0}
+    found = (yield from find_limits(map_.projection.shape[1])) if measured else {}
+    return {**found, **({"length": found["box"] ** 2 * map_.projection.shape[1]} if found else {})}
+
+
+def _values(features: Floats, weights: Floats) -> Floats:
+    """Eigenvalues of the kernel matrix as the landmarks see them."""
+    found = np.linalg.eigvalsh((features * weights[:, None]).T @ features)[::-1]
+    values: Floats = found[found > NONE * max(float(found[0]), 1e-300)].astype(np.float64)
+    return values
+
+
+# ---------------------------------------------------------------- an embedding
+
+
+def embed_by_landmarks(
+    problem: KernelProblem,
+    settings: LandmarkSettings,
+    n_components: int,
+    n_columns: int,
+    *,
+    center: bool,
+    seed: int,
+    measured: bool = False,
+    told: bool = False,
+) -> Protocol[KernelFit]:
+    """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
+
+    ``told`` lets sites know, so that later questions see the components in the rows' place.
+    """
+    if n_components < 1:
+        raise InputError(f"n_components={n_components} must be at least 1.")
+    found = yield from _find(problem, settings, max(1, n_components // 2), n_columns, seed=seed)
+    n = found.map.projection.shape[1] + 1
+    limits = yield from _limits(found.map, measured)
+    ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
+    limits = (
+        {**limits, "length": max(1.0, limits["length"]), "all_rows": found.landmarks.n_rows} if limits else limits
+    )
+    packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
+    gram = full_matrix(np.asarray(packed, np.float64), n)
+    rows, mean = gram[0, 0], gram[0, 1:] / max(float(gram[0, 0]), 1e-300)
+    shift = mean if center else np.zeros(n - 1)
+    pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))
+    kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
+    map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
+    use = UseLandmarks.of(map_, found.use.precision)
+    if told:
+        yield from total(use)
+    return KernelFit(map_.kernel, use.map(), float(rows), values=kept.values)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def local_landmarks_cost(
+    n_sites: int, made: KernelFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
+) -> Cost:
+    """q d codes, 2 numbers a column (or 2 in all), q counts and 1 more; k (r + 1) numbers a round; k + 1 last."""
+    assert isinstance(made.embedding, LandmarkMap)
+    assert made.clusters is not None
+    centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
+    first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
+    limits = {"box": 1.0, "length": 1.0}
+    rounds: list[tuple[Request[Any], dict[str, float], int]] = [
+        (first, {}, 1),
+        (UseLandmarks.of(made.embedding, "float32"), {}, 1),
+        (MeanByCell("float16", centers), limits, made.clusters.n_rounds),
+        (Close(centers), limits, 1),
+    ]
+    cost = Cost()
+    for ask, within_, times in rounds:
+        cost += one_round([ask] * n_sites, method=method, limits=within_) * times
+    return cost

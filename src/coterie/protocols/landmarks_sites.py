@@ -1,0 +1,189 @@
+"""What a site is asked in landmark kernel k-means: its own coarse centers, cells of rows, and features of rows.
+
+The server's part is in :mod:`coterie.protocols.landmarks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import Guarded, MalformedMessage
+from coterie.maths import clustering
+from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap, coded
+from coterie.maths.spectra import triangle
+from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
+from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, remembers
+from coterie.protocols.cells import local_cells
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.seeding import sample_of
+
+__all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "UseLandmarks"]
+
+MOST_LANDMARKS = 1 << 14
+"""The most landmarks a site embeds its rows with."""
+
+
+# ---------------------------------------------------------------- local landmarks
+
+
+@dataclass(frozen=True)
+class LocalLandmarks(Reply, content="averages"):
+    """A site's own centers, a few bits a coordinate from ``low`` to ``low + span`` (of each column, or of all), how
+    many rows each stands for, and the squared distances of all these rows from their mean."""
+
+    codes: Integers = array("q", "d", dtype="uint{bits}")
+    low: Floats = array("ranges", dtype="float32")
+    span: Floats = array("ranges", dtype="float32", nonnegative=True)
+    counts: Floats = array("q", dtype="float32", nonnegative=True)
+    scatter: Floats = array(nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SendLandmarks(Request[LocalLandmarks]):
+    """Cluster your own rows into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+
+    q: int
+    d: int
+    ranges: int
+    bits: int
+    min_count: int
+    sample: int
+    seed: int
+
+
+@answers(SendLandmarks)
+def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLandmarks:
+    """Centers of a bounded sample of the rows, each then the mean of all rows nearest to it.
+
+    Ranges are those of the centers that are sent, not of rows.
+    """
+    if ask.ranges not in (1, ask.d) or not 1 <= ask.bits <= 8:
+        raise MalformedMessage(f"{ask.ranges} ranges of {ask.bits} bits for {ask.d} columns")
+    reply = LocalLandmarks.zeros(ask.axes)
+    rows, weights, held = sample_of(table, ask.sample, ask.seed)
+    fewest = max(1, ask.min_count, memory.min_count)
+    wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
+    if held < fewest:
+        return reply
+    found = local_cells(table, memory.guard, clustering.weighted_kmeans(rows, weights, wanted, seed=None))
+    enough = found.counts >= fewest
+    codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
+    codes[: int(enough.sum())], low, span = coded(found.means[enough], ask.bits, ask.ranges)
+    counts[: int(enough.sum())] = found.counts[enough]
+    return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(_scatter(found, enough)))
+
+
+def _scatter(cells: CellMoments, used: npt.NDArray[np.bool_]) -> float:
+    """Squared distances from the mean, over the rows of some cells."""
+    counts, means = cells.counts[used], cells.means[used]
+    middle = counts @ means / max(float(counts.sum()), 1e-300)
+    return float(cells.within[used].sum() + counts @ ((means - middle) ** 2).sum(axis=1))
+
+
+# ---------------------------------------------------------------- rows as their features
+
+
+@dataclass(frozen=True)
+class UseLandmarks(Request[Nothing], remembered=True):
+    """From now on a row is its kernel values with the landmarks, times ``projection``, less ``shift``."""
+
+    kernel: str
+    gamma: float
+    degree: int
+    coef0: float
+    precision: str
+    landmarks: Floats = array("m", "d", dtype="{precision}")
+    projection: Floats = array("m", "r")
+    shift: Floats = array("r")
+
+    @classmethod
+    def of(cls, map_: LandmarkMap, precision: str) -> UseLandmarks:
+        """The request that tells sites of a map; found landmarks need no more than float32."""
+        kernel = map_.kernel
+        stated = (kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0), precision)
+        return cls(*stated, map_.landmarks, map_.projection, map_.shift)
+
+    def map(self) -> LandmarkMap:
+        """The map it states, rounded as sites know it."""
+        kernel = Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+        return LandmarkMap(kernel, self.landmarks.astype(np.float64), self.projection, self.shift)
+
+
+@remembers(UseLandmarks)
+def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks) -> None:
+    """Let later questions see features in the place of rows; they are made some rows at a time."""
+    raw = table.raw if isinstance(table, EmbeddedTable) else table
+    if ask.axes["d"] != len(raw.columns) or not 1 <= ask.axes["m"] <= MOST_LANDMARKS or not ask.axes["r"]:
+        raise MalformedMessage(f"{ask.axes['m']} landmarks of {ask.axes['d']} columns for {len(raw.columns)}")
+    map_, is_exact = ask.map(), ask.precision == "float64"
+
+    def embed(rows: Rows) -> Rows:
+        return map_.embed(rows.astype(np.float64, copy=False) if is_exact else rows)
+
+    memory.table = StreamedTable(raw, embed, ask.axes["r"])
+
+
+@dataclass(frozen=True)
+class LocalMeans(Reply, content="averages"):
+    """Per center the mean and number of a site's rows nearest to it; no mean where the number is 0."""
+
+    means: Floats = array("k", "r", dtype="{precision}")
+    counts: Floats = array("k", dtype="float32", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class MeanByCell(Request[LocalMeans]):
+    """Put every row to its nearest center; send the means of those that hold enough rows."""
+
+    precision: str
+    centers: Floats = array("k", "r")
+
+
+@answers(MeanByCell)
+def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
+    """A site's own means, none for fewer rows than it allows."""
+    if ask.centers.shape[1] != len(table.columns):
+        raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
+    found = local_cells(table, memory.guard, ask.centers)
+    enough = found.counts >= max(1, memory.min_count)
+    return LocalMeans(np.where(enough[:, None], found.means, 0.0), np.where(enough, found.counts, 0.0))
+
+
+@dataclass(frozen=True)
+class FeatureGram(Reply, content="grams"):
+    """The upper triangle of [1, phi]'[1, phi], row by row."""
+
+    packed: Floats = array("size", dtype="{precision}", bound="rows * length")
+
+
+@dataclass(frozen=True)
+class SendFeatureGram(Request[FeatureGram]):
+    """Sum up the products of your rows' features, and the features themselves."""
+
+    size: int
+    n: int
+    precision: str
+
+    @property
+    def gram_rows(self) -> float:
+        """A triangle is as many rows as the matrix has."""
+        return self.n
+
+
+@answers(SendFeatureGram)
+def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> FeatureGram:
+    """A site's share; one roster only, since the difference of two would be a site's own."""
+    if ask.size != ask.n * (ask.n + 1) // 2 or ask.n != len(table.columns) + 1:
+        raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
+    guard, gram = memory.guard, np.zeros((ask.n, ask.n))
+    if guard is not None and not guard.allows("feature gram", guard.context, 1):
+        raise Guarded("these features were summed up with other sites before")
+    if guard is None or table.n_rows >= memory.min_count:
+        for block in table.blocks():
+            wide = np.concatenate([np.ones((len(block.rows), 1)), block.rows], axis=1)
+            gram += (wide * block.counts[:, None]).T @ wide
+    return FeatureGram(triangle(gram))

@@ -1,0 +1,88 @@
+"""Coarse points, the features they give, and when more of them would pay."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap, Landmarks, coded, decoded, feature_root, merged, missed_share
+from tests.federations import blobs
+
+ROWS = blobs(80, 4, 3, seed=1, spread=2.0)
+RBF = Kernel("rbf", 0.05)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("n_ranges", [1, 4])
+def test_codes_are_within_half_a_step(bits, n_ranges):
+    codes, low, span = coded(ROWS * [1, 10, 100, 0], bits, n_ranges)
+    assert codes.min() >= 0
+    assert codes.max() < 1 << bits
+    off = np.abs(decoded(codes, low, span, bits) - ROWS * [1, 10, 100, 0])
+    assert (off <= 0.5 * span / ((1 << bits) - 1) * (1 + 1e-6) + 1e-6).all()
+    assert off.max() > 0
+
+
+def test_no_points_and_equal_points_have_codes_too():
+    codes, low, span = coded(np.zeros((0, 3)), 4, 3)
+    assert codes.shape == (0, 3)
+    codes, low, span = coded(np.full((5, 3), 7.0), 4, 1)
+    np.testing.assert_array_equal(decoded(codes, low, span, 4), np.full((5, 3), 7.0))
+
+
+@pytest.mark.parametrize("kernel", [RBF, Kernel("laplacian", 0.1), Kernel("polynomial", 0.1, 2)])
+def test_all_rows_as_landmarks_give_the_kernel_itself(kernel):
+    features = LandmarkMap.of(kernel, ROWS, feature_root(kernel, ROWS)).embed(ROWS)
+    exact = kernel.between(ROWS, ROWS)
+    np.testing.assert_allclose(features @ features.T, exact, atol=1e-8 * exact.max())
+
+
+def test_landmarks_that_are_there_twice_or_nearly_do_no_harm():
+    points = np.concatenate([ROWS[:10], ROWS[:10], ROWS[:10] + 1e-9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        root = feature_root(RBF, points, row_bytes=4)
+        features = LandmarkMap.of(RBF, points, root).embed(ROWS)
+        coarse = LandmarkMap.of(RBF, points, root).embed(ROWS.astype(np.float32))
+    assert root.shape[1] <= 10
+    assert (np.vecdot(features, features) <= 1 + 1e-9).all()  # a projection never lengthens
+    np.testing.assert_allclose(features, coarse, atol=5e-3)
+    assert coarse.dtype == np.float32
+
+
+def test_at_most_so_many_features_are_the_best_ones():
+    exact, whole = RBF.between(ROWS, ROWS), feature_root(RBF, ROWS)
+    few = LandmarkMap.of(RBF, ROWS, feature_root(RBF, ROWS, most=6)).embed(ROWS)
+    values = np.linalg.eigvalsh(exact)[::-1]
+    assert np.linalg.norm(exact - few @ few.T, 2) == pytest.approx(values[6], rel=1e-6)
+    assert whole.shape[1] > 6
+
+
+def test_far_from_the_origin_kernel_values_keep_their_digits():
+    for kernel in (RBF, Kernel("laplacian", 0.1)):
+        np.testing.assert_allclose(
+            kernel.quick(ROWS + 1e6, ROWS[:9] + 1e6), kernel.between(ROWS, ROWS[:9]), atol=1e-7
+        )
+
+
+def test_many_points_are_merged_and_their_weights_add_up():
+    weights = np.arange(80) % 3.0
+    points, counts = merged(ROWS, weights, 10, seed=0)
+    assert len(points) == 10
+    assert counts.sum() == pytest.approx(weights.sum())
+    np.testing.assert_allclose(counts @ points, weights @ ROWS, rtol=1e-9)
+    same, counts = merged(np.repeat(ROWS[:5], 2, axis=0), np.ones(10), 10, seed=0)
+    assert len(same) == 5
+    np.testing.assert_array_equal(counts, np.full(5, 2.0))
+
+
+def test_what_half_of_the_landmarks_miss_grows_with_gamma():
+    found = Landmarks(ROWS, np.ones(80), 1.0)
+    shares = [missed_share(Kernel("rbf", gamma), found, seed=0) for gamma in (0.001, 0.05, 5.0)]
+    assert shares[0] < 0.02 < shares[1] < shares[2]
+    assert shares[2] > 0.5
+    alone = Landmarks(np.ones((1, 3)), np.ones(1), 0.0)
+    assert missed_share(RBF, alone, seed=0) == 0.0
