@@ -7,10 +7,10 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import kernel, lloyd, masking
+from benchmarks import kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
-BENCHMARKS = {**lloyd.BENCHMARKS, **masking.BENCHMARKS, **kernel.BENCHMARKS}
+BENCHMARKS = {**lloyd.BENCHMARKS, **masking.BENCHMARKS, **kernel.BENCHMARKS, **landmarks.BENCHMARKS}
 
 
 def main(names: list[str]) -> int:

@@ -167,6 +167,16 @@ def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats
             n_cells += 1
 
 
+def n_fingerprints(points: Floats) -> int:
+    """At most as many as there are different points, and hardly ever fewer: 64 bits of each are compared.
+
+    Sorting the points themselves takes longer than clustering them.
+    """
+    bits = np.ascontiguousarray(points + 0.0).view(np.uint64)  # one zero only
+    factors = np.random.default_rng(0).integers(1, 1 << 63, points.shape[1], np.uint64) | np.uint64(1)
+    return len(np.unique((bits * factors).sum(axis=1, dtype=np.uint64)))
+
+
 def weighted_kmeans(
     points: Floats, weights: Floats, n_clusters: int, *, seed: int | None, n_init: int = 10
 ) -> Floats:
@@ -178,9 +188,10 @@ def weighted_kmeans(
     from sklearn.cluster import KMeans
 
     points, weights = points[weights > 0], weights[weights > 0]
-    distinct = np.unique(points, axis=0)
-    if len(distinct) <= n_clusters:
-        return np.resize(distinct, (n_clusters, points.shape[1]))
+    if n_fingerprints(points) <= n_clusters:
+        distinct = np.unique(points, axis=0)
+        if len(distinct) <= n_clusters:
+            return np.resize(distinct, (n_clusters, points.shape[1]))
     if seed is None:
         start = var_part_centers(points, weights, n_clusters)
         solver = KMeans(n_clusters, init=start, n_init=1, tol=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, CellMoments, Guard, Table
 
-__all__ = ["GuardedCells", "guarded_cells", "local_cells"]
+__all__ = ["GuardedCells", "block_cells", "guarded_cells", "local_cells"]
 
 
 class GuardedCells:
@@ -49,11 +50,23 @@ def guarded_cells(table: Table, guard: Guard, points: Floats) -> GuardedCells:
 
 def local_cells(table: Table, guard: Guard | None, points: Floats) -> CellMoments:
     """The moments of the rows nearest to each point, as far as a guard, where there is one, lets them go."""
-    if guard is not None:
-        return guarded_cells(table, guard, points).released()
+    return _cells(table.blocks(), guard, points)
+
+
+def block_cells(block: Block, guard: Guard | None, points: Floats) -> CellMoments:
+    """The same of some rows, by their places."""
+    return _cells([block], guard, points)
+
+
+def _cells(blocks: Iterable[Block], guard: Guard | None, points: Floats) -> CellMoments:
     k = len(points)
+    if guard is not None:
+        cells = GuardedCells(guard, points)
+        for block in blocks:
+            cells.see(block, clustering.nearest(block.rows, points)[0])
+        return cells.released()
     counts, sums, squares = np.zeros(k), np.zeros(points.shape), np.zeros(k)
-    for block in table.blocks():
+    for block in blocks:
         labels, squared = clustering.nearest(block.rows, points)
         counts += clustering.counts_by_cell(labels, block.counts, k)
         sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)

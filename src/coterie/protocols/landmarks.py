@@ -56,7 +56,7 @@ class LandmarkSettings:
     bits: int = 4
     """Of each coordinate of a landmark."""
     min_count: int = 1
-    sample: int = 2000
+    sample: int = 1000
     """Rows a site finds its centers with."""
     value_range: tuple[float, float] | None = None
     """The smallest and the largest value of any row, where they are public: saves a sum in the summed way."""

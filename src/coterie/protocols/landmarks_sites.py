@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from coterie.errors import Guarded, MalformedMessage
 from coterie.maths import clustering
@@ -16,8 +15,8 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import local_cells
+from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
+from coterie.protocols.cells import block_cells, local_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
@@ -57,31 +56,49 @@ class SendLandmarks(Request[LocalLandmarks]):
 
 @answers(SendLandmarks)
 def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLandmarks:
-    """Centers of a bounded sample of the rows, each then the mean of all rows nearest to it.
+    """Centers of a bounded sample of the rows, each standing for its share of all of them.
 
     Ranges are those of the centers that are sent, not of rows.
     """
     if ask.ranges not in (1, ask.d) or not 1 <= ask.bits <= 8:
         raise MalformedMessage(f"{ask.ranges} ranges of {ask.bits} bits for {ask.d} columns")
     reply = LocalLandmarks.zeros(ask.axes)
-    rows, weights, held = sample_of(table, ask.sample, ask.seed)
-    fewest = max(1, ask.min_count, memory.min_count)
-    wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
-    if held < fewest:
+    sample, fewest = sample_of(table, ask.sample, ask.seed), max(1, ask.min_count, memory.min_count)
+    drawn = float(sample.weights.sum())
+    wanted = max(1, min(ask.q, int(drawn) // (2 * fewest)))
+    if drawn < fewest or not _may_tell_of_all(table, memory):
         return reply
-    found = local_cells(table, memory.guard, clustering.weighted_kmeans(rows, weights, wanted, seed=None))
+    points = clustering.weighted_kmeans(sample.rows, sample.weights, wanted, seed=None)
+    found = block_cells(Block(sample.rows, sample.weights, sample.places), memory.guard, points)
     enough = found.counts >= fewest
     codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
     codes[: int(enough.sum())], low, span = coded(found.means[enough], ask.bits, ask.ranges)
-    counts[: int(enough.sum())] = found.counts[enough]
-    return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(_scatter(found, enough)))
+    counts[: int(enough.sum())] = found.counts[enough] * (sample.held / drawn)
+    return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(_scatter(table, sample.rows.mean(0))))
 
 
-def _scatter(cells: CellMoments, used: npt.NDArray[np.bool_]) -> float:
-    """Squared distances from the mean, over the rows of some cells."""
-    counts, means = cells.counts[used], cells.means[used]
-    middle = counts @ means / max(float(counts.sum()), 1e-300)
-    return float(cells.within[used].sum() + counts @ ((means - middle) ** 2).sum(axis=1))
+def _may_tell_of_all(table: Table, memory: Memory) -> bool:
+    """Whether a sum over all rows may leave."""
+    if memory.guard is None:
+        return True
+    watched = memory.guard.cells(1)
+    for block in table.blocks():
+        watched.see(block, np.zeros(len(block.rows), np.intp))
+    return watched.release_whole()
+
+
+def _scatter(table: Table, near: Floats) -> float:
+    """Squared distances of all rows from their mean; ``near`` is a point not far from it."""
+    held, sums, squares = 0.0, np.zeros(len(near)), 0.0
+    for block in table.blocks():
+        held += float(block.counts.sum())
+        sums += block.counts.astype(block.rows.dtype, copy=False) @ block.rows
+        squares += float(block.counts @ np.vecdot(block.rows, block.rows)) - 2 * float(
+            block.counts @ (block.rows @ near.astype(block.rows.dtype))
+        )
+    squares += held * float(near @ near)
+    away = sums - held * near
+    return max(0.0, squares - float(away @ away) / max(held, 1e-300))
 
 
 # ---------------------------------------------------------------- rows as their features

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from coterie.protocols.costs import Cost, exchange_cost
 __all__ = [
     "CellSums",
     "LocalCenters",
+    "Sample",
     "Split",
     "Summarise",
     "cells_start",
@@ -76,7 +78,7 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     holds fewer than that in all. Chance only decides which rows are sampled.
     """
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    rows, weights, held = sample_of(table, ask.sample, ask.seed)
+    rows, weights, _, held = sample_of(table, ask.sample, ask.seed)
     fewest = max(1, ask.min_count, memory.min_count)
     wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
     if held >= fewest:
@@ -88,15 +90,24 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     return LocalCenters(centers, counts)
 
 
-def sample_of(table: Table, size: int, seed: int) -> tuple[Floats, Floats, float]:
-    """At most ``size`` rows with their weights, the same whenever asked; and the weight of all rows."""
+class Sample(NamedTuple):
+    """Some rows, what each counts, which ones they are, and what all rows count."""
+
+    rows: Floats
+    weights: Floats
+    places: Integers
+    held: float
+
+
+def sample_of(table: Table, size: int, seed: int) -> Sample:
+    """At most ``size`` rows, the same whenever asked."""
     n = table.n_rows
     chosen = np.arange(n)
     if n > size:
         chosen = np.sort(np.random.default_rng([seed, n]).choice(n, size, replace=False))
     rows, counts = rows_at(table, chosen)
     held = counts.sum() if len(chosen) == n else sum(float(block.counts.sum()) for block in table.blocks())
-    return rows, counts, float(held)
+    return Sample(rows, counts, chosen, float(held))
 
 
 def one_shot(
