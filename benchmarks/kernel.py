@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.lloyd import _mnist
 from benchmarks.measure import Grid, Line, Result, alternating, seconds
+from coterie import FederatedKernelKMeans
 from coterie.engines.inprocess import in_process
-from coterie.estimators.kernel import FederatedKernelKMeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.site_part import Memory

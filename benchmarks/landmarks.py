@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.lloyd import _mnist
 from benchmarks.measure import Line, Result, alternating, seconds
+from coterie import FederatedKernelKMeans
 from coterie.engines.inprocess import in_process
-from coterie.estimators.kernel import FederatedKernelKMeans
 from coterie.maths.kernels import average_distance_gamma
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

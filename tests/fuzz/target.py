@@ -33,7 +33,7 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
-from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_sites import JudgeStarts, MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
@@ -107,6 +107,7 @@ PLAIN: tuple[Request[Any], ...] = (
     ShareCells(6, 1, 3, np.array([[1e4], [7e4]]), np.array([9.0, 15.0]), np.zeros(1), np.full(1, 2e5)),
     UseLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3)),
     MeanByCell("float16", np.eye(3)),
+    JudgeStarts(np.ones((2, 2, 3))),
     SendFeatureGram(10, 4, "float32"),
     SketchFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3, 5, 4),
     ScoreByLeverage(np.eye(4)),

@@ -88,3 +88,12 @@ def test_the_inverse_root_of_a_matrix_without_full_rank_has_fewer_columns():
     root = inverse_root(matrix)
     assert root.shape == (5, 3)
     np.testing.assert_allclose(root.T @ matrix @ root, np.eye(3), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_matrix_of_low_rank_does_not_take_as_many_products_as_it_has_rows(seed):
+    """Every fresh direction after the breakdown is of the null space: one of them is enough."""
+    factor = np.random.default_rng(seed).normal(size=(200, 8))
+    found = lanczos(factor @ factor.T, 1.0, seed=seed)
+    assert found.n_products <= 12
+    assert_pairs(factor @ factor.T, found.ritz().above(1.0), np.linalg.eigvalsh(factor.T @ factor)[::-1])

@@ -13,7 +13,8 @@ import numpy as np
 import coterie
 from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.kernel import FederatedKernelKMeans, FederatedKernelPCA
+from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
+from coterie.estimators.kernel_pca import FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.registry import make_estimator
 from coterie.maths.kernels import Kernel

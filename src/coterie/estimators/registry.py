@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.kernel import FederatedKernelKMeans
+from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
 from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
 from coterie.sites.toml_files import nearest_name
 

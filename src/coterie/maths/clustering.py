@@ -20,6 +20,7 @@ __all__ = [
     "moments_of",
     "nearest",
     "random_in_box",
+    "several_starts",
     "squared_shift",
     "var_part_centers",
     "var_part_cuts",
@@ -165,6 +166,17 @@ def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats
         for cell, column, cut in cuts:
             cells[(cells == cell) & (points[:, column] > cut + origin[column])] = n_cells
             n_cells += 1
+
+
+def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
+    """The best few different solutions of a weighted k-means problem, the best first."""
+    found: dict[float, Floats] = {}
+    for i in range(5 * most):
+        centers = weighted_kmeans(points, weights, n_clusters, seed=seed + 7919 * i, n_init=1)
+        cost = float(moments(points, centers, weights).cost)
+        if not any(abs(cost - other) <= 1e-6 * other for other in found):
+            found[cost] = centers
+    return [found[cost] for cost in sorted(found)[:most]]
 
 
 def n_fingerprints(points: Floats) -> int:

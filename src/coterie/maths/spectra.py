@@ -82,6 +82,8 @@ class Krylov:
         start = self._fresh_at[-1]
         if self.n_products == self.size:
             return True
+        if self.n_products == start and len(self._fresh_at) > 2:  # a fresh direction, too, led to a breakdown
+            start = self._fresh_at[-2]
         if self.n_products <= start or self.n_products < at_least:
             return False
         pairs, residuals = self._pairs()

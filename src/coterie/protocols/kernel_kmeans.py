@@ -75,6 +75,8 @@ class KernelFit:
     clusters: KMeansFit | None = None
     values: Floats = field(default_factory=lambda: np.zeros(0))
     """Eigenvalues of the kernel matrix."""
+    n_starts: int = 1
+    """From how many starts the clusters were chosen."""
 
 
 def embed_by_dspgd(

@@ -22,7 +22,7 @@ from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
-from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_sites import JudgeStarts, MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
 from coterie.protocols.landmarks_summed import summed_landmarks
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd
@@ -37,6 +37,8 @@ WORTHWHILE = 0.25
 """More landmarks are asked for where half of them miss so much of what the others are apart."""
 MOST_FEATURES = 8
 """Features for each column of a row at most: sites do not tell of few rows that are seen through many features."""
+MOST_STARTS = 8
+"""Solutions for the landmarks that sites judge by their rows: a number each, where a round of Lloyd is hundreds."""
 SUM_BITS = 32
 """Enough for sums of features in a masked round."""
 NONE = 1e-9
@@ -56,7 +58,7 @@ class LandmarkSettings:
     bits: int = 4
     """Of each coordinate of a landmark."""
     min_count: int = 1
-    sample: int = 1000
+    sample: int = 2000
     """Rows a site finds its centers with."""
     value_range: tuple[float, float] | None = None
     """The smallest and the largest value of any row, where they are public: saves a sum in the summed way."""
@@ -216,16 +218,25 @@ def cluster_by_landmarks(
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
     features = found.features
     weights = found.landmarks.weights
-    centers = clustering.weighted_kmeans(features, weights, n_clusters, seed=seed, n_init=20)
+    limits = yield from _limits(found.map, measured)
+    starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS, seed=seed)
+    centers = yield from within(limits, _best(starts), bits=SUM_BITS)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
-    limits = yield from _limits(found.map, measured)
     if found.way == "local":
         clusters = yield from within(limits, _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift))
     else:
         steps = lloyd(centers, max_rounds=max_rounds, tol=shift)
         clusters = yield from within(limits, steps, bits=SUM_BITS)
-    return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights))
+    return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
+
+
+def _best(starts: list[Floats]) -> Protocol[Floats]:
+    """The start from which all rows are least far; nothing is asked where there is but one."""
+    if len(starts) == 1:
+        return starts[0]
+    judged = yield from total(JudgeStarts(np.array(starts)))
+    return starts[int(np.argmin(judged.costs))]
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
@@ -305,15 +316,17 @@ def embed_by_landmarks(
 def local_landmarks_cost(
     n_sites: int, made: KernelFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
 ) -> Cost:
-    """q d codes, 2 numbers a column (or 2 in all), q counts and 1 more; k (r + 1) numbers a round; k + 1 last."""
+    """q d codes, 2 numbers a column (or in all), q counts and 1 more; 1 a start; k (r + 1) a round; k + 1 last."""
     assert isinstance(made.embedding, LandmarkMap)
     assert made.clusters is not None
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
     limits = {"box": 1.0, "length": 1.0}
+    judged = JudgeStarts(np.zeros((made.n_starts, *centers.shape)))
     rounds: list[tuple[Request[Any], dict[str, float], int]] = [
         (first, {}, 1),
         (UseLandmarks.of(made.embedding, "float32"), {}, 1),
+        (judged, limits, int(made.n_starts > 1)),
         (MeanByCell("float16", centers), limits, made.clusters.n_rounds),
         (Close(centers), limits, 1),
     ]

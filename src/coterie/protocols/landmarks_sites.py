@@ -16,11 +16,11 @@ from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import block_cells, local_cells
+from coterie.protocols.cells import block_cells, guarded_cost, local_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
-__all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "UseLandmarks"]
+__all__ = ["JudgeStarts", "MeanByCell", "SendFeatureGram", "SendLandmarks", "UseLandmarks"]
 
 MOST_LANDMARKS = 1 << 14
 """The most landmarks a site embeds its rows with."""
@@ -168,6 +168,36 @@ def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
     found = local_cells(table, memory.guard, ask.centers)
     enough = found.counts >= max(1, memory.min_count)
     return LocalMeans(np.where(enough[:, None], found.means, 0.0), np.where(enough, found.counts, 0.0))
+
+
+@dataclass(frozen=True)
+class StartCosts(Reply, content="sums"):
+    """For every start the squared distances of a site's rows from their nearest center."""
+
+    costs: Floats = array("c", bound="4 * rows * length", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class JudgeStarts(Request[StartCosts]):
+    """How far are your rows from the nearest center of each of these starts, squared and in all?"""
+
+    starts: Floats = array("c", "k", "r")
+
+
+@answers(JudgeStarts)
+def local_start_costs(table: Table, memory: Memory, ask: JudgeStarts) -> StartCosts:
+    """A site's share; where it is guarded once a run, and of what its guard lets go, for as many rows as it holds."""
+    guard, reply = memory.guard, StartCosts.zeros(ask.axes)
+    if ask.axes["r"] != len(table.columns):
+        raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
+    if guard is not None:
+        if not guard.allows("starts", guard.context + ask.starts.tobytes(), 1):
+            raise Guarded("other starts were judged in this run already")
+        return StartCosts(np.array([guarded_cost(table, guard, centers) for centers in ask.starts]))
+    for block in table.blocks():
+        squared = [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in ask.starts]
+        reply += StartCosts(np.array(squared))
+    return reply
 
 
 @dataclass(frozen=True)

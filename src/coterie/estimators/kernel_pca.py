@@ -1,0 +1,201 @@
+"""Kernel principal components as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.kernel_settings import (
+    DSPGD,
+    dspgd_problem,
+    dspgd_settings,
+    embedded_rows,
+    kernel_problem,
+    landmark_settings,
+    method_name_of,
+)
+from coterie.messages.site_part import Block
+from coterie.messages.verbs import Protocol
+from coterie.protocols.kernel_kmeans import (
+    KernelFit,
+    embed_by_dspgd,
+)
+from coterie.protocols.landmarks import embed_by_landmarks
+from coterie.protocols.prepared import Preparation, Spread
+from coterie.runtime.ledger import Ledger
+
+__all__ = ["FederatedKernelPCA"]
+
+Rows = npt.NDArray[np.floating[Any]]
+
+
+class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+    """The top eigenpairs of the kernel matrix of rows that stay at their sites.
+
+    By landmarks (the default): a few coarse averages of rows stand for the kernel, and sites send once the products
+    of the features these give. Or by DSPGD of "A communication efficient federated kernel k-means": random features
+    drawn anew in every iteration, of which sites send a small matrix of products (or products with it), and a
+    proximal step.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        s: how many components; fewer where fewer eigenvalues stay above the threshold.
+    kernel : {"rbf", "laplacian", "polynomial"}, default="rbf"
+        The kernel; polynomial is ``(gamma <x, y> + coef0) ** degree``.
+    gamma : float, default=None
+        The kernel's gamma (where a paper has sigma, 1 / (2 sigma^2)); None takes N^2 / (2 sum of squared distances).
+    degree, coef0 : int and float, default=3 and 1.0
+        Of the polynomial kernel.
+    center : bool, default=True
+        Center the kernel matrix, as scikit-learn's KernelPCA does.
+    method : {"landmarks", "dspgd", "dspgd-dense"}, default="landmarks"
+        How the eigenpairs are found; the last is DSPGD with ``cem=False``.
+    landmarks : {"auto", "local", "summed"} or array of shape (n_landmarks, n_features), default="auto"
+        Of method landmarks. ``local``: each site's own coarse centers are seen, none for fewer than ``min_count``
+        rows. ``summed``: means of cells over all sites, of which no single answer is seen. ``auto`` takes local where
+        every site lets averages be seen. An array: points known beforehand.
+    n_landmarks : int, default=None
+        About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where these
+        miss much. (Pooled rows of sk and ce-pca: 500.)
+    landmark_bits : int, default=4
+        Bits of each coordinate of a landmark, 1 to 8.
+    min_count : int, default=1
+        The fewest rows a landmark stands for; a site's own policy may ask for more.
+    value_range : (float, float), default=None
+        The smallest and largest value of any prepared row, where they are public: saves a sum in the summed way.
+    n_features : int, default=40
+        Of DSPGD, as are all that follow. D: random features an iteration.
+    n_iter : int, default=20
+        T: iterations.
+    threshold : float, default=None
+        lambda; None takes the (n_components + 2)-th eigenvalue of the first iteration.
+    step : {"1/t", "2/t"}, default="1/t"
+        eta_t: Algorithm 1's, or min(1, 2/t) of Theorem 1.
+    solver : {"auto", "gram", "lanczos"}, default="auto"
+        Whether sites send the matrix of products at once or multiply it with vectors; auto picks the cheaper.
+    cem : bool, default=True
+        The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) an iteration costs N + M D
+        numbers a Lanczos step, and sites must allow rows: it is what the paper compares with.
+    features : {"phase", "paired"}, default="phase"
+        sqrt(2) cos(w'x + b), or cos and sin in pairs (n_features even).
+    precision : {"float64", "float32"}, default="float64"
+        Of the features; sums are in float64 in any case.
+    random_state : int, RandomState or None, default=None
+        Draws the run's public seed.
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (n_components,)
+        Eigenvalues of the (centered) kernel matrix.
+    gamma_ : float
+        The kernel's gamma.
+    embedding_ : Embedding
+        What embeds any row, from public requests alone.
+    ledger_ : Ledger
+        Everything that was asked and answered.
+    """
+
+    method: str = "landmarks"
+    methods = ("landmarks", *DSPGD)
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: str = "rbf",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        center: bool = True,
+        method: str = "landmarks",
+        landmarks: Any = "auto",
+        n_landmarks: int | None = None,
+        landmark_bits: int = 4,
+        min_count: int = 1,
+        value_range: tuple[float, float] | None = None,
+        n_features: int = 40,
+        n_iter: int = 20,
+        threshold: float | None = None,
+        step: str = "1/t",
+        solver: str = "auto",
+        cem: bool = True,
+        features: str = "phase",
+        precision: str = "float64",
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.center = center
+        self.method = method
+        self.landmarks = landmarks
+        self.n_landmarks = n_landmarks
+        self.landmark_bits = landmark_bits
+        self.min_count = min_count
+        self.value_range = value_range
+        self.n_features = n_features
+        self.n_iter = n_iter
+        self.threshold = threshold
+        self.step = step
+        self.solver = solver
+        self.cem = cem
+        self.features = features
+        self.precision = precision
+        self.random_state = random_state
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
+        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        self._simulate(rows, sites, None)
+        return self
+
+    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KernelFit]:
+        """The components by landmarks, or by DSPGD."""
+        if self.method == "landmarks":
+            found = yield from embed_by_landmarks(
+                kernel_problem(self),
+                landmark_settings(self),
+                int(self.n_components),
+                n_columns,
+                center=self.center,
+                seed=self._run_seed,
+                measured=measured,
+            )
+            return found
+        problem, settings = (
+            dspgd_problem(self),
+            dspgd_settings(self, int(self.n_components), self.n_components + 2, self.center),
+        )
+        return (yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured))
+
+    @property
+    def method_name(self) -> str:
+        """``dspgd-dense`` where there is no communication-efficient mechanism."""
+        return method_name_of(self)
+
+    def settle(self, result: KernelFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run."""
+        self.preparation_, self.ledger_ = preparation, ledger
+        self.kernel_fit_ = result
+        self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
+        self.eigenvalues_ = result.values
+        self.n_components_ = len(self.eigenvalues_)
+
+    def transform(self, X: npt.ArrayLike) -> Rows:
+        """The components of rows, as the sites found them for theirs."""
+        check_is_fitted(self)
+        rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+        return embedded_rows(self.embedding_, prepared)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
