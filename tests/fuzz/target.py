@@ -33,7 +33,14 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
-from coterie.protocols.landmarks_sites import JudgeStarts, MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_sites import (
+    JudgeStarts,
+    MeanByCell,
+    SendFeatureGram,
+    SendLandmarks,
+    TryLandmarks,
+    UseLandmarks,
+)
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close, Moments, Sizes
@@ -108,6 +115,7 @@ PLAIN: tuple[Request[Any], ...] = (
     UseLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3)),
     MeanByCell("float16", np.eye(3)),
     JudgeStarts(np.ones((2, 2, 3))),
+    TryLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3), np.ones((2, 2, 3))),
     SendFeatureGram(10, 4, "float32"),
     SketchFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3, 5, 4),
     ScoreByLeverage(np.eye(4)),

@@ -22,7 +22,14 @@ from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
-from coterie.protocols.landmarks_sites import JudgeStarts, MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_sites import (
+    JudgeStarts,
+    MeanByCell,
+    SendFeatureGram,
+    SendLandmarks,
+    TryLandmarks,
+    UseLandmarks,
+)
 from coterie.protocols.landmarks_summed import summed_landmarks
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd
@@ -84,8 +91,16 @@ class _Found:
 
     landmarks: Landmarks
     map: LandmarkMap
-    use: UseLandmarks
     way: str
+
+    @property
+    def precision(self) -> str:
+        """Of the landmarks that sites are told."""
+        return "float64" if self.way == "given" else "float32"
+
+    def told(self, map_: LandmarkMap) -> UseLandmarks:
+        """The request that tells sites of a map through these landmarks."""
+        return UseLandmarks(*UseLandmarks.stated(map_, self.precision))
 
     @property
     def features(self) -> Floats:
@@ -100,7 +115,7 @@ class _Found:
 def _find(
     problem: KernelProblem, settings: LandmarkSettings, n_clusters: int, n_columns: int, *, seed: int
 ) -> Protocol[_Found]:
-    """Landmarks, and more of them where that pays; then sites are told."""
+    """Landmarks, and more of them where that pays."""
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     if settings.points is not None:
@@ -115,11 +130,9 @@ def _find(
             landmarks = _joined(landmarks, (yield from asked)[0])
             kernel = problem.kernel(_gamma(problem, landmarks))
     precision, most = ("float64", None) if way == "given" else ("float32", MOST_FEATURES * n_columns)
-    points = landmarks.points.astype(precision).astype(np.float64)
+    points = landmarks.points.astype(precision).astype(np.float64)  # as sites will know them
     root = feature_root(kernel, points, row_bytes=int(precision[-2:]) // 8, most=most)
-    use = UseLandmarks.of(LandmarkMap.of(kernel, points, root), precision)
-    yield from total(use)
-    return _Found(landmarks, use.map(), use, way)
+    return _Found(landmarks, LandmarkMap.of(kernel, points, root), way)
 
 
 def _gamma(problem: KernelProblem, found: Landmarks) -> float:
@@ -220,7 +233,7 @@ def cluster_by_landmarks(
     weights = found.landmarks.weights
     limits = yield from _limits(found.map, measured)
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS, seed=seed)
-    centers = yield from within(limits, _best(starts), bits=SUM_BITS)
+    centers = yield from within(limits, _best(found, starts), bits=SUM_BITS)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
     if found.way == "local":
@@ -231,8 +244,16 @@ def cluster_by_landmarks(
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
 
 
-def _best(starts: list[Floats]) -> Protocol[Floats]:
-    """The start from which all rows are least far; nothing is asked where there is but one."""
+def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
+    """Tell sites of the landmarks; then the start from which all rows are least far.
+
+    Where averages may be seen that is one round, else a sum is taken in another one, unless there is but one start.
+    """
+    if found.way == "local":
+        ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
+        replies = (yield from each(ask)).values()
+        return starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
+    yield from total(found.told(found.map))
     if len(starts) == 1:
         return starts[0]
     judged = yield from total(JudgeStarts(np.array(starts)))
@@ -291,6 +312,7 @@ def embed_by_landmarks(
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
     found = yield from _find(problem, settings, max(1, n_components // 2), n_columns, seed=seed)
+    yield from total(found.told(found.map))
     n = found.map.projection.shape[1] + 1
     limits = yield from _limits(found.map, measured)
     ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
@@ -304,10 +326,9 @@ def embed_by_landmarks(
     pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
     map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
-    use = UseLandmarks.of(map_, found.use.precision)
     if told:
-        yield from total(use)
-    return KernelFit(map_.kernel, use.map(), float(rows), values=kept.values)
+        yield from total(found.told(map_))
+    return KernelFit(map_.kernel, map_, float(rows), values=kept.values)
 
 
 # ---------------------------------------------------------------- what it costs
@@ -322,11 +343,10 @@ def local_landmarks_cost(
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
     limits = {"box": 1.0, "length": 1.0}
-    judged = JudgeStarts(np.zeros((made.n_starts, *centers.shape)))
+    starts = np.zeros((made.n_starts, *centers.shape))
     rounds: list[tuple[Request[Any], dict[str, float], int]] = [
         (first, {}, 1),
-        (UseLandmarks.of(made.embedding, "float32"), {}, 1),
-        (judged, limits, int(made.n_starts > 1)),
+        (TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts), limits, 1),
         (MeanByCell("float16", centers), limits, made.clusters.n_rounds),
         (Close(centers), limits, 1),
     ]

@@ -20,7 +20,7 @@ from coterie.protocols.cells import block_cells, guarded_cost, local_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
-__all__ = ["JudgeStarts", "MeanByCell", "SendFeatureGram", "SendLandmarks", "UseLandmarks"]
+__all__ = ["JudgeStarts", "MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
 
 MOST_LANDMARKS = 1 << 14
 """The most landmarks a site embeds its rows with."""
@@ -105,8 +105,8 @@ def _scatter(table: Table, near: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class UseLandmarks(Request[Nothing], remembered=True):
-    """From now on a row is its kernel values with the landmarks, times ``projection``, less ``shift``."""
+class Mapped:
+    """What a request states of features: kernel values with the landmarks, times ``projection``, less ``shift``."""
 
     kernel: str
     gamma: float
@@ -117,12 +117,12 @@ class UseLandmarks(Request[Nothing], remembered=True):
     projection: Floats = array("m", "r")
     shift: Floats = array("r")
 
-    @classmethod
-    def of(cls, map_: LandmarkMap, precision: str) -> UseLandmarks:
-        """The request that tells sites of a map; found landmarks need no more than float32."""
+    @staticmethod
+    def stated(map_: LandmarkMap, precision: str) -> tuple[str, float, int, float, str, Floats, Floats, Floats]:
+        """A map as a message carries it; landmarks that were found need no more than float32."""
         kernel = map_.kernel
-        stated = (kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0), precision)
-        return cls(*stated, map_.landmarks, map_.projection, map_.shift)
+        about = (kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0))
+        return (*about, precision, map_.landmarks, map_.projection, map_.shift)
 
     def map(self) -> LandmarkMap:
         """The map it states, rounded as sites know it."""
@@ -130,8 +130,29 @@ class UseLandmarks(Request[Nothing], remembered=True):
         return LandmarkMap(kernel, self.landmarks.astype(np.float64), self.projection, self.shift)
 
 
+@dataclass(frozen=True)
+class UseLandmarks(Mapped, Request[Nothing], remembered=True):
+    """From now on a row is its features."""
+
+
+@dataclass(frozen=True)
+class MeanCosts(Reply, content="averages"):
+    """How many rows a site holds, and for every start their mean squared distance from the nearest center."""
+
+    rows: Floats = array(dtype="float32", nonnegative=True)
+    costs: Floats = array("c", dtype="float32", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class TryLandmarks(Mapped, Request[MeanCosts], remembered=True):
+    """From now on a row is its features; which of these starts is nearest to yours?"""
+
+    starts: Floats = array("c", "k", "r")
+
+
 @remembers(UseLandmarks)
-def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks) -> None:
+@remembers(TryLandmarks)
+def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmarks) -> None:
     """Let later questions see features in the place of rows; they are made some rows at a time."""
     raw = table.raw if isinstance(table, EmbeddedTable) else table
     if ask.axes["d"] != len(raw.columns) or not 1 <= ask.axes["m"] <= MOST_LANDMARKS or not ask.axes["r"]:
@@ -186,18 +207,34 @@ class JudgeStarts(Request[StartCosts]):
 
 @answers(JudgeStarts)
 def local_start_costs(table: Table, memory: Memory, ask: JudgeStarts) -> StartCosts:
-    """A site's share; where it is guarded once a run, and of what its guard lets go, for as many rows as it holds."""
-    guard, reply = memory.guard, StartCosts.zeros(ask.axes)
-    if ask.axes["r"] != len(table.columns):
-        raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
-    if guard is not None:
-        if not guard.allows("starts", guard.context + ask.starts.tobytes(), 1):
-            raise Guarded("other starts were judged in this run already")
-        return StartCosts(np.array([guarded_cost(table, guard, centers) for centers in ask.starts]))
+    """A site's share."""
+    return StartCosts(_start_costs(table, memory, ask.starts)[0])
+
+
+@answers(TryLandmarks)
+def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCosts:
+    """The same as means; zeros where a site holds too few rows."""
+    costs, held = _start_costs(table, memory, ask.starts)
+    if held < max(1, memory.min_count):
+        return MeanCosts.zeros(ask.axes)
+    return MeanCosts(np.asarray(held), costs / held)
+
+
+def _start_costs(table: Table, memory: Memory, starts: Floats) -> tuple[Floats, float]:
+    """The cost of each start, and of how many rows; where the site is guarded once a run, and of what its guard lets
+    go, for as many rows as there are."""
+    guard, costs, held = memory.guard, np.zeros(len(starts)), 0.0
+    if starts.shape[2] != len(table.columns):
+        raise MalformedMessage(f"centers of {starts.shape[2]} columns for rows of {len(table.columns)}")
+    if guard is not None and not guard.allows("starts", guard.context + starts.tobytes(), 1):
+        raise Guarded("other starts were judged in this run already")
     for block in table.blocks():
-        squared = [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in ask.starts]
-        reply += StartCosts(np.array(squared))
-    return reply
+        held += float(block.counts.sum())
+        if guard is None:
+            costs += [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in starts]
+    if guard is not None:
+        costs += [guarded_cost(table, guard, centers) for centers in starts]
+    return costs, held
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,14 @@ from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, Su
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.landmarks_sites import JudgeStarts, MeanByCell, SendFeatureGram, SendLandmarks, UseLandmarks
+from coterie.protocols.landmarks_sites import (
+    JudgeStarts,
+    MeanByCell,
+    SendFeatureGram,
+    SendLandmarks,
+    TryLandmarks,
+    UseLandmarks,
+)
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
@@ -135,6 +142,7 @@ register(
             ShareCells,
             SumLengths,
             UseLandmarks,
+            TryLandmarks,
             JudgeStarts,
             MeanByCell,
             SendFeatureGram,
