@@ -208,3 +208,9 @@ def test_an_estimator_that_was_never_fitted_is_not_saved(tmp_path):
     with pytest.raises(InputError, match="not a fitted model"):
         save_model(FederatedKMeans(3), tmp_path / "model.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_names_of_sites_may_come_from_an_array():
+    names = np.array(["a", "b", "c"])
+    made = coterie.fit(FederatedKMeans(3, random_state=0), dict(zip(names, np.array_split(ROWS, 3), strict=True)))
+    assert list(made.ledger_.sites()) == ["a", "b", "c"]

@@ -34,7 +34,6 @@ from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.landmarks_sites import (
-    JudgeStarts,
     MeanByCell,
     SendFeatureGram,
     SendLandmarks,
@@ -114,7 +113,6 @@ PLAIN: tuple[Request[Any], ...] = (
     ShareCells(6, 1, 3, np.array([[1e4], [7e4]]), np.array([9.0, 15.0]), np.zeros(1), np.full(1, 2e5)),
     UseLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3)),
     MeanByCell("float16", np.eye(3)),
-    JudgeStarts(np.ones((2, 2, 3))),
     TryLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3], np.eye(3), np.zeros(3), np.ones((2, 2, 3))),
     SendFeatureGram(10, 4, "float32"),
     SketchFeatures("rbf", 1e-9, 3, 1.0, 6, "phase", 3, 5, 4),

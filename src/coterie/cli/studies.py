@@ -59,7 +59,9 @@ def _check_demo_folder(out: Path) -> None:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A study: federated-kmeans, natural-sites.")],
+    name: Annotated[
+        str, typer.Argument(help="A study: federated-kmeans, federated-kernel-kmeans, landmarks, natural-sites.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer settings and seeds, about a minute.")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,

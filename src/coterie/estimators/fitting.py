@@ -61,7 +61,7 @@ def fit(
     if not tables:
         raise InputError("there is no table; at least one site is needed.")
     opened: dict[str, Table] = {
-        name: table if hasattr(table, "raw_blocks") else open_table(table, name=name)
+        str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name))
         for name, table in tables.items()
     }
     if sums not in ("masked", "plain"):

@@ -56,7 +56,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         Center the kernel matrix, as scikit-learn's KernelPCA does.
     method : {"landmarks", "dspgd", "dspgd-dense"}, default="landmarks"
         How the eigenpairs are found; the last is DSPGD with ``cem=False``.
-    landmarks : {"auto", "local", "summed"} or array of shape (n_landmarks, n_features), default="auto"
+    landmarks : {"auto", "local", "summed"} or array of points, default="auto"
         Of method landmarks. ``local``: each site's own coarse centers are seen, none for fewer than ``min_count``
         rows. ``summed``: means of cells over all sites, of which no single answer is seen. ``auto`` takes local where
         every site lets averages be seen. An array: points known beforehand.

@@ -171,7 +171,7 @@ def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
     """The best few different solutions of a weighted k-means problem, the best first."""
     found: dict[float, Floats] = {}
-    for i in range(5 * most):
+    for i in range(max(20, 5 * most)):
         centers = weighted_kmeans(points, weights, n_clusters, seed=seed + 7919 * i, n_init=1)
         cost = float(moments(points, centers, weights).cost)
         if not any(abs(cost - other) <= 1e-6 * other for other in found):

@@ -12,7 +12,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, CellMoments, Guard, Table
 
-__all__ = ["GuardedCells", "block_cells", "guarded_cells", "guarded_cost", "local_cells"]
+__all__ = ["GuardedCells", "block_cells", "guarded_cells", "local_cells"]
 
 
 class GuardedCells:
@@ -46,13 +46,6 @@ def guarded_cells(table: Table, guard: Guard, points: Floats) -> GuardedCells:
     for block in table.blocks():
         cells.see(block, clustering.nearest(block.rows, points)[0])
     return cells
-
-
-def guarded_cost(table: Table, guard: Guard, points: Floats) -> float:
-    """The squared distances from their points of the sets that may leave, for as many rows as there are."""
-    cells = guarded_cells(table, guard, points)
-    sent, held = cells.released(), cells.moments.counts.sum()
-    return float(held / sent.counts.sum() * sent.squares(points).sum()) if sent.counts.any() else 0.0
 
 
 def local_cells(table: Table, guard: Guard | None, points: Floats) -> CellMoments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 
 import numpy as np
 
@@ -48,29 +47,39 @@ class StreamedTable(EmbeddedTable):
 
     def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int) -> None:
         self.raw = raw
-        self._embed, self._kept = embed, None if raw.n_rows * n_columns * 8 > KEPT_BYTES else list[Block]()
+        self._embed, self._kept = embed, None if raw.n_rows * n_columns * 8 > KEPT_BYTES else list[Rows]()
         self.columns = _components(n_columns)
 
-    @cached_property
+    @property
     def rows(self) -> Rows:  # type: ignore[override]
         """All embedded rows."""
         made = [block.rows for block in self.raw_blocks()]
-        return np.concatenate([np.zeros((0, len(self.columns))), *made])
+        return np.concatenate(made) if made else np.zeros((0, len(self.columns)))
 
     def raw_blocks(self) -> Iterator[Block]:
         """The embedded rows, weighted and placed as the raw ones."""
-        if self._kept:
-            yield from self._kept
-            return
-        kept = []
-        for block in self.raw.blocks():
-            size = max(1, PIECE_BYTES // (8 * (len(self.columns) + block.rows.shape[1])))
-            parts = [self._embed(block.rows[i : i + size]) for i in range(0, len(block.rows), size)]
-            made = Block(np.concatenate([np.zeros((0, len(self.columns))), *parts]), block.weights, block.places)
+        for raw, rows in self.pieces():
+            yield Block(rows, raw.weights, raw.places)
+
+    def pieces(self) -> Iterator[tuple[Block, Rows]]:
+        """Some rows at a time as they are, and embedded."""
+        made: list[Rows] = []
+        for place, raw in enumerate(self._raw_pieces()):
+            rows = self._kept[place] if self._kept else self._embed(raw.rows)
             if self._kept is not None:
-                kept.append(made)
-            yield made
-        self._kept = None if self._kept is None else kept
+                made.append(rows)
+            yield raw, rows
+        if self._kept is not None:
+            self._kept = made
+
+    def _raw_pieces(self) -> Iterator[Block]:
+        for rows, weights, places in self.raw.blocks():
+            size = max(1, PIECE_BYTES // (8 * (len(self.columns) + rows.shape[1])))
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                yield Block(
+                    rows[part], None if weights is None else weights[part], None if places is None else places[part]
+                )
 
 
 def _components(number: int) -> tuple[Column, ...]:

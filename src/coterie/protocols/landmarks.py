@@ -23,7 +23,6 @@ from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
 from coterie.protocols.landmarks_sites import (
-    JudgeStarts,
     MeanByCell,
     SendFeatureGram,
     SendLandmarks,
@@ -232,7 +231,8 @@ def cluster_by_landmarks(
     features = found.features
     weights = found.landmarks.weights
     limits = yield from _limits(found.map, measured)
-    starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS, seed=seed)
+    most = MOST_STARTS if found.way == "local" else 1
+    starts = clustering.several_starts(features, weights, n_clusters, most, seed=seed)
     centers = yield from within(limits, _best(found, starts), bits=SUM_BITS)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
@@ -245,19 +245,16 @@ def cluster_by_landmarks(
 
 
 def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
-    """Tell sites of the landmarks; then the start from which all rows are least far.
+    """Tell sites of the landmarks; where averages may be seen, they judge the starts by their rows in the same round.
 
-    Where averages may be seen that is one round, else a sum is taken in another one, unless there is but one start.
+    Starts come best first as the landmarks see it, which decides where nobody judges.
     """
     if found.way == "local":
         ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
         replies = (yield from each(ask)).values()
         return starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
     yield from total(found.told(found.map))
-    if len(starts) == 1:
-        return starts[0]
-    judged = yield from total(JudgeStarts(np.array(starts)))
-    return starts[int(np.argmin(judged.costs))]
+    return starts[0]
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:

@@ -16,11 +16,11 @@ from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import block_cells, guarded_cost, local_cells
+from coterie.protocols.cells import block_cells, local_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
-__all__ = ["JudgeStarts", "MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
+__all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
 
 MOST_LANDMARKS = 1 << 14
 """The most landmarks a site embeds its rows with."""
@@ -191,50 +191,18 @@ def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
     return LocalMeans(np.where(enough[:, None], found.means, 0.0), np.where(enough, found.counts, 0.0))
 
 
-@dataclass(frozen=True)
-class StartCosts(Reply, content="sums"):
-    """For every start the squared distances of a site's rows from their nearest center."""
-
-    costs: Floats = array("c", bound="4 * rows * length", nonnegative=True)
-
-
-@dataclass(frozen=True)
-class JudgeStarts(Request[StartCosts]):
-    """How far are your rows from the nearest center of each of these starts, squared and in all?"""
-
-    starts: Floats = array("c", "k", "r")
-
-
-@answers(JudgeStarts)
-def local_start_costs(table: Table, memory: Memory, ask: JudgeStarts) -> StartCosts:
-    """A site's share."""
-    return StartCosts(_start_costs(table, memory, ask.starts)[0])
-
-
 @answers(TryLandmarks)
 def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCosts:
-    """The same as means; zeros where a site holds too few rows."""
-    costs, held = _start_costs(table, memory, ask.starts)
+    """Mean costs over all of a site's rows; a guarded site does not judge: exact costs locate rows."""
+    if ask.axes["r"] != len(table.columns):
+        raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
+    costs, held = np.zeros(len(ask.starts)), 0.0
+    for block in table.blocks() if memory.guard is None else ():
+        held += float(block.counts.sum())
+        costs += [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in ask.starts]
     if held < max(1, memory.min_count):
         return MeanCosts.zeros(ask.axes)
     return MeanCosts(np.asarray(held), costs / held)
-
-
-def _start_costs(table: Table, memory: Memory, starts: Floats) -> tuple[Floats, float]:
-    """The cost of each start, and of how many rows; where the site is guarded once a run, and of what its guard lets
-    go, for as many rows as there are."""
-    guard, costs, held = memory.guard, np.zeros(len(starts)), 0.0
-    if starts.shape[2] != len(table.columns):
-        raise MalformedMessage(f"centers of {starts.shape[2]} columns for rows of {len(table.columns)}")
-    if guard is not None and not guard.allows("starts", guard.context + starts.tobytes(), 1):
-        raise Guarded("other starts were judged in this run already")
-    for block in table.blocks():
-        held += float(block.counts.sum())
-        if guard is None:
-            costs += [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in starts]
-    if guard is not None:
-        costs += [guarded_cost(table, guard, centers) for centers in starts]
-    return costs, held
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 
 __all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "summed_landmarks"]
 
-FINE_BITS = 12
+FINE_BITS = 10
 """Of means of projected rows."""
 COUNT_BITS = 32
 MOST_PROJECTIONS = 2
@@ -74,8 +74,8 @@ class _Lens:
 
     def blocks(self) -> Iterator[tuple[Block, Rows]]:
         """Some rows as they are summed up, and as they are projected."""
-        for raw, seen in zip(self.table.raw.blocks(), self.table.blocks(), strict=True):
-            yield (raw if self.whole else seen), seen.rows
+        for raw, seen in self.table.pieces():
+            yield (raw if self.whole else Block(seen, raw.weights, raw.places)), seen
 
 
 @remembers(Regard)
@@ -271,7 +271,7 @@ def summed_landmarks(
 
     ``limits`` are the smallest and largest value of any row where they are known; else means are coded within a few
     deviations of the mean, which takes a round of the whole rows' sums. Costs 2 p + 1 numbers, n_rounds times
-    m in 32 bits and m p in 12, then m and m d in ``bits``, and 2 more, each a masked sum of its own. With landmarks
+    m in 32 bits and m p in 10, then m and m d in ``bits``, and 2 more, each a masked sum of its own. With landmarks
     found ``before`` the cells start elsewhere, and how far rows are apart is known.
     """
     d, p = n_columns, min(n_projected, n_columns)

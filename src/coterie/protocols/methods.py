@@ -22,7 +22,6 @@ from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.landmarks_sites import (
-    JudgeStarts,
     MeanByCell,
     SendFeatureGram,
     SendLandmarks,
@@ -143,7 +142,6 @@ register(
             SumLengths,
             UseLandmarks,
             TryLandmarks,
-            JudgeStarts,
             MeanByCell,
             SendFeatureGram,
             *CLUSTERING,

@@ -1,4 +1,4 @@
-"""Figures of studies: spots with intervals, paths of centers over rounds, ratios by site."""
+"""Figures of studies: spots with intervals, lines with bands, paths of centers over rounds, ratios by site."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from coterie.report.pictures import COLOURS
 
-__all__ = ["Panel", "Ratios", "Spot", "draw_paths", "draw_ratios", "draw_spots"]
+__all__ = ["Chart", "Line", "Panel", "Ratios", "Spot", "draw_lines", "draw_paths", "draw_ratios", "draw_spots"]
 
 GREY = "#8a8a8a"
 
@@ -43,6 +44,8 @@ class Panel:
     y_name: str
     spots: Sequence[Spot]
     level: float | None = None
+    log: bool = False
+    """Whether the y axis is logarithmic; panels of a row are all of one kind."""
 
 
 @contextmanager
@@ -72,6 +75,7 @@ def draw_spots(path: Path, grid: Sequence[Sequence[Panel]], kinds: Sequence[str]
                 axes[i][j].set_title(panel.title if i == 0 else "", loc="left")
                 axes[i][j].set_ylabel(panel.y_name if j == 0 else "")
                 axes[i][j].set_xlabel(panel.x_name if i == len(grid) - 1 else "")
+            axes[i][0].set_yscale("log" if row[0].log else "linear")
             axes[i][0].set_ylim(*_limits(row))
         marks = [_mark(name, COLOURS[i], "o") for i, name in enumerate(kinds)]
         if level_name:
@@ -83,6 +87,14 @@ def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
     """Room for every seed's value; an interval of very few seeds may run out of it."""
     values = [v for panel in panels for spot in panel.spots for v in spot.values if np.isfinite(v)]
     values += [panel.level for panel in panels if panel.level is not None]
+    return _around(values, is_log=panels[0].log)
+
+
+def _around(values: Sequence[float], *, is_log: bool = False) -> tuple[float, float]:
+    """Some room beyond the values."""
+    if is_log:
+        room = (max(values) / min(values)) ** 0.12
+        return min(values) / room, max(values) * room
     room = 0.12 * ((max(values) - min(values)) or 1.0)
     return min(values) - room, max(values) + room
 
@@ -104,6 +116,88 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
     axis.set_xticks(range(len(panel.spots)), [spot.label for spot in panel.spots])
     axis.set_xlim(-0.5, len(panel.spots) - 0.3)
     axis.grid(axis="y", color="#ececec", linewidth=0.8)
+    axis.set_axisbelow(True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve, by name; where ``low`` and ``high`` are given, with bars at its points or, without marks, a band."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    kind: int = 0
+    """Its colour; -1 is grey."""
+    style: str = "-"
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines in one frame, and a level to compare them with."""
+
+    title: str
+    x_name: str
+    y_name: str
+    lines: Sequence[Line]
+    log: str = ""
+    """The axes that are logarithmic: any of ``x`` and ``y``."""
+    level: float | None = None
+    from_zero: bool = False
+
+
+def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = "") -> None:
+    """A grid of charts, each with axes of its own; one legend names every line once."""
+    across = len(grid[0])
+    with _figure(path, 1.0 + 3.6 * across, 2.6 * len(grid) + 0.8) as figure:
+        axes = figure.subplots(len(grid), across, squeeze=False)
+        named: dict[str, Line2D] = {}
+        for i, row in enumerate(grid):
+            for j, chart in enumerate(row):
+                _draw_chart(axes[i][j], chart)
+                axes[i][j].set_title(chart.title, loc="left")
+                axes[i][j].set_ylabel(chart.y_name if j == 0 or chart.y_name != row[j - 1].y_name else "")
+                axes[i][j].set_xlabel(chart.x_name if i == len(grid) - 1 else "")
+                named |= {line.name: _key(line) for line in chart.lines}
+        marks = list(named.values())
+        if level_name:
+            marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label=level_name))
+        columns = max(1, min(len(marks), int((1.0 + 3.6 * across) // 2.4)))
+        figure.legend(handles=marks, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _look(line: Line) -> dict[str, Any]:
+    colour = GREY if line.kind < 0 else COLOURS[line.kind]
+    return {"color": colour, "linestyle": line.style, "linewidth": 1.5, "marker": line.mark or None, "markersize": 5}
+
+
+def _key(line: Line) -> Line2D:
+    return Line2D([], [], label=line.name, **_look(line))
+
+
+def _draw_chart(axis: Any, chart: Chart) -> None:
+    if chart.level is not None:
+        axis.axhline(chart.level, color=GREY, linestyle="--", linewidth=1.2, zorder=0)
+    if "x" in chart.log:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_yscale("log" if "y" in chart.log else "linear")
+    for line in chart.lines:
+        axis.plot(line.x, line.y, **_look(line))
+        if len(line.low) and np.isfinite([*line.low, *line.high]).all():
+            if line.mark:
+                axis.vlines(line.x, line.low, line.high, color=_look(line)["color"], linewidth=1.0, alpha=0.6)
+            else:
+                axis.fill_between(line.x, line.low, line.high, color=_look(line)["color"], alpha=0.15, linewidth=0)
+    values = [v for line in chart.lines for v in line.y if np.isfinite(v)]
+    values += [] if chart.level is None else [chart.level]
+    low, high = _around(values, is_log="y" in chart.log)
+    axis.set_ylim(0 if chart.from_zero else low, high)
+    axis.grid(color="#ececec", linewidth=0.8)
     axis.set_axisbelow(True)
 
 

@@ -17,9 +17,15 @@ from coterie.errors import InputError
 __all__ = [
     "DataMissing",
     "SiteData",
+    "circles",
+    "covtype",
     "data_folder",
+    "digits",
     "gaussian_sites",
     "heart_disease",
+    "mnist",
+    "mnist_small",
+    "mushrooms",
     "penguins",
     "pjm_load_shapes",
     "wisdm",
@@ -67,7 +73,30 @@ def penguins() -> SiteData:
     return SiteData(rows, tuple(head[2:]), np.array(columns[0]), np.array(columns[1]))
 
 
+def digits() -> SiteData:
+    """1,797 images of handwritten digits, 8 x 8 (from scikit-learn), from 0 to 1, shared out among five sites."""
+    from sklearn.datasets import load_digits
+
+    rows, truth = load_digits(return_X_y=True)
+    return _shared_out(rows / 16, tuple(f"pixel {i}" for i in range(64)), truth)
+
+
+def _shared_out(rows: npt.NDArray[np.float64], columns: tuple[str, ...], truth: npt.NDArray[Any]) -> SiteData:
+    """Rows dealt out at random, always in the same way, to five sites of nearly the same size."""
+    order = np.random.default_rng(0).permutation(len(rows))
+    sites = np.array([f"site-{i}" for i in range(5)])
+    return SiteData(rows, columns, sites[order % 5], truth.astype(str))
+
+
 # ---------------------------------------------------------------- drawn
+
+
+def circles() -> SiteData:
+    """1,000 points on two circles around one center, shared out among five sites."""
+    from sklearn.datasets import make_circles
+
+    rows, truth = make_circles(1000, factor=0.3, noise=0.05, random_state=0)
+    return _shared_out(rows, ("x", "y"), truth)
 
 
 def gaussian_sites(seed: int, *, n_sites: int = 50, rows_a_site: int = 10) -> SiteData:
@@ -138,3 +167,30 @@ def heart_disease() -> SiteData:
     kept = [i for i, name in enumerate(names) if name not in ("slope", "ca", "thal")]
     truth = np.where(z["y"] > 0, "disease", "none")
     return SiteData(rows[:, kept], tuple(names[i] for i in kept), z["site_names"][z["site"]], truth)
+
+
+def mushrooms() -> SiteData:
+    """8,124 mushrooms, poisonous or edible (Schlimmer 1987), 112 columns of 0 and 1, shared out among five sites."""
+    z = _stored("mushrooms")
+    return _shared_out(z["X"].astype(float), tuple(map(str, z["feature_names"])), z["y"])
+
+
+def mnist() -> SiteData:
+    """60,000 images of handwritten digits (LeCun et al. 1998), from 0 to 1, shared out among five sites."""
+    z = _stored("mnist")
+    return _shared_out(z["X"] / 255, tuple(f"pixel {i}" for i in range(784)), z["y"])
+
+
+def mnist_small() -> SiteData:
+    """20,000 of them, drawn at random."""
+    whole = mnist()
+    drawn = np.random.default_rng(0).permutation(len(whole.rows))[:20000]
+    return SiteData(whole.rows[drawn], whole.columns, whole.site[drawn], whole.truth[drawn])
+
+
+def covtype() -> SiteData:
+    """581,012 patches of forest by their cover (Blackard & Dean 1999), every column from 0 to 1, five sites."""
+    z = _stored("covtype")
+    low, high = z["X"].min(axis=0), z["X"].max(axis=0)
+    rows = (z["X"] - low.astype(float)) / np.maximum(high.astype(float) - low, 1.0)
+    return _shared_out(np.ascontiguousarray(rows), tuple(f"column {i}" for i in range(rows.shape[1])), z["y"])
