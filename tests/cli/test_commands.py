@@ -196,3 +196,26 @@ def test_methods_and_audits(cli):
     code, _, err = cli("audit", "one-shots")
     assert code == 2
     assert "did you mean 'one-shot'?" in err
+
+
+def test_parameters_of_the_method_can_be_set(cli, three, tmp_path):
+    words = ("cluster", *FILES, "-k", 3, "--method", "landmarks", "--json", "--policy", "research")
+    code, out, err = cli(*words, "--set", "gamma=0.01", "--set", "landmarks=local", "--out", "run")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["settings"]["settings"] == {"gamma": 0.01, "landmarks": "local"}
+    assert json.loads((tmp_path / "run" / "model.json").read_text())["kernel"]["gamma"] == 0.01
+    assert cli("assign", "run/model.json", "north.csv", "--out", "again.parquet")[0] == 0
+    again = pq.read_table(tmp_path / "again.parquet")["cluster"].to_numpy()
+    np.testing.assert_array_equal(
+        again, pq.read_table(tmp_path / "run" / "labels" / "north.parquet")["cluster"].to_numpy()
+    )
+    for wrong, told in (
+        ("gama=1", "did you mean 'gamma'"),
+        ("gamma", "NAME=VALUE"),
+        ("landmarks=x", "landmarks='x'"),
+    ):
+        code, _, err = cli(*words, "--set", wrong, "--out", "other")
+        assert code != 0
+        assert told in err
+        assert not (tmp_path / "other").exists()

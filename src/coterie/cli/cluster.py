@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +23,11 @@ Data = Annotated[
 SiteColumn = Annotated[str | None, typer.Option(help="The column that names each row's site, in one file.")]
 Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="How many clusters.")]
 Method = Annotated[
-    str, typer.Option(help="federated-kmeans, lloyd, one-shot, dspgd (kernel k-means); `coterie methods`.")
+    str, typer.Option(help="federated-kmeans, lloyd, one-shot, landmarks (kernel k-means); `coterie methods`.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A parameter of the method: gamma=4, max_rounds=10 (may be repeated)."),
 ]
 Scale = Annotated[
     str, typer.Option(help="none; standard: mean 0 and variance 1 over all sites, by sums; minmax: in job files.")
@@ -60,6 +65,7 @@ def cluster(
     clusters: Clusters,
     site_column: SiteColumn = None,
     method: Method = "federated-kmeans",
+    settings: Settings = None,
     scale: Scale = "none",
     missing: Missing = "refuse",
     columns: Columns = None,
@@ -79,7 +85,9 @@ def cluster(
     every site guards its rows as --policy says. The folder --out then holds
     result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, a picture and report.html.
 
-    Example: coterie cluster north.csv south.csv -k 5 --scale standard --missing mean
+    Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
+
+    coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
     """
     job = Job(
         [str(path) for path in data],
@@ -94,6 +102,7 @@ def cluster(
         missing,
         seed=seed,
         policy=policy,
+        settings=_settings(settings),
     )
     _run(job, resume, as_json)
 
@@ -105,6 +114,20 @@ def run(
 ) -> None:
     """Run a clustering described in a TOML file. Paths in it are meant from where the file lies."""
     _run(read_job(config), resume, as_json)
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    """Parameters as TOML has them; what is no TOML value is a word."""
+    found: dict[str, Any] = {}
+    for one in given or []:
+        name, is_there, text = one.partition("=")
+        if not is_there or not name.strip():
+            raise InputError(f"--set {one}: write it as NAME=VALUE, for example gamma=4.")
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = text.strip()
+    return found
 
 
 def _run(job: Job, resume: bool, as_json: bool) -> None:

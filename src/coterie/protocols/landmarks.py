@@ -39,8 +39,9 @@ FEW_COLUMNS = 64
 """Up to so many columns each has a range of its own: 8 bytes a column are little then."""
 FEWEST_EACH = 4
 """Centers a site is asked for at least."""
-WORTHWHILE = 0.25
-"""More landmarks are asked for where half of them miss so much of what the others are apart."""
+WORTHWHILE = {"local": 0.25, "summed": 0.75}
+"""More landmarks are asked for where half of them miss so much of what the others are apart. Of local ones many are
+nearly there twice, since sites have similar rows; summed ones are means of different cells."""
 MOST_FEATURES = 8
 """Features for each column of a row at most: sites do not tell of few rows that are seen through many features."""
 MOST_STARTS = 8
@@ -123,7 +124,7 @@ def _find(
     else:
         landmarks, way = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed)
         kernel = problem.kernel(_gamma(problem, landmarks))
-        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE:
+        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[way]:
             number = 2 * len(landmarks.points)
             asked = _asked(replace(settings, way=way), number, n_columns, seed=seed, before=landmarks)
             landmarks = _joined(landmarks, (yield from asked)[0])

@@ -182,7 +182,9 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
         axis.axhline(chart.level, color=GREY, linestyle="--", linewidth=1.2, zorder=0)
     if "x" in chart.log:
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        x = [value for line in chart.lines for value in line.x]
+        is_wide = bool(x) and max(x) > 100 * min(x)
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3) if is_wide else (1, 2, 5)))
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_yscale("log" if "y" in chart.log else "linear")
