@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from coterie.maths.clustering import nearest_of_each, rough_centers, weighted_kmeans
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, Landmarks, coded, decoded, feature_root, merged, missed_share
 from tests.federations import blobs
@@ -86,3 +87,19 @@ def test_what_half_of_the_landmarks_miss_grows_with_gamma():
     assert shares[2] > 0.5
     alone = Landmarks(np.ones((1, 3)), np.ones(1), 0.0)
     assert missed_share(RBF, alone, seed=0) == 0.0
+
+
+def test_the_nearest_center_of_each_of_several_sets():
+    starts = np.random.default_rng(0).normal(size=(3, 4, 4))
+    expected = np.array([((ROWS[:, None] - centers) ** 2).sum(-1).min(1) for centers in starts]).T
+    np.testing.assert_allclose(nearest_of_each(ROWS, starts), expected, rtol=1e-9)
+
+
+def test_rough_centers_are_those_of_k_means_also_far_away_and_of_few_points():
+    rows = blobs(300, 3, 3, seed=2, spread=0.1)
+    rough, exact = (
+        rough_centers(rows + 1e6, np.ones(300), 3, seed=0) - 1e6,
+        weighted_kmeans(rows, np.ones(300), 3, seed=0),
+    )
+    np.testing.assert_allclose(np.sort(rough, axis=0), np.sort(exact, axis=0), atol=0.05)
+    assert rough_centers(rows[:2], np.ones(2), 5, seed=0).shape == (5, 3)

@@ -19,7 +19,9 @@ __all__ = [
     "moments",
     "moments_of",
     "nearest",
+    "nearest_of_each",
     "random_in_box",
+    "rough_centers",
     "several_starts",
     "squared_shift",
     "var_part_centers",
@@ -59,6 +61,17 @@ def nearest(rows: Rows, centers: Floats) -> tuple[Labels, Floats]:
     best = scores[np.arange(len(rows)), labels].astype(np.float64)
     best += np.vecdot(rows, rows)
     return labels, np.maximum(best, 0.0, out=best)
+
+
+def nearest_of_each(rows: Rows, starts: Floats) -> Floats:
+    """Of every row the squared distance to the nearest center of each of several sets, by one product of matrices."""
+    n_starts, k, d = starts.shape
+    centers = starts.reshape(n_starts * k, d)
+    scores = rows @ (-2 * centers.T).astype(rows.dtype)
+    scores += np.vecdot(centers, centers).astype(rows.dtype)
+    best: Floats = scores.reshape(len(rows), n_starts, k).min(axis=2).astype(np.float64)
+    best += np.vecdot(rows, rows)[:, None]
+    return np.maximum(best, 0.0, out=best)
 
 
 def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Moments:
@@ -168,10 +181,23 @@ def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats
             n_cells += 1
 
 
+def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int, max_iter: int = 15) -> Floats:
+    """The same sooner: a few steps from one start, in single precision about the mean."""
+    from sklearn.cluster import KMeans
+
+    if n_fingerprints(points) <= n_clusters:
+        return weighted_kmeans(points, weights, n_clusters, seed=seed)
+    middle = np.average(points, axis=0, weights=weights)
+    near = (points - middle).astype(np.float32)
+    solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed % 2**32)
+    centers: Floats = solver.fit(near, sample_weight=weights).cluster_centers_.astype(np.float64) + middle
+    return centers
+
+
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
     """The best few different solutions of a weighted k-means problem, the best first."""
     found: dict[float, Floats] = {}
-    for i in range(max(20, 5 * most)):
+    for i in range(max(20, 3 * most)):
         centers = weighted_kmeans(points, weights, n_clusters, seed=seed + 7919 * i, n_init=1)
         cost = float(moments(points, centers, weights).cost)
         if not any(abs(cost - other) <= 1e-6 * other for other in found):

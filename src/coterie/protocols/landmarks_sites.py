@@ -68,7 +68,7 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
     wanted = max(1, min(ask.q, int(drawn) // (2 * fewest)))
     if drawn < fewest or not _may_tell_of_all(table, memory):
         return reply
-    points = clustering.weighted_kmeans(sample.rows, sample.weights, wanted, seed=None)
+    points = clustering.rough_centers(sample.rows, sample.weights, wanted, seed=ask.seed)
     found = block_cells(Block(sample.rows, sample.weights, sample.places), memory.guard, points)
     enough = found.counts >= fewest
     codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
@@ -199,7 +199,7 @@ def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCos
     costs, held = np.zeros(len(ask.starts)), 0.0
     for block in table.blocks() if memory.guard is None else ():
         held += float(block.counts.sum())
-        costs += [clustering.nearest(block.rows, centers)[1] @ block.counts for centers in ask.starts]
+        costs += block.counts @ clustering.nearest_of_each(block.rows, ask.starts)
     if held < max(1, memory.min_count):
         return MeanCosts.zeros(ask.axes)
     return MeanCosts(np.asarray(held), costs / held)
