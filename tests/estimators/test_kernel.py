@@ -296,3 +296,16 @@ def test_with_a_default_policy_no_single_answer_is_seen():
     answered = [e for e in made.ledger_.exchanges if all(s.outcome == "answered" for s in e.sites.values())]
     assert "landmarks_sites.SendLandmarks" not in {e.asked for e in answered}
     assert "masked" in seen
+
+
+def test_landmarks_known_beforehand_serve_guarded_sites():
+    tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
+    given = DIGITS[:40] + 0.01
+    made = coterie.fit(FederatedKernelKMeans(4, landmarks=given, random_state=0), tables)
+    plain = FederatedKernelKMeans(4, landmarks=given, random_state=0).fit(DIGITS, sites=SITES)
+    assert made.gamma_ == pytest.approx(plain.gamma_, rel=1e-6)
+    assert made.counts_.sum() > 300
+
+
+def test_the_largest_seed_is_a_seed():
+    assert FederatedKernelKMeans(3, random_state=2**32 - 1).fit(DIGITS, sites=SITES).counts_.sum() == 400

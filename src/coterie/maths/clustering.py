@@ -198,7 +198,7 @@ def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, 
     """The best few different solutions of a weighted k-means problem, the best first."""
     found: dict[float, Floats] = {}
     for i in range(max(20, 3 * most)):
-        centers = weighted_kmeans(points, weights, n_clusters, seed=seed + 7919 * i, n_init=1)
+        centers = weighted_kmeans(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
         cost = float(moments(points, centers, weights).cost)
         if not any(abs(cost - other) <= 1e-6 * other for other in found):
             found[cost] = centers

@@ -29,7 +29,7 @@ from coterie.protocols.landmarks_sites import (
     TryLandmarks,
     UseLandmarks,
 )
-from coterie.protocols.landmarks_summed import summed_landmarks
+from coterie.protocols.landmarks_summed import nearest_counts, summed_landmarks
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, lloyd
 
@@ -156,8 +156,10 @@ def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
         raise InputError(f"landmarks have {points.shape[1]} columns, the sites' rows {n_columns}.")
     distinct = np.unique(points, axis=0)
     gamma, n_rows = yield from find_gamma(n_columns)
-    nearest = yield from total(Close(distinct))
-    return Landmarks(distinct, np.array(nearest.counts), n_rows / (4 * gamma))
+    counts = yield from nearest_counts(distinct)
+    if not counts.any():
+        raise InputError("no landmark given has rows near it that sites would tell of.")
+    return Landmarks(distinct, counts * (n_rows / counts.sum()), n_rows / (4 * gamma))
 
 
 def _asked(

@@ -20,7 +20,7 @@ from coterie.messages.site_part import Block, CellMoments, Memory, Rows, Table, 
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 
-__all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "summed_landmarks"]
+__all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "nearest_counts", "summed_landmarks"]
 
 FINE_BITS = 10
 """Of means of projected rows."""
@@ -304,6 +304,13 @@ def summed_landmarks(
     middle = weights @ points / weights.sum()
     scatter = float((yield from total(SumApart(middle))).squares) if before is None else before.scatter
     return Landmarks(points, weights * (n_rows / weights.sum()), scatter)
+
+
+def nearest_counts(points: Floats) -> Protocol[Floats]:
+    """How many rows are nearest to each point, over all sites: m numbers."""
+    yield from total(Regard(0, points.shape[1], False))
+    found = yield from total(CountCells(points), bits=COUNT_BITS)
+    return np.rint(found.counts)
 
 
 def _one_range(low: float, high: float) -> tuple[Floats, Floats]:
