@@ -309,3 +309,8 @@ def test_landmarks_known_beforehand_serve_guarded_sites():
 
 def test_the_largest_seed_is_a_seed():
     assert FederatedKernelKMeans(3, random_state=2**32 - 1).fit(DIGITS, sites=SITES).counts_.sum() == 400
+
+
+def test_a_value_range_the_wrong_way_round_is_an_error():
+    with pytest.raises(InputError, match="smallest first"):
+        FederatedKernelKMeans(2, value_range=(1.0, -1.0)).fit(np.random.default_rng(0).normal(size=(40, 3)))

@@ -97,6 +97,27 @@ def test_few_coarse_landmarks_cluster_as_well_as_the_kernel_itself(way, split):
     assert found.kernel.gamma == pytest.approx(GAMMA, rel=0.02)
 
 
+def test_gamma_is_right_for_coarse_numbers_far_from_zero():
+    """Columns near 10,000 in single precision: an expanded square would keep three digits of ten thousand squared."""
+    away = (ROWS + 1e4).astype(np.float32)
+    found = cluster(split_evenly(away, 3), LandmarkSettings("local", n_landmarks=20), max_rounds=1)
+    assert found.kernel.gamma == pytest.approx(GAMMA, rel=0.02)
+
+
+def test_columns_that_vary_little_beside_the_largest_value_keep_their_range():
+    """One column near 60,000, the others within one of zero: as many steps for every one of them."""
+    rng = np.random.default_rng(3)
+    rows = np.column_stack(
+        [rng.normal(6e4, 1.0, 600), rng.choice([-1.0, 1.0], (600, 39)) * rng.normal(1, 0.1, (600, 39))]
+    )
+    protocol = within({"rows": 256.0, "box": 65536.0}, summed_landmarks(8, 40, bits=6, min_count=1, seed=2))
+    with in_process(split_evenly(rows, 3)) as channel:
+        found = run(protocol, channel, method="landmarks", ledger=Ledger(), layers=[MaskedSums()])
+    middle = found.weights @ found.points / found.weights.sum()
+    np.testing.assert_allclose(middle, rows.mean(0), atol=0.1)
+    assert np.ptp(found.points[:, 1:], axis=0).min() > 0.2
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_summed_landmarks_are_means_of_the_cells_within_a_step(masked):
     """By hand: the same cells of the pooled rows."""

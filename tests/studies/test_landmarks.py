@@ -48,7 +48,7 @@ def test_a_trial_is_a_run_of_the_estimator_with_its_bytes_by_site():
     assert found["bytes_up"] == made.ledger_.total("bytes_up") / 5
     assert found["floats_up"] == made.ledger_.total("floats_up") / 5
     assert found["rounds"] == made.ledger_.total("rounds")
-    assert found["singles"] >= 5
+    assert found["singles"] == 10  # five sites: landmarks, and how good the starts are
     assert found["cost"] == pytest.approx(study._reference(SMALL).cost(made.labels_))
     assert 0.5 < found["nmi_geometric"] <= 1
 

@@ -206,6 +206,7 @@ def preview(
     data: Annotated[Path, typer.Argument(help="This site's file.")],
     clusters: Clusters,
     method: Method = "federated-kmeans",
+    settings: Settings = None,
     scale: Scale = "none",
     missing: Missing = "refuse",
     columns: Columns = None,
@@ -231,6 +232,7 @@ def preview(
         _categories(categories),
         scale,
         missing,
+        settings=_settings(settings),
     )
     answers = played(job)
     if as_json:

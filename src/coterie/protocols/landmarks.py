@@ -46,6 +46,8 @@ MOST_FEATURES = 8
 """Features for each column of a row at most: sites do not tell of few rows that are seen through many features."""
 MOST_STARTS = 8
 """Solutions for the landmarks that sites judge by their rows: a number each, where a round of Lloyd is hundreds."""
+FEATURE_BOX = 1.01
+"""Features are at most the root of k(x, x), which is 1; the root of a matrix may round them above it."""
 SUM_BITS = 32
 """Enough for sums of features in a masked round."""
 NONE = 1e-9
@@ -79,6 +81,8 @@ class LandmarkSettings:
             raise InputError(f"landmark_bits={self.bits}; they are 1 to 8.")
         if self.points is not None and (self.points.ndim != 2 or not np.isfinite(self.points).all()):
             raise InputError("landmarks is an array of points, a row each, every value finite.")
+        if self.value_range is not None and not self.value_range[0] < self.value_range[1]:
+            raise InputError(f"value_range={self.value_range}; it is (smallest, largest), the smallest first.")
 
     def number(self, n_clusters: int) -> int:
         """How many landmarks to begin with."""
@@ -279,7 +283,7 @@ def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Proto
 def _limits(map_: LandmarkMap, measured: bool) -> Protocol[dict[str, float]]:
     """How large features are: at most the root of k(x, x), where that is known."""
     if map_.kernel.name != "polynomial":
-        return {"box": 1.0, "length": 1.0}
+        return {"box": FEATURE_BOX, "length": FEATURE_BOX**2}
     found = (yield from find_limits(map_.projection.shape[1])) if measured else {}
     return {**found, **({"length": found["box"] ** 2 * map_.projection.shape[1]} if found else {})}
 
@@ -342,7 +346,7 @@ def local_landmarks_cost(
     assert made.clusters is not None
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
-    limits = {"box": 1.0, "length": 1.0}
+    limits = {"box": FEATURE_BOX, "length": FEATURE_BOX**2}
     starts = np.zeros((made.n_starts, *centers.shape))
     rounds: list[tuple[Request[Any], dict[str, float], int]] = [
         (first, {}, 1),

@@ -92,13 +92,10 @@ def _scatter(table: Table, near: Floats) -> float:
     held, sums, squares = 0.0, np.zeros(len(near)), 0.0
     for block in table.blocks():
         held += float(block.counts.sum())
-        sums += block.counts.astype(block.rows.dtype, copy=False) @ block.rows
-        squares += float(block.counts @ np.vecdot(block.rows, block.rows)) - 2 * float(
-            block.counts @ (block.rows @ near.astype(block.rows.dtype))
-        )
-    squares += held * float(near @ near)
-    away = sums - held * near
-    return max(0.0, squares - float(away @ away) / max(held, 1e-300))
+        away = block.rows - near.astype(block.rows.dtype)  # a block is small; an expanded square loses digits
+        sums += block.counts.astype(away.dtype, copy=False) @ away
+        squares += float(block.counts @ np.vecdot(away, away))
+    return max(0.0, squares - float(sums @ sums) / max(held, 1e-300))
 
 
 # ---------------------------------------------------------------- rows as their features

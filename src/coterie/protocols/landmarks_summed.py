@@ -320,7 +320,7 @@ def _one_range(low: float, high: float) -> tuple[Floats, Floats]:
 def _whole_range(d: int) -> Protocol[tuple[Floats, Floats]]:
     """Where the rows' columns lie: their mean and a few deviations to each side, by sums of the rows themselves."""
     yield from total(Regard(0, d, False))
-    about = yield from total(SumRegarded(d, 1.0), bits=COUNT_BITS)
+    about = yield from total(SumRegarded(d, 1.0))  # in the large ring: a variance is small beside the limits' square
     n = max(float(about.rows), 1.0)
     mean = about.sums / n
     deviation = np.sqrt(np.maximum(about.squares / n - mean**2, 0.0))
