@@ -8,9 +8,11 @@ __version__ = "0.1.0.dev0"
 
 logging.getLogger("coterie").addHandler(logging.NullHandler())  # silent unless whoever uses it listens
 __all__ = [
+    "EdgeKMeans",
     "FederatedKMeans",
     "FederatedKernelKMeans",
     "FederatedKernelPCA",
+    "FederatedPCA",
     "__version__",
     "fit",
     "load_model",
@@ -19,11 +21,20 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from coterie.estimators import FederatedKernelKMeans, FederatedKernelPCA, FederatedKMeans, fit
+    from coterie.estimators import (
+        EdgeKMeans,
+        FederatedKernelKMeans,
+        FederatedKernelPCA,
+        FederatedKMeans,
+        FederatedPCA,
+        fit,
+    )
     from coterie.estimators.models import load_model, save_model
     from coterie.sites.tables import open_table
 
 _HOMES = {
+    "EdgeKMeans": "coterie.estimators",
+    "FederatedPCA": "coterie.estimators",
     "FederatedKMeans": "coterie.estimators",
     "FederatedKernelKMeans": "coterie.estimators",
     "FederatedKernelPCA": "coterie.estimators",

@@ -191,6 +191,15 @@ def test_methods_and_audits(cli):
         "ck",
         "sk",
         "ce-pca",
+        "nr",
+        "fss",
+        "jl+fss",
+        "fss+jl",
+        "jl+fss+jl",
+        "bklw",
+        "jl+bklw",
+        "edge-kmeans",
+        "federated-pca",
     }
     assert "LocalCenters.centers" in cli("audit", "one-shot")[1]
     code, _, err = cli("audit", "one-shots")

@@ -15,7 +15,8 @@ import coterie
 from coterie import FederatedKMeans, load_model, open_table, save_model
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLost
-from coterie.estimators.registry import ESTIMATORS, make_estimator
+from coterie.estimators.edge import NAMED
+from coterie.estimators.registry import EMBEDDINGS, ESTIMATORS, make_estimator
 from coterie.protocols.methods import METHODS
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
@@ -177,13 +178,12 @@ def test_no_table_and_an_unknown_engine_are_input_errors():
 def test_every_method_of_the_list_can_be_made_and_names_itself(method):
     made = make_estimator(method, {"n_clusters": 3, "random_state": 0})
     assert made.method == method
-    rows = dict.fromkeys(
-        ["dspgd-dense", "rfk", "ck", "sk", "ce-pca"], Policy(single_answers="rows", min_count=1, gram_rows=0)
-    )
+    disclosing = ["dspgd-dense", "rfk", "ck", "sk", "ce-pca", *NAMED]
+    rows = dict.fromkeys(disclosing, Policy(single_answers="rows", min_count=1, gram_rows=0))
     policy = {"one-shot": Policy(single_answers="averages"), "dspgd": Policy(gram_rows=0), **rows}.get(method)
     fitted = coterie.fit(made, split_evenly(ROWS, 3), policy=policy)
     assert fitted.ledger_.method == method
-    assert set(ESTIMATORS) == set(METHODS)
+    assert {*ESTIMATORS, *EMBEDDINGS} == set(METHODS)
 
 
 def test_unknown_methods_and_parameters_name_the_nearest():

@@ -32,6 +32,14 @@ from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.edge_sites import (
+    SendCenters,
+    SendScatter,
+    SendSubspace,
+    SendSummary,
+    SumByCell,
+    SumReducedCost,
+)
 from coterie.protocols.federated_kmeans import Train, WeightedCenters
 from coterie.protocols.landmarks_sites import (
     MeanByCell,
@@ -77,6 +85,11 @@ ROWS = np.repeat(VALUES, COPIES, axis=0)
 HOLES = np.where(np.arange(ROWS.size).reshape(ROWS.shape) % 17 == 5, np.nan, ROWS)
 
 LIMITS = {"rows": 1000.0, "box": 1e6}
+
+NO_MAP = (np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)))
+"""Rows as they are."""
+TURNED = (np.array([2]), np.full(2, 5e4), np.array([[0.6], [0.8]]))
+"""Rows less a point, projected at random, then onto one axis."""
 
 PLAIN: tuple[Request[Any], ...] = (
     Assign(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
@@ -127,6 +140,14 @@ PLAIN: tuple[Request[Any], ...] = (
     Multiply(1, 1.0, np.zeros(6), np.eye(6)[0]),
     SendGram(21, 6, 1, 1.0, np.zeros(6)),
     Advance(1, 1.0, False, np.zeros(6), np.eye(6)[:, :2], np.ones(2)),
+    SendSubspace(False, 3, (), *NO_MAP, 2, 2, 1.0),
+    SendSubspace(False, 3, ("gaussian",), *TURNED, 1, 1, 9.0),
+    SendScatter(False, 3, (), *NO_MAP, 3, 2, 1.0),
+    SumReducedCost(False, 3, ("orthogonal",), *TURNED, 2, 1, 9.0),
+    SendSummary(False, 3, ("sparse",), *TURNED, 4, 2, 1, 0, 0, 1, "", 0, 9.0),
+    SendSummary(False, 3, (), *NO_MAP, 4, 2, 2, 1, 0, 1, "gaussian", 1, 9.0),
+    SendCenters(False, 3, ("gaussian",), *TURNED, 2, 1, 5, 100, 9.0),
+    SumByCell(2, np.array([[-1e4], [3e4]])),
     Train(1, 0, 1.0, 0, 0, np.array([[1e4, 1e4], [9e4, 9e4]])),
     Train(2, 5, 0.5, 7, 3, VALUES + 1.0),
     Train(2, 5, 1.0, 7, 3, VALUES + 1.0),

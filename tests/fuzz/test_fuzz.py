@@ -21,6 +21,7 @@ from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
 from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.edge_sites import SumByCell
 from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
 from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
 from coterie.protocols.methods import METHODS, PREPARATION
@@ -47,7 +48,7 @@ from .target import (
     questions,
 )
 
-COUNTS = [2_000, pytest.param(100_000, marks=pytest.mark.slow)]
+COUNTS = [4_000, pytest.param(100_000, marks=pytest.mark.slow)]
 RUNS = [(5_000, 3), *[pytest.param(100_000, seed, marks=pytest.mark.slow) for seed in range(3, 8)]]
 
 
@@ -112,7 +113,7 @@ def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
 
 NEED_A_VIEW = (
     *(MarkFeatures, SumFeatures, Multiply, SendGram),
-    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram),
+    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram, SumByCell),
 )
 
 

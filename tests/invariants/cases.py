@@ -17,6 +17,9 @@ from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.dspgd import DSPGDSettings, embedded
+from coterie.protocols.edge_auto import auto_kmeans
+from coterie.protocols.edge_kmeans import EdgeSettings, edge_cost, edge_kmeans
+from coterie.protocols.edge_stages import read_pipeline
 from coterie.protocols.federated_kmeans import (
     Reassignment,
     Settings,
@@ -24,6 +27,7 @@ from coterie.protocols.federated_kmeans import (
     federated_kmeans,
     federated_kmeans_cost,
 )
+from coterie.protocols.federated_pca import federated_pca, federated_pca_cost
 from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
 from coterie.protocols.lloyd import lloyd, lloyd_cost
@@ -235,8 +239,93 @@ BASELINES = [
     ),
 ]
 
+# ---------------------------------------------------------------- small summaries
+
+
+def _sorted_centers(fit: Any) -> list[Rows]:
+    return [fit.centers[np.lexsort(fit.centers.T)], np.array(fit.cost)]
+
+
+def _pooled_kmeans(rows: Rows) -> list[Rows]:
+    centers = weighted_kmeans(rows, np.ones(len(rows)), K, seed=2)
+    squared = ((rows[:, None] - centers) ** 2).sum(-1)
+    return [centers[np.lexsort(centers.T)], np.array(squared.min(1).sum())]
+
+
+def _edge(pipeline: str, method: str, *, pooled: Any = None, discloses_rows: bool = True, **options: Any) -> Case:
+    settings = EdgeSettings(read_pipeline(pipeline), **options)
+    return Case(
+        f"k-means by {pipeline}, {options or 'as the paper has it'}",
+        method,
+        lambda rows: edge_kmeans(settings, K, D, seed=2),
+        _sorted_centers,
+        lambda m, fit: edge_cost(
+            settings, fit.pipeline, K, D, fit.sizes, n_sites=m, counted=fit.counted, rounds=fit.n_rounds,
+            method=method, seed=2,
+        ),
+        pooled,
+        tolerance=1e-7,
+        samples_sites=True,  # how many points a site is asked for, and where it draws, depends on who is there
+        discloses_rows=discloses_rows,
+    )  # fmt: skip
+
+
+def _axes_numbers(fit: Any) -> list[Rows]:
+    return [
+        fit.mean,
+        fit.axes.values,
+        (fit.axes.vectors * fit.axes.values) @ fit.axes.vectors.T,
+        np.array(fit.squares),
+    ]
+
+
+def _pooled_axes(rows: Rows) -> list[Rows]:
+    away = rows - rows.mean(0)
+    _, sizes, axes = np.linalg.svd(away, full_matrices=False)
+    kept = (axes[:2].T * sizes[:2] ** 2) @ axes[:2]
+    return [rows.mean(0), sizes[:2] ** 2, kept, np.array((away**2).sum())]
+
+
+EDGE = [
+    _edge("nr", "nr", pooled=_pooled_kmeans),
+    _edge("pca:2+sample:40", "fss"),
+    _edge("jl:3+pca:2+sample:40", "jl+fss", refine=1),
+    _edge("jl:3+pca:2+sample:40", "jl+fss", lift="means"),
+    _edge("pca:2+sample:40+jl:3", "fss+jl"),
+    _edge("pca:3+sample:40+jl:2", "fss+jl", lift="means"),
+    _edge("jl:3+pca:2+sample:40+jl:2", "jl+fss+jl", center=False),
+    _edge("dispca:2+disss:40", "bklw"),
+    _edge("jl:3+dispca:2+disss:40", "jl+bklw", refine=2),
+    _edge("jl:3+centers", "edge-kmeans", discloses_rows=False),
+    _edge("jl:4+dispca:3+jl:3+sample:30", "edge-kmeans"),
+    _edge("dispca:4", "edge-kmeans", pooled=_pooled_kmeans),
+    Case(
+        "each site's own centers, and steps of Lloyd",
+        "edge-kmeans",
+        lambda rows: auto_kmeans(K, D, seed=2),
+        _sorted_centers,
+        lambda m, fit: (
+            one_shot_cost(m, K, D, method="edge-kmeans", seed=2)
+            + lloyd_cost(m, K, D, fit.n_rounds, method="edge-kmeans")
+        ),
+    ),
+    *(
+        Case(
+            f"principal components, {solver}",
+            "federated-pca",
+            lambda rows, solver=solver: federated_pca(2, D, local_rank=D, solver=solver, seed=2),
+            _axes_numbers,
+            lambda m, fit, solver=solver: federated_pca_cost(m, D, D, solver=solver, n_rows=fit.n_rows, seed=2),
+            _pooled_axes,
+            tolerance=1e-8,
+        )
+        for solver in ("local", "sums")
+    ),
+]
+
 CASES = [
     *BASELINES,
+    *EDGE,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",

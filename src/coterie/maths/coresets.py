@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,7 @@ from coterie.errors import InputError
 __all__ = ["allotted", "cell_remainders", "importance_sample", "solvable_weights"]
 
 Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.intp]
+Labels = npt.NDArray[np.integer[Any]]
 
 
 def allotted(n_points: int, costs: Floats) -> tuple[int, ...]:

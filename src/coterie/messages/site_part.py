@@ -147,8 +147,8 @@ class Guard(Protocol):
         """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
         ...
 
-    def cells(self, n_cells: int) -> Cells:
-        """Watch a partition into so many cells."""
+    def cells(self, n_cells: int, seen_as: bytes = b"") -> Cells:
+        """Watch a partition into so many cells; ``seen_as`` names what is summed up over them, if not the rows."""
         ...
 
     def allows(self, what: str, key: bytes, most: int) -> bool:

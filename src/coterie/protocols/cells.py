@@ -18,8 +18,8 @@ __all__ = ["GuardedCells", "block_cells", "guarded_cells", "local_cells"]
 class GuardedCells:
     """Cells around points: how many rows each holds, their sums and squares about its point."""
 
-    def __init__(self, guard: Guard, points: Floats) -> None:
-        self._watched, self._points, self._k = guard.cells(len(points)), points, len(points)
+    def __init__(self, guard: Guard, points: Floats, seen_as: bytes = b"") -> None:
+        self._watched, self._points, self._k = guard.cells(len(points), seen_as), points, len(points)
         self._counts, self._sums, self._squares = np.zeros(self._k), np.zeros(points.shape), np.zeros(self._k)
 
     def see(self, block: Block, labels: npt.NDArray[Any]) -> None:
@@ -48,9 +48,9 @@ def guarded_cells(table: Table, guard: Guard, points: Floats) -> GuardedCells:
     return cells
 
 
-def local_cells(table: Table, guard: Guard | None, points: Floats) -> CellMoments:
+def local_cells(table: Table, guard: Guard | None, points: Floats, seen_as: bytes = b"") -> CellMoments:
     """The moments of the rows nearest to each point, as far as a guard, where there is one, lets them go."""
-    return _cells(table.blocks(), guard, points)
+    return _cells(table.blocks(), guard, points, seen_as)
 
 
 def block_cells(block: Block, guard: Guard | None, points: Floats) -> CellMoments:
@@ -58,10 +58,10 @@ def block_cells(block: Block, guard: Guard | None, points: Floats) -> CellMoment
     return _cells([block], guard, points)
 
 
-def _cells(blocks: Iterable[Block], guard: Guard | None, points: Floats) -> CellMoments:
+def _cells(blocks: Iterable[Block], guard: Guard | None, points: Floats, seen_as: bytes = b"") -> CellMoments:
     k = len(points)
     if guard is not None:
-        cells = GuardedCells(guard, points)
+        cells = GuardedCells(guard, points, seen_as)
         for block in blocks:
             cells.see(block, clustering.nearest(block.rows, points)[0])
         return cells.released()

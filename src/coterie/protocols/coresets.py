@@ -32,10 +32,13 @@ __all__ = [
     "CoresetPart",
     "LocalCost",
     "SampleCoreset",
+    "Solution",
     "SumCost",
     "coreset",
     "coreset_cost",
     "coreset_kmeans",
+    "local_solution",
+    "may_tell_cost",
 ]
 
 SAMPLE = 10_000
@@ -83,13 +86,23 @@ class SampleCoreset(Request[CoresetPart]):
 
 
 @dataclass(frozen=True)
-class _Solution:
+class Solution:
     """A site's own k-means: centers, each row's cell and squared distance, what each row counts."""
 
     centers: Floats
-    labels: npt.NDArray[np.intp]
+    labels: npt.NDArray[np.int32]
     squared: Floats
     counts: Floats
+
+    @property
+    def cost(self) -> float:
+        """Over all the site's rows."""
+        return float(self.squared @ self.counts)
+
+    def sampled(self, size: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+        """Places of sampled rows, what each stands for, and what that leaves for every center."""
+        drawn, weights = importance_sample(self.squared, self.counts, size, rng)
+        return drawn, weights, cell_remainders(self.labels, self.counts, drawn, weights, len(self.centers))
 
 
 @answers(SumCost)
@@ -98,17 +111,22 @@ def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
 
     A guarded site tells one cost a run: many, from many seeds, would tell of single rows.
     """
+    if not may_tell_cost(table, memory, (ask.k, ask.seed)):
+        return LocalCost.zeros(ask.axes)
+    return LocalCost(np.asarray(local_solution(table, memory, ask.k, ask.d, ask.seed).cost))
+
+
+def may_tell_cost(table: Table, memory: Memory, what: tuple[int, ...]) -> bool:
+    """Whether the cost of one solution over all rows may leave; an error where that of another one did."""
     guard = memory.guard
-    if guard is not None:
-        if not guard.allows("coreset", guard.context + repr((ask.k, ask.seed)).encode(), 1):
-            raise Guarded("the cost of another solution left in this run already")
-        watched = guard.cells(1)
-        for block in table.blocks():
-            watched.see(block, np.zeros(len(block.rows), np.intp))
-        if not watched.release_whole():
-            return LocalCost.zeros(ask.axes)
-    solution = _solution(table, memory, ask)
-    return LocalCost(np.asarray(solution.squared @ solution.counts))
+    if guard is None:
+        return True
+    if not guard.allows("coreset", guard.context + repr(what).encode(), 1):
+        raise Guarded("the cost of another solution left in this run already")
+    watched = guard.cells(1)
+    for block in table.blocks():
+        watched.see(block, np.zeros(len(block.rows), np.intp))
+    return watched.release_whole()
 
 
 @answers(SampleCoreset)
@@ -119,26 +137,24 @@ def local_coreset_part(table: Table, memory: Memory, ask: SampleCoreset) -> Core
     if n <= ask.rows:
         reply.points[:n], reply.weights[:n] = rows_at(table, np.arange(n))
         return reply
-    found = _solution(table, memory, ask)
-    rng = np.random.default_rng([ask.seed, 2, ask.place])
-    drawn, weights = importance_sample(found.squared, found.counts, ask.rows, rng)
+    found = local_solution(table, memory, ask.k, ask.d, ask.seed)
+    drawn, weights, left = found.sampled(ask.rows, np.random.default_rng([ask.seed, 2, ask.place]))
     reply.points[: len(drawn)], reply.weights[: len(drawn)] = rows_at(table, drawn)[0], weights
-    left = cell_remainders(found.labels, found.counts, drawn, weights, ask.k)
     return replace(reply, centers=found.centers, left=left)
 
 
-def _solution(table: Table, memory: Memory, ask: SumCost | SampleCoreset) -> _Solution:
-    """The same for both questions; kept between them, and found again where it was forgotten."""
-    if not 1 <= ask.k <= MOST_CENTERS or ask.d != len(table.columns) or ask.seed < 0:
-        raise MalformedMessage(f"{ask.k} clusters of {ask.d} columns from seed {ask.seed}: there are none such")
-    key, kept = (ask.k, ask.seed), memory.get("coreset")
+def local_solution(table: Table, memory: Memory, k: int, d: int, seed: int) -> Solution:
+    """A site's own solution; kept between questions, and found again where it was forgotten."""
+    if not 1 <= k <= MOST_CENTERS or d != len(table.columns) or seed < 0:
+        raise MalformedMessage(f"{k} clusters of {d} columns from seed {seed}: there are none such")
+    key, kept = (k, seed), memory.get("coreset")
     if kept is None or kept[0] is not table or kept[1] != key:
-        kept = memory["coreset"] = (table, key, _solve(table, ask.k, ask.seed, memory.min_count))
-    solution: _Solution = kept[2]
+        kept = memory["coreset"] = (table, key, _solve(table, k, seed, memory.min_count))
+    solution: Solution = kept[2]
     return solution
 
 
-def _solve(table: Table, k: int, seed: int, min_count: int) -> _Solution:
+def _solve(table: Table, k: int, seed: int, min_count: int) -> Solution:
     """At most k centers, and where averages must stand for ``min_count`` rows few enough that they can."""
     n, centers = table.n_rows, np.zeros((k, len(table.columns)))
     chosen, most = np.arange(n), n if min_count <= 1 else max(1, n // (2 * min_count))
@@ -147,13 +163,13 @@ def _solve(table: Table, k: int, seed: int, min_count: int) -> _Solution:
     used = centers[: max(1, min(k, most))]
     if n:
         used[:] = clustering.weighted_kmeans(*rows_at(table, chosen), len(used), seed=seed, n_init=3)
-    labels, squared, counts = [np.zeros(0, np.intp)], [np.zeros(0)], [np.zeros(0)]
+    labels, squared, counts = [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
     for block in table.blocks():
         cells, away = clustering.nearest(block.rows, used)
-        labels.append(cells)
+        labels.append(cells.astype(np.int32))
         squared.append(away)
         counts.append(block.counts)
-    return _Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
+    return Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
 
 
 # ---------------------------------------------------------------- the server's part

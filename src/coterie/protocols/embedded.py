@@ -47,7 +47,7 @@ class StreamedTable(EmbeddedTable):
 
     def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int) -> None:
         self.raw = raw
-        self._embed, self._kept = embed, None if raw.n_rows * n_columns * 8 > KEPT_BYTES else list[Rows]()
+        self.embed, self._kept = embed, None if raw.n_rows * n_columns * 8 > KEPT_BYTES else list[Rows]()
         self.columns = _components(n_columns)
 
     @property
@@ -65,7 +65,7 @@ class StreamedTable(EmbeddedTable):
         """Some rows at a time as they are, and embedded."""
         made: list[Rows] = []
         for place, raw in enumerate(self._raw_pieces()):
-            rows = self._kept[place] if self._kept else self._embed(raw.rows)
+            rows = self._kept[place] if self._kept else self.embed(raw.rows)
             if self._kept is not None:
                 made.append(rows)
             yield raw, rows

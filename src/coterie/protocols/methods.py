@@ -20,6 +20,14 @@ from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.edge_sites import (
+    SendCenters,
+    SendScatter,
+    SendSubspace,
+    SendSummary,
+    SumByCell,
+    SumReducedCost,
+)
 from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.landmarks_sites import (
     MeanByCell,
@@ -227,5 +235,80 @@ register(
         "k(d+1), and k+1 to close",
         "each site's own cluster centers and their sizes, none for fewer rows than min_count",
         single_answers="yes: every site must allow averages",
+    )
+)
+_ROWS = "yes: every site must allow rows"
+register(
+    Method(
+        "nr",
+        "k-means of pooled rows, none of them reduced: a baseline",
+        (CountRows, PoolRows, SendSummary, Assign, Close),
+        "all rows, 2 before and k+1 to close",
+        "every row",
+        single_answers=_ROWS,
+    )
+)
+for _name, _title, _numbers in (
+    ("fss", "PCA, then a sample (Feldman, Schmidt & Sohler)", "(C+k)(t+1) + t d"),
+    ("jl+fss", "a random projection, PCA, then a sample (Lu et al. 2020, Algorithm 2)", "(C+k)(t+1) + t d'"),
+    ("fss+jl", "PCA, a sample, then a random projection of it (Algorithm 4)", "(C+k)(d'+1)"),
+    ("jl+fss+jl", "a random projection before and after PCA and a sample (Algorithm 6)", "(C+k)(d''+1)"),
+):
+    register(
+        Method(
+            _name,
+            f"k-means from small summaries: {_title}",
+            (SendSummary, SumByCell, Assign, Close),
+            f"d+2 for the mean, {_numbers} + 1 for C points of t axes; k(d+1)+1 a step of Lloyd, k+1 to close",
+            "single rows, projected, with weights",
+            single_answers=_ROWS,
+        )
+    )
+for _name, _title, _d in (
+    ("bklw", "distributed PCA, then a distributed sample (Balcan et al. 2014)", "d"),
+    ("jl+bklw", "a random projection, then distributed PCA and sample (Lu et al. 2020, Algorithm 5)", "d'"),
+):
+    register(
+        Method(
+            _name,
+            f"k-means from small summaries: {_title}",
+            (SendSubspace, SumReducedCost, SendSummary, SumByCell, Assign, Close),
+            f"d+2 for the mean, t {_d} + 1 for axes, 2, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
+            "Lloyd, k+1 to close",
+            "each site's principal axes; single rows, projected, with weights",
+            single_answers=_ROWS,
+        )
+    )
+register(
+    Method(
+        "edge-kmeans",
+        "k-means with few numbers: each site's own centers, or sums, and a few steps of Lloyd; or one's own stages",
+        (
+            Summarise,
+            SendCenters,
+            Split,
+            Assign,
+            Close,
+            SumByCell,
+            CountRows,
+            PoolRows,
+            SendSubspace,
+            SumReducedCost,
+            SendSummary,
+        ),
+        "k(d+1), k(d+1)+1 a step, k+1 to close; by sums cells(2d+1) a round in place of the first; stages as named",
+        "each site's own centers, none for fewer rows than min_count, or sums alone; with stages of one's own what "
+        "these disclose",
+        single_answers="where every site allows averages; only pipelines of one's own ask for rows",
+    )
+)
+register(
+    Method(
+        "federated-pca",
+        "Principal components of all rows: from each site's own axes (disPCA), or from products of columns by sums",
+        (Assign, SendSubspace, SendScatter),
+        "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 (sums)",
+        "local: each site's principal axes; sums: products of all pairs of columns over all sites",
+        single_answers="only with local axes (where every site allows averages)",
     )
 )

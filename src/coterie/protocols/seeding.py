@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from typing import Protocol as Interface
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ __all__ = [
     "cells_start",
     "one_shot",
     "one_shot_cost",
+    "own_centers",
     "random_start",
     "sample_of",
     "var_part",
@@ -77,17 +79,37 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
     A center that ends up with fewer than ``min_count`` rows is withheld, and so is everything where the site
     holds fewer than that in all. Chance only decides which rows are sampled.
     """
+    return LocalCenters(*own_centers(table, memory, ask))
+
+
+class AsksForCenters(Interface):
+    """What a request for a site's own centers says."""
+
+    @property
+    def q(self) -> int: ...
+    @property
+    def d(self) -> int: ...
+    @property
+    def min_count(self) -> int: ...
+    @property
+    def sample(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def own_centers(table: Table, memory: Memory, ask: AsksForCenters, seen_as: bytes = b"") -> tuple[Floats, Floats]:
+    """A site's own centers of a table, and how many rows each stands for; zeros where it sends none."""
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
     rows, weights, _, held = sample_of(table, ask.sample, ask.seed)
     fewest = max(1, ask.min_count, memory.min_count)
     wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
     if held >= fewest:
         found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)
-        cells = local_cells(table, memory.guard, found)
+        cells = local_cells(table, memory.guard, found, seen_as)
         enough = cells.counts >= fewest
         centers[:wanted][enough] = cells.means[enough]
         counts[:wanted][enough] = cells.counts[enough]
-    return LocalCenters(centers, counts)
+    return centers, counts
 
 
 class Sample(NamedTuple):
@@ -130,9 +152,9 @@ def one_shot(
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
 
 
-def one_shot_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
+def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
     """k(d+1) numbers a site in one round."""
-    ask = Summarise(k, d, 1, 2000, 0)
+    ask = Summarise(k, d, 1, 2000, seed)
     return exchange_cost(n_sites, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
 
 

@@ -84,9 +84,9 @@ class CellGuard:
         for data in notes.notes(run, "cells"):
             self._take_in(_unpacked(data))
 
-    def cells(self, n_cells: int) -> _WatchedCells:
-        """Watch a partition of the rows into so many cells."""
-        return _WatchedCells(self, n_cells)
+    def cells(self, n_cells: int, seen_as: bytes = b"") -> _WatchedCells:
+        """Watch a partition of the rows into so many cells; ``seen_as`` names what is summed up, if not the rows."""
+        return _WatchedCells(self, n_cells, seen_as)
 
     def allows(self, what: str, key: bytes, most: int) -> bool:
         """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
@@ -100,23 +100,24 @@ class CellGuard:
         """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
         return self.view + self.roster
 
-    def decide(self, seen: Memberships, moments: CellMoments) -> CellMoments:
+    def decide(self, seen: Memberships, moments: CellMoments, seen_as: bytes = b"") -> CellMoments:
         """What is sent for each cell; written down before it is."""
+        view = self.view + seen_as
         if seen.counts.sum() < self.min_count:
             return CellMoments(*[np.zeros_like(part) for part in moments])
         whole = self._checked_whole(seen)
-        chosen = [self._choose(sketch, whole, moments.within.ndim) for sketch in seen.sketches]
+        chosen = [self._choose(sketch, whole, view, moments.within.ndim) for sketch in seen.sketches]
         sent = self._with_a_safe_rest(chosen, seen, whole)
         sketches = [self._sketch(code, cell, seen, whole) for cell, code in enumerate(sent)]
         self._check_roster([sketch for sketch in sketches if sketch.any()])
         answer = self._answer(sent, moments)
         told = [
-            _Known(sketch, self.view, self.roster, _moments_of(answer, cell))
+            _Known(sketch, view, self.roster, _moments_of(answer, cell))
             for cell, sketch in enumerate(sketches)
             if sketch.any()
         ]
         rest = self._rest(sent, seen, whole)
-        self._write_down([*told, _Known(whole, self.view, self.roster), _Known(rest, self.view, self.roster)])
+        self._write_down([*told, _Known(whole, view, self.roster), _Known(rest, view, self.roster)])
         return answer
 
     def decide_whole(self, seen: Memberships) -> bool:
@@ -150,20 +151,16 @@ class CellGuard:
         """Whether a known set differs, but by too few rows."""
         return any(n > 0 for n, _ in self._index.find(sketch))
 
-    def _choose(self, sketch: Sketch, whole: Sketch, within_axes: int) -> int:
+    def _choose(self, sketch: Sketch, whole: Sketch, view: bytes, within_axes: int) -> int:
         """The cell itself, or the known set it nearly equals."""
         near = [(n, place) for n, place in self._index.find(sketch) if n > 0]
         apart = int(n_different(sketch, whole))
         if not near and not 0 < apart < self.min_count:
             return FRESH
-        usable = [(n, place) for n, place in near if place == EMPTY or self._fits(self._known[place], within_axes)]
+        usable = [(n, place) for n, place in near if place == EMPTY or _fits(self._known[place], view, within_axes)]
         if 0 < apart < self.min_count:
             usable.append((apart, WHOLE))
         return min(usable, default=(0, EMPTY))[1]
-
-    def _fits(self, known: _Known, within_axes: int) -> bool:
-        """Whether an earlier release can be sent now: same view, and squares by column where they are asked for."""
-        return known.view == self.view and known.moments is not None and known.moments[2].ndim >= within_axes - 1
 
     def _with_a_safe_rest(self, chosen: list[int], seen: Memberships, whole: Sketch) -> list[int]:
         """The same, one or the smallest few more withheld where what is left over would be nearly a known set."""
@@ -223,8 +220,8 @@ class CellGuard:
 class _WatchedCells:
     """One partition on its way out."""
 
-    def __init__(self, guard: CellGuard, n_cells: int) -> None:
-        self._guard, self._seen, self._next = guard, Memberships(n_cells), 0
+    def __init__(self, guard: CellGuard, n_cells: int, seen_as: bytes) -> None:
+        self._guard, self._seen, self._next, self._seen_as = guard, Memberships(n_cells), 0, seen_as
 
     def see(self, block: Block, cells: npt.NDArray[Any]) -> None:
         """The next rows, and the cell each is in; rows of weight 0 are in none."""
@@ -239,11 +236,16 @@ class _WatchedCells:
 
     def release(self, moments: CellMoments) -> CellMoments:
         """What may leave of the cells' moments."""
-        return self._guard.decide(self._seen, moments)
+        return self._guard.decide(self._seen, moments, self._seen_as)
 
     def release_whole(self) -> bool:
         """Whether sums over all these rows together may leave."""
         return self._guard.decide_whole(self._seen)
+
+
+def _fits(known: _Known, view: bytes, within_axes: int) -> bool:
+    """Whether an earlier release can be sent now: same view, and squares by column where they are asked for."""
+    return known.view == view and known.moments is not None and known.moments[2].ndim >= within_axes - 1
 
 
 def _moments_of(moments: CellMoments, cell: int) -> tuple[float, Floats, Floats]:

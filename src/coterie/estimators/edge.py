@@ -1,0 +1,143 @@
+"""k-means from small summaries as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.estimators.kmeans import FederatedKMeans
+from coterie.messages.verbs import Protocol
+from coterie.protocols.edge_auto import auto_kmeans
+from coterie.protocols.edge_kmeans import EdgeFit, EdgeSettings, edge_kmeans
+from coterie.protocols.edge_stages import Pipeline, Stage, read_pipeline
+from coterie.protocols.lloyd import KMeansFit
+from coterie.protocols.prepared import Preparation, Spread
+from coterie.runtime.ledger import Ledger
+
+__all__ = ["EdgeKMeans"]
+
+NAMED = ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw")
+"""Pipelines that are methods of their own in policies, audits and on the command line."""
+
+
+class EdgeKMeans(FederatedKMeans):
+    """k-means from one small summary a site: projected, reduced to a subspace, sampled, in any sensible order.
+
+    Implements Lu et al. (2020) whole: NR, FSS, JL+FSS, FSS+JL, JL+FSS+JL, BKLW and JL+BKLW. In all of these rows
+    leave their site, projected or not, so sites must allow it. The default does without: each site's own centers, or
+    sums, and a few steps of Lloyd.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters.
+    pipeline : str or list of stages, default="auto"
+        ``"auto"``: every site's own centers where sites let averages be seen, cells by sums where they do not, then
+        steps of Lloyd by sums while they pay and the budget lasts; no row leaves. Else words joined by ``+``: ``jl``
+        (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, ``disss``, ``bklw``
+        (these two), ``centers`` (a site's own, averages), each with a size where wanted,
+        ``"jl:64+pca:10+sample:500"``; ``"nr"``: all rows. Or stages: ``[JL(64, "sparse"), PCA(10), Sample(500)]`` of
+        :mod:`coterie.protocols.edge_stages`.
+    refine : int, default=0
+        Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step mends
+        most of it. With ``"auto"`` the most steps; 0 leaves their number to what they gain.
+    budget : int, default=None
+        Numbers all sites may send together: sizes that are not given are the largest that fit.
+    accuracy : float, default=None
+        Sizes for which the paper's theorems promise a cost of at most ``1 + accuracy`` times the best.
+    lift : {"inverse", "means"}, default="inverse"
+        Back from a random projection by its pseudo-inverse (Algorithms 2, 4, 5, 6), or by the means of the rows that
+        are nearest to each center (Algorithm 1, by one more sum) or of the points (Algorithm 3).
+    center : bool, default=True
+        Subtract the mean first, by a sum: the paper takes it for granted. Only where rows are projected.
+    min_count : int, default=1
+        The fewest rows a center sent by a site may stand for.
+    random_state : int, RandomState or None, default=None
+        Draws the run's public seed.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, n_rounds_, ledger_
+        As in :class:`FederatedKMeans`; rounds are the steps of Lloyd.
+    pipeline_ : tuple of stages or None
+        The stages with their sizes; None where ``"auto"`` used none.
+    summary_ : Summary or None
+        What the server saw of all rows: points, weights, Delta; ``summary_.cost(centers)`` estimates a cost in the
+        reduced space.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        pipeline: str | Sequence[Stage] = "auto",
+        refine: int = 0,
+        budget: int | None = None,
+        accuracy: float | None = None,
+        lift: str = "inverse",
+        center: bool = True,
+        min_count: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(n_clusters, min_count=min_count, random_state=random_state)
+        self.pipeline = pipeline
+        self.refine = refine
+        self.budget = budget
+        self.accuracy = accuracy
+        self.lift = lift
+        self.center = center
+
+    @property
+    def method(self) -> str:
+        """The paper's name of the pipeline, or ``edge-kmeans``."""
+        if isinstance(self.pipeline, str) and self.pipeline == "auto":
+            return "edge-kmeans"
+        name = read_pipeline(self.pipeline).name
+        return name if name in NAMED else "edge-kmeans"
+
+    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
+        """The pipeline, and steps of Lloyd."""
+        settings = self._edge_settings(n_columns)
+        if settings is None:
+            return auto_kmeans(
+                self.n_clusters,
+                n_columns,
+                seed=self._run_seed,
+                refine=self.refine,
+                budget=self.budget,
+                min_count=self.min_count,
+                known=known,
+            )
+        return edge_kmeans(settings, self.n_clusters, n_columns, seed=self._run_seed)
+
+    def _edge_settings(self, n_columns: int) -> EdgeSettings | None:
+        """What the parameters ask for, checked; None for ``"auto"``."""
+        self._settings(n_columns)
+        is_auto = isinstance(self.pipeline, str) and self.pipeline == "auto"
+        pipeline = Pipeline(()) if is_auto else read_pipeline(self.pipeline)
+        if not isinstance(self.refine, int | np.integer):
+            raise InputError(f"refine={self.refine!r} must be a whole number.")
+        budget = None if self.budget is None else int(self.budget)
+        settings = EdgeSettings(
+            pipeline, int(self.refine), self.lift, self.center, budget, self.accuracy, self.min_count
+        )
+        if is_auto and self.accuracy is not None:
+            raise InputError("accuracy is for pipelines the theorems are about, such as 'jl+fss'; 'auto' has none.")
+        return None if is_auto else settings
+
+    def settle(self, result: KMeansFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run."""
+        super().settle(result, preparation, ledger)
+        made = result if isinstance(result, EdgeFit) else None
+        self.pipeline_ = None if made is None else made.pipeline.stages
+        self.summary_ = None if made is None else made.summary
+
+    def settings(self) -> dict[str, Any]:
+        """The parameters, as a journal keeps them."""
+        found = super().settings()
+        if not isinstance(self.pipeline, str):
+            found["pipeline"] = [repr(stage) for stage in self.pipeline]
+        return found

@@ -1,0 +1,134 @@
+"""Principal components of rows that stay at their sites, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator
+from coterie.messages.site_part import Block
+from coterie.messages.verbs import Protocol
+from coterie.protocols.federated_pca import PCAFit, federated_pca
+from coterie.protocols.prepared import Preparation, Spread
+from coterie.runtime.ledger import Ledger
+
+__all__ = ["FederatedPCA"]
+
+Rows = npt.NDArray[np.floating[Any]]
+
+
+class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+    """Principal components of all sites' rows, without a row leaving its site.
+
+    By disPCA (Balcan et al. 2014) each site sends its own leading axes; exact where ``local_rank`` is no less than
+    the rank of every site's rows. By sums the products of all pairs of columns are added up: exact always, and no
+    single answer is seen.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        How many components.
+    solver : {"auto", "local", "sums"}, default="auto"
+        ``"local"``: disPCA, ``local_rank * d + 1`` numbers a site; ``"sums"``: ``d (d + 1) / 2`` numbers; ``"auto"``:
+        whichever is less, and sums where sites do not let single answers be seen.
+    local_rank : int, default=None
+        t1, the axes each site sends; None is twice ``n_components``.
+    center : bool, default=True
+        Subtract the mean of all rows first, found by a sum.
+    random_state : int, RandomState or None, default=None
+        Draws the run's public seed: used at sites with more than 2048 columns.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        Principal axes, the strongest first; signs make the largest entry of each positive.
+    explained_variance_, explained_variance_ratio_, singular_values_ : arrays of shape (n_components,)
+        As in scikit-learn's PCA.
+    mean_ : array of shape (n_features,)
+        The mean of all rows, in prepared units; zeros where it is not subtracted.
+    n_samples_ : float
+        How many rows there are.
+    solver_ : str
+        Which way was taken.
+    ledger_ : Ledger
+        Everything that was asked and answered.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        solver: str = "auto",
+        local_rank: int | None = None,
+        center: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.local_rank = local_rank
+        self.center = center
+        self.random_state = random_state
+
+    @property
+    def method(self) -> str:
+        """The method's name in policies, audits and ledgers."""
+        return "federated-pca"
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
+        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        self._simulate(rows, sites, None)
+        return self
+
+    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[PCAFit]:
+        """disPCA, or sums."""
+        for name, value in (("n_components", self.n_components), ("local_rank", self.local_rank)):
+            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
+                raise InputError(f"{name}={value!r} must be a whole number, at least 1.")
+        return federated_pca(
+            int(self.n_components),
+            n_columns,
+            local_rank=None if self.local_rank is None else int(self.local_rank),
+            solver=self.solver,
+            center=self.center,
+            seed=self._run_seed,
+        )
+
+    def settle(self, result: PCAFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run."""
+        self.preparation_, self.ledger_ = preparation, ledger
+        self.pca_fit_, self.solver_ = result, result.solver
+        self.components_ = result.axes.vectors.T
+        self.mean_, self.n_samples_ = result.mean, result.n_rows
+        free = max(1.0, result.n_rows - 1.0)
+        self.singular_values_ = np.sqrt(np.maximum(result.axes.values, 0.0))
+        self.explained_variance_ = result.axes.values / free
+        whole = result.squares if result.squares > 0 else 1.0
+        self.explained_variance_ratio_ = result.axes.values / whole
+        self.n_components_ = len(self.components_)
+
+    def transform(self, X: npt.ArrayLike) -> Rows:
+        """The components of rows."""
+        check_is_fitted(self)
+        rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+        made: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
+        return made
+
+    def inverse_transform(self, X: npt.ArrayLike) -> Rows:
+        """Rows that have these components and nothing else, in the units of the rows given."""
+        check_is_fitted(self)
+        found = check_array(X, dtype=[np.float64, np.float32])
+        if found.shape[1] != self.n_components_:
+            raise InputError(f"X has {found.shape[1]} columns; {self.n_components_} components are needed.")
+        made: Rows = found @ self.components_.astype(found.dtype) + self.mean_.astype(found.dtype)
+        return made if self.preparation_ is None else self.preparation_.undo(made.astype(np.float64))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_

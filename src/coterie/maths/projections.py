@@ -1,0 +1,162 @@
+"""Linear maps onto fewer columns, and back: random ones that are a seed (Johnson-Lindenstrauss), and given bases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, sparse
+
+from coterie.errors import InputError
+
+__all__ = ["FORMS", "Basis", "LinearMap", "Projection", "lifted", "product"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.floating[Any]]
+
+FORMS = ("gaussian", "sparse", "orthogonal")
+"""Of random projections."""
+MOST_DRAWS = 20
+"""A sparse matrix may miss a column; it is drawn again until none is missed."""
+
+
+class LinearMap(Protocol):
+    """Rows of ``d`` columns to rows of ``p``, and points back."""
+
+    @property
+    def d(self) -> int:
+        """Columns before."""
+        ...
+
+    @property
+    def p(self) -> int:
+        """Columns after."""
+        ...
+
+    @property
+    def dense(self) -> Floats:
+        """The matrix: d rows, p columns."""
+        ...
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rows mapped, in their own precision."""
+        ...
+
+    def lift(self, points: Floats) -> Floats:
+        """A point for each that is mapped onto it: the shortest such one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A random projection, the same wherever it is drawn: p' = p Pi, of expected length 1 for a row of length 1.
+
+    ``gaussian``: independent normal entries; ``sparse``: one in sqrt(d) entries, signs only (Li, Hastie & Church
+    2006), so that a source computes sqrt(d) times less; ``orthogonal``: orthonormal columns times sqrt(d / p), which
+    turns rows and changes nothing where p = d.
+    """
+
+    form: str
+    d: int
+    p: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise InputError(f"a projection of form {self.form!r}; there are {', '.join(FORMS)}.")
+        if not 1 <= self.p <= self.d:
+            raise InputError(f"{self.d} columns cannot be projected onto {self.p}; 1 to {self.d} are possible.")
+
+    @cached_property
+    def matrix(self) -> Any:
+        """Pi: d rows, p columns; sparse where its form is."""
+        rng = np.random.default_rng([self.seed, self.d, self.p])
+        for _ in range(MOST_DRAWS):
+            drawn = self._drawn(int(rng.integers(2**31 - 1)))
+            if self.form != "sparse" or np.linalg.matrix_rank(drawn.toarray()) == self.p:
+                return drawn
+        return self._gaussian(int(rng.integers(2**31 - 1)))  # so sparse that columns are missed: d and p are small
+
+    def _drawn(self, seed: int) -> Any:
+        if self.form == "sparse":
+            from sklearn.random_projection import SparseRandomProjection
+
+            made = SparseRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d)))
+            return sparse.csc_array(made.components_.T)
+        drawn = self._gaussian(seed)
+        return drawn if self.form == "gaussian" else linalg.qr(drawn, mode="economic")[0] * np.sqrt(self.d / self.p)
+
+    def _gaussian(self, seed: int) -> Floats:
+        from sklearn.random_projection import GaussianRandomProjection
+
+        made: Floats = GaussianRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d))).components_.T
+        return made
+
+    @property
+    def dense(self) -> Floats:
+        """The same, never sparse."""
+        return np.asarray(self.matrix.toarray() if sparse.issparse(self.matrix) else self.matrix)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Pi^+, Moore and Penrose's: p rows, d columns."""
+        return np.asarray(np.linalg.pinv(self.dense))
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rows mapped, in their own precision."""
+        made: Rows = np.asarray(rows @ self.matrix.astype(rows.dtype))
+        return made
+
+    def lift(self, points: Floats) -> Floats:
+        """X = X' Pi^+ (line 7 of Algorithms 2 and 4, 6 of 5, 8 of 6)."""
+        return np.asarray(points @ self.inverse)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Coordinates in a subspace: p = p~ V, with orthonormal columns of V."""
+
+    vectors: Floats
+
+    @property
+    def d(self) -> int:
+        """Columns before."""
+        return len(self.vectors)
+
+    @property
+    def p(self) -> int:
+        """Columns after."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def dense(self) -> Floats:
+        """V itself."""
+        return self.vectors
+
+    def apply(self, rows: Rows) -> Rows:
+        """Coordinates of rows."""
+        made: Rows = rows @ self.vectors.astype(rows.dtype)
+        return made
+
+    def lift(self, points: Floats) -> Floats:
+        """The point of the subspace that has these coordinates."""
+        return np.asarray(points @ self.vectors.T)
+
+
+def product(maps: Sequence[LinearMap]) -> Floats:
+    """The matrix of maps, at least one, applied one after the other."""
+    made = maps[0].dense
+    for one in maps[1:]:
+        made = np.asarray(one.apply(made), np.float64)
+    return made
+
+
+def lifted(points: Floats, maps: Sequence[LinearMap]) -> Floats:
+    """Points taken back through maps, the last one first: maps applied to the result give the points again."""
+    for one in reversed(maps):
+        points = one.lift(points)
+    return points

@@ -1,0 +1,318 @@
+"""k-means from small summaries (Lu et al. 2020): each site sends a summary of its rows, the server solves k-means.
+
+Algorithms 2 and 4 to 6 as pipelines of the stages of :mod:`coterie.protocols.edge_stages`; Algorithms 1 and 3 are the
+same with ``lift="means"``: clusters found in the reduced space, centers as means of whole rows (1, by sums over the
+sites) or of whole points of the coreset (3). Rows leave, projected or not, in every pipeline but ``centers``.
+
+Ours: the mean is subtracted first, by a sum; ``refine`` steps of Lloyd by sums follow, because the paper's lift
+X = X' Pi^+ shortens centers (docs/errata.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.maths import clustering
+from coterie.maths.coresets import allotted, solvable_weights
+from coterie.maths.projections import Basis, Projection, lifted
+from coterie.maths.summaries import Summary
+from coterie.messages.schema import Floats
+from coterie.messages.verbs import Protocol, each, present, total
+from coterie.protocols.baselines import CountRows, PoolRows
+from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.edge_sites import (
+    SendCenters,
+    SendSubspace,
+    SendSummary,
+    SumByCell,
+    SummaryPart,
+    SumReducedCost,
+)
+from coterie.protocols.edge_stages import JL, Centers, DisPCA, DisSS, Pipeline, Sample, accurate, sized
+from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
+from coterie.protocols.lloyd import Assign, KMeansFit, lloyd, lloyd_cost
+
+__all__ = ["EdgeFit", "EdgeSettings", "edge_cost", "edge_kmeans", "fitted_to_budget"]
+
+SAMPLE = 2000
+"""Rows a site finds its own centers with."""
+MOST_POINTS = 1 << 22
+"""Of a summary whose size comes from a budget."""
+AFTER = 100
+"""Added to the seed for the projection of a sample."""
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True)
+class EdgeSettings:
+    """Which pipeline, and what follows it."""
+
+    pipeline: Pipeline
+    refine: int = 0
+    lift: str = "inverse"
+    center: bool = True
+    budget: int | None = None
+    """Numbers all sites send at most, in all."""
+    accuracy: float | None = None
+    min_count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.lift not in ("inverse", "means"):
+            raise InputError(f"lift={self.lift!r}; it is 'inverse' (Algorithms 2, 4, 5, 6) or 'means' (1 and 3).")
+        if self.refine < 0:
+            raise InputError(f"refine={self.refine} cannot be negative.")
+        if self.budget is not None and self.accuracy is not None:
+            raise InputError("sizes come from a budget or from an accuracy; give one of them.")
+        if self.budget is not None and self.budget < 1:
+            raise InputError(f"budget={self.budget}; it is how many numbers all sites may send, at least 1.")
+
+    @property
+    def centers_first(self) -> bool:
+        """Whether the mean is subtracted: where rows are projected, random or not."""
+        return self.center and bool(self.pipeline.common or self.pipeline.pca or self.pipeline.after)
+
+
+@dataclass(frozen=True)
+class EdgeFit(KMeansFit):
+    """Centers, and how they were come by."""
+
+    pipeline: Pipeline
+    """With its sizes."""
+    summary: Summary
+    """What the server saw of all rows, in the reduced space."""
+    reduced: Floats
+    """The summary's own centers, X'."""
+    sizes: tuple[int, ...]
+    """Points each site was asked for."""
+    counted: bool = False
+    """Whether a first sum found the mean and the number of rows."""
+
+
+def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
+    """Centers of all sites' rows from one summary of each."""
+    k, d = n_clusters, n_columns
+    names = yield from present()
+    if settings.budget is not None:
+        settings = fitted_to_budget(settings, k, d, len(names))
+    counted = settings.centers_first or settings.accuracy is not None
+    n_rows, mean = (yield from mean_of_all(d)) if counted else (0.0, np.zeros(d))
+    if settings.accuracy is not None:
+        pipeline = accurate(settings.pipeline, k, d, n_rows, len(names), settings.accuracy)
+    else:
+        pipeline = sized(settings.pipeline, k, d)
+    view = View(d, seed, mean if settings.centers_first else None)
+    for stage in pipeline.common:
+        view = yield from _seen_through(view, stage)
+    on_server = _is_projected_here(settings)
+    view, summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count)
+    if not summary.n_rows > 0:
+        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    after = _after(pipeline, view)
+    if on_server and after is not None:
+        reduced, whole = _by_points(summary, after, k, seed)
+    else:
+        reduced = summary.centers(k, seed=seed)
+        whole = reduced if after is None else after.lift(reduced)
+    centers = yield from _lifted(whole, view, settings)
+    fit = yield from lloyd(centers, max_rounds=settings.refine, tol=0.0)
+    return EdgeFit(fit.centers, fit.cost, fit.counts, fit.n_rounds, pipeline, summary, reduced, sizes, counted)
+
+
+def _seen_through(view: View, stage: JL | DisPCA) -> Protocol[View]:
+    """One more map that all sites share."""
+    if isinstance(stage, JL):
+        return view.projected(stage.n_columns or view.width, stage.form)
+    t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
+    axes, _ = yield from dis_pca(view, t2, t1)
+    return view.then(Basis(axes.vectors))
+
+
+def _is_projected_here(settings: EdgeSettings) -> bool:
+    """Algorithm 3: points come whole, and are projected only to find clusters."""
+    return settings.lift == "means" and settings.pipeline.after is not None and not settings.pipeline.common
+
+
+def _after(pipeline: Pipeline, view: View) -> Projection | None:
+    """The projection of a sample, if there is one."""
+    if pipeline.after is None:
+        return None
+    return Projection(pipeline.after.form, view.width, pipeline.after.n_columns or view.width, view.seed + AFTER)
+
+
+def _lifted(centers: Floats, view: View, settings: EdgeSettings) -> Protocol[Floats]:
+    """Centers of rows as seen, as centers of rows: X' Pi^+, or the means of the rows that are nearest to them."""
+    back = lifted(centers, view.maps) + (0.0 if view.shift is None else view.shift)
+    if settings.lift == "inverse" or not any(isinstance(one, Projection) for one in view.maps):
+        return back
+    found = yield from total(SumByCell(view.d, centers))
+    return clustering.means(found.sums, found.counts, fallback=back)
+
+
+def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[Floats, Floats]:
+    """Lines 2 to 7 of Algorithm 3: clusters of projected points, and the means of the points themselves."""
+    points, weights = summary.points, solvable_weights(summary.weights)
+    projected = np.asarray(after.apply(points), np.float64)
+    reduced = clustering.weighted_kmeans(projected, weights, k, seed=seed)
+    m = clustering.moments_of(points, *clustering.nearest(projected, reduced), k, weights)
+    return reduced, clustering.means(m.sums, m.counts, fallback=after.lift(reduced))
+
+
+# ---------------------------------------------------------------- summaries
+
+
+def _summary(
+    view: View, pipeline: Pipeline, k: int, on_server: bool, min_count: int
+) -> Protocol[tuple[View, Summary, tuple[int, ...]]]:
+    """Every site's summary of its rows as seen, together."""
+    points, missed, found = pipeline.points, 0.0, None
+    if isinstance(points, Centers):
+        found = yield from _own_centers(view, points.n_centers or k, k, min_count)
+        return view.told(), found, ()
+    if isinstance(points, DisSS):
+        told = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
+        view, missed = view.told(), float(sum(float(reply.missed) for reply in told.values()))
+        costs = np.array([float(reply.cost) for reply in told.values()])
+        sizes = dict(zip(told, allotted(points.n_points or 0, costs), strict=True))
+    elif isinstance(points, Sample):
+        names = yield from present()
+        sizes = dict.fromkeys(names, -(-(points.n_points or 0) // len(names)))
+    else:
+        held = yield from each(CountRows())
+        sizes = {name: round(float(reply.held)) for name, reply in held.items()}
+        if not pipeline.stages and not any(float(reply.weighted) for reply in held.values()):
+            return view, (yield from _pooled(sizes, view.d)), tuple(sizes.values())
+        k = 0
+    reach = _reach(view, pipeline, on_server)
+    parts = yield from each(_summary_asks(view, pipeline, k, sizes, on_server, reach))
+    summary = Summary.union([_read(part) for part in parts.values()])
+    return view.told(), replace(summary, delta=summary.delta + missed), tuple(sizes.values())
+
+
+def _summary_asks(
+    view: View, pipeline: Pipeline, k: int, sizes: Mapping[N, int], on_server: bool, reach: float
+) -> dict[N, SendSummary]:
+    """What every site is asked for; a basis of its own is sent where that is less than whole points."""
+    d, t = view.width, 0 if pipeline.pca is None else pipeline.pca.n_components or view.width
+    after = None if on_server else pipeline.after
+    asks = {}
+    for place, (name, size) in enumerate(sizes.items()):
+        own = t if t and after is None and (size + k) * t + t * d < (size + k) * d else 0
+        width = (after.n_columns or d) if after else own or d
+        form = after.form if after else ""
+        asks[name] = SendSummary(*view.fields(), size, k, d, t, own, width, form, place, reach)
+    return asks
+
+
+def _reach(view: View, pipeline: Pipeline, on_server: bool) -> float:
+    """How much larger than a row's numbers those of a point that is sent can be."""
+    after = None if on_server else _after(pipeline, view)
+    turned = float(np.sqrt(view.width)) if pipeline.pca or after else 1.0
+    return view.reach * turned * (1.0 if after is None else max(1.0, float(np.linalg.norm(after.dense, 2))))
+
+
+def _read(part: SummaryPart) -> Summary:
+    points = np.concatenate([part.points, part.centers]).astype(np.float64)
+    weights = np.concatenate([part.weights, part.left]).astype(np.float64)
+    basis = part.basis.astype(np.float64) if len(part.basis) else None
+    return Summary(points, weights, float(part.delta), basis)
+
+
+def _pooled(sizes: Mapping[str, int], d: int) -> Protocol[Summary]:
+    """All rows as they are: no reduction."""
+    parts = yield from each({name: PoolRows(size, d, 0) for name, size in sizes.items()})
+    rows = np.concatenate([part.points for part in parts.values()]).astype(np.float64)
+    return Summary(rows, np.ones(len(rows)))
+
+
+def _own_centers(view: View, q: int, k: int, min_count: int) -> Protocol[Summary]:
+    """Every site's own centers, each a point as heavy as the rows it stands for."""
+    parts = yield from each(SendCenters(*view.fields(), q, view.width, min_count, SAMPLE, view.reach))
+    found = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
+    if len(found.weights) < k:
+        raise InputError(
+            f"the sites sent {len(found.weights)} centers of their own for {k} clusters, none for fewer rows than "
+            "they allow; ask for fewer clusters, or for more rows a site."
+        )
+    return found
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def edge_cost(
+    settings: EdgeSettings,
+    pipeline: Pipeline,
+    k: int,
+    d: int,
+    sizes: Sequence[int],
+    *,
+    n_sites: int,
+    counted: bool,
+    rounds: int,
+    method: str,
+    seed: int = 0,
+) -> Cost:
+    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site."""
+    spent = one_round([Assign(np.zeros((1, d)))] * n_sites, method=method) if counted else Cost()
+    view = View(d, seed, np.zeros(d) if settings.centers_first else None)
+    for stage in pipeline.common:
+        if isinstance(stage, JL):
+            view = view.projected(stage.n_columns or view.width, stage.form)
+            continue
+        t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
+        spent += one_round([SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites, method=method)
+        view = view.then(Basis(np.eye(view.width, t2)))
+    spent += _points_cost(settings, pipeline, k, view, sizes, n_sites, method)
+    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
+        spent += one_round([SumByCell(d, np.zeros((k, view.width)))] * n_sites, method=method)
+    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
+
+
+def _points_cost(
+    settings: EdgeSettings, pipeline: Pipeline, k: int, view: View, sizes: Sequence[int], n_sites: int, method: str
+) -> Cost:
+    spent, points = Cost(), pipeline.points
+    if isinstance(points, Centers):
+        ask = SendCenters(*view.fields(), points.n_centers or k, view.width, 1, SAMPLE, 1.0)
+        return one_round([ask] * n_sites, method=method)
+    if isinstance(points, DisSS):
+        spent += one_round([SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites, method=method)
+        view = view.told()
+    elif points is None:
+        spent += one_round([CountRows()] * n_sites, method=method)
+        if not pipeline.stages:
+            return spent + one_round([PoolRows(size, view.d, 0) for size in sizes], method=method)
+        k = 0
+    asks = _summary_asks(view, pipeline, k, dict(enumerate(sizes)), _is_projected_here(settings), 1.0)
+    return spent + one_round(list(asks.values()), method=method)
+
+
+def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> EdgeSettings:
+    """The largest sizes, of those not given, with which all sites together send no more numbers than the budget."""
+    budget, asked = settings.budget or 0, settings.pipeline
+    if asked.points is None:
+        raise InputError(f"budget={budget}: {asked.name} sends every row, however many there are; sample them.")
+
+    def spent(n_points: int) -> int:
+        made = sized(asked, k, d, n_points, roomy=False)
+        s = getattr(made.points, "n_points", 0) or 0
+        each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
+        return edge_cost(
+            settings, made, k, d, each_site, n_sites=n_sites, counted=settings.centers_first,
+            rounds=settings.refine, method="",
+        ).floats_up  # fmt: skip
+
+    least = spent(2)
+    if least > budget:
+        raise InputError(f"budget={budget} is too little: {asked.name} over {n_sites} sites sends at least {least}.")
+    low, high = 2, MOST_POINTS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if spent(middle) <= budget else (low, middle - 1)
+    return replace(settings, pipeline=sized(asked, k, d, low, roomy=False), budget=None)

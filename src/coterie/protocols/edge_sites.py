@@ -1,0 +1,412 @@
+"""What a site is asked in k-means from small summaries (Lu et al. 2020), and in federated PCA.
+
+A site looks at its rows through linear maps: less their mean, through random projections that are seeds, onto a basis
+found before. It answers with its principal axes, the cost of its own solution, or a summary: sampled points, weights,
+a basis and Delta. Summaries hold rows, projected or not, and say so. The server's part is in
+:mod:`coterie.protocols.edge_kmeans` and :mod:`coterie.protocols.federated_pca`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.errors import Guarded, InputError, MalformedMessage
+from coterie.maths import clustering
+from coterie.maths.axes import Axes, principal_axes
+from coterie.maths.projections import Basis, LinearMap, Projection
+from coterie.maths.spectra import triangle
+from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, remembers, rows_at
+from coterie.protocols.coresets import local_solution, may_tell_cost
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.seeding import own_centers
+
+__all__ = [
+    "ReducedCenters",
+    "ReducedCost",
+    "Scatter",
+    "SendCenters",
+    "SendScatter",
+    "SendSubspace",
+    "SendSummary",
+    "Subspace",
+    "SumByCell",
+    "SumReducedCost",
+    "SummaryPart",
+    "Viewed",
+    "WholeMoments",
+]
+
+MOST_AXES = 2
+"""Sets of axes a guarded site tells in one run: of rows as they are, and projected."""
+
+
+# ---------------------------------------------------------------- rows seen through maps
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """How a request wants rows to be seen: less ``shift``, projected by seeds, then times the matrix ``onto``.
+
+    ``again`` is the view of an earlier request of the run; the rest is then empty.
+    """
+
+    again: bool
+    seed: int
+    forms: tuple[str, ...]
+    projected: Integers = array("maps", dtype="int32")
+    """Columns after each projection."""
+    shift: Floats = array("shifted")
+    """One number a column, or none."""
+    onto: Floats = array("columns", "axes")
+
+    def maps(self, d: int) -> list[LinearMap]:
+        """The maps for rows of ``d`` columns."""
+        if len(self.forms) != len(self.projected) or len(self.shift) not in (0, d) or self.seed < 0:
+            raise MalformedMessage(f"a view of {len(self.shift)} columns for rows of {d}")
+        found: list[LinearMap] = []
+        try:
+            for place, (form, p) in enumerate(zip(self.forms, self.projected, strict=True)):
+                found.append(Projection(form, found[-1].p if found else d, int(p), self.seed + place))
+        except InputError as problem:
+            raise MalformedMessage(str(problem)) from None
+        if self.onto.size:
+            if len(self.onto) != (found[-1].p if found else d):
+                raise MalformedMessage(f"a basis of {len(self.onto)} columns for another number")
+            found.append(Basis(self.onto))
+        return found
+
+
+def keep_view(table: Table, memory: Memory, ask: Viewed) -> None:
+    """Remember how rows are seen from now on."""
+    if not ask.again:
+        memory["view"] = _seen(table, ask)
+    elif not isinstance(memory.get("view"), StreamedTable):
+        raise MalformedMessage("rows were not seen in any way before in this run")
+
+
+def _seen(table: Table, ask: Viewed) -> StreamedTable:
+    """A table's rows as a request wants them seen."""
+    raw = table.raw if isinstance(table, EmbeddedTable) else table
+    maps = ask.maps(len(raw.columns))
+    return StreamedTable(raw, _Through(ask.shift, maps), maps[-1].p if maps else len(raw.columns))
+
+
+@dataclass(frozen=True)
+class _Through:
+    """Rows less a shift, through maps."""
+
+    shift: Floats
+    maps: list[LinearMap]
+
+    def __call__(self, rows: Rows) -> Rows:
+        seen = rows - self.shift.astype(rows.dtype) if len(self.shift) else rows
+        for one in self.maps:
+            seen = one.apply(seen)
+        return seen
+
+
+def _view(memory: Memory, d: int) -> StreamedTable:
+    found = memory["view"]
+    assert isinstance(found, StreamedTable)
+    if d != len(found.columns):
+        raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
+    return found
+
+
+def _weighed(table: Table) -> Iterator[tuple[Rows, Floats]]:
+    for block in table.blocks():
+        yield block.rows, block.counts
+
+
+def _axes(table: Table, count: int, seed: int) -> Axes:
+    return principal_axes(lambda: _weighed(table), len(table.columns), count, seed=seed)
+
+
+def _may_tell_axes(view: StreamedTable, memory: Memory, count: int) -> bool:
+    """Whether axes of all rows may leave: over all rows or none, and of few views a run."""
+    guard = memory.guard
+    if guard is None:
+        return True
+    key = guard.context + repr((count, view.columns)).encode() + _fingerprint(view)
+    if not guard.allows("axes", key, MOST_AXES):
+        raise Guarded("axes of rows seen in other ways left in this run already")
+    watched = guard.cells(1)
+    for block in view.raw.blocks():
+        watched.see(block, np.zeros(len(block.rows), np.intp))
+    return watched.release_whole()
+
+
+def _fingerprint(view: StreamedTable) -> bytes:
+    """Where the view takes a few fixed rows: another one for another view."""
+    rows = np.random.default_rng(0).normal(size=(2, len(view.raw.columns)))
+    return np.round(view.embed(rows), 9).tobytes()
+
+
+# ---------------------------------------------------------------- principal axes
+
+
+@dataclass(frozen=True)
+class Subspace(Reply, content="grams"):
+    """A site's leading axes times their singular values, Sigma V', and the squares of all its rows' numbers."""
+
+    rows_of_axes: Floats = array("t", "d", bound="(rows * d)**0.5 * reach * box")
+    squares: Floats = array(bound="rows * d * (reach * box)**2", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SendSubspace(Viewed, Request[Subspace], remembered=True):
+    """Send the first ``t`` rows of Sigma V' of your rows as seen: step 1 of disPCA."""
+
+    t: int = 0
+    d: int = 0
+    reach: float = 1.0
+
+
+remembers(SendSubspace)(keep_view)
+
+
+@answers(SendSubspace)
+def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
+    """A site's axes, over all its rows or none."""
+    reply, view = Subspace.zeros(ask.axes), _view(memory, ask.d)
+    if not 1 <= ask.t <= ask.d:
+        raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
+    if not (table.n_rows and _may_tell_axes(view, memory, ask.t)):
+        return reply
+    found = _axes(view, ask.t, ask.seed)
+    return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(found.squares))
+
+
+@dataclass(frozen=True)
+class Scatter(Reply, content="grams"):
+    """Products of all pairs of a site's columns, as the upper triangle row by row."""
+
+    packed: Floats = array("entries", bound="rows * (reach * box)**2")
+
+
+@dataclass(frozen=True)
+class SendScatter(Viewed, Request[Scatter]):
+    """Sum up the products of all pairs of columns over your rows as seen; nothing is remembered of the view."""
+
+    entries: int = 0
+    d: int = 0
+    reach: float = 1.0
+
+    @property
+    def gram_rows(self) -> float:
+        """As many as there are columns."""
+        return float(self.d)
+
+
+@answers(SendScatter)
+def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
+    """A site's share, over all its rows or none."""
+    view = _seen(table, ask)
+    if ask.d != len(view.columns) or ask.entries != ask.d * (ask.d + 1) // 2:
+        raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
+    if not _may_tell_axes(view, memory, ask.d):
+        return Scatter.zeros(ask.axes)
+    gram = np.zeros((ask.d, ask.d))
+    for rows, counts in _weighed(view):
+        exact = rows.astype(np.float64, copy=False)
+        gram += (exact * counts[:, None]).T @ exact
+    return Scatter(triangle(gram))
+
+
+# ---------------------------------------------------------------- summaries
+
+
+@dataclass(frozen=True)
+class ReducedCost(Reply, content="sums"):
+    """The k-means cost of a site's rows as seen at its own solution, and what the view's basis leaves of them."""
+
+    cost: Floats = array(bound="16 * rows * d * (reach * box)**2", nonnegative=True)
+    missed: Floats = array(bound="rows * (reach * box)**2 * columns", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SumReducedCost(Viewed, Request[ReducedCost], remembered=True):
+    """Solve k-means on your own rows as seen: at what cost? Step 1 of disSS."""
+
+    k: int = 0
+    d: int = 0
+    reach: float = 1.0
+
+
+remembers(SumReducedCost)(keep_view)
+
+
+@answers(SumReducedCost)
+def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
+    """The costs over all rows; zero for a site without rows, or where its guard keeps the sum back."""
+    view = _view(memory, ask.d)
+    if not may_tell_cost(view.raw, memory, (ask.k, ask.seed)):
+        return ReducedCost.zeros(ask.axes)
+    solution = local_solution(view, memory, ask.k, ask.d, ask.seed)
+    return ReducedCost(np.asarray(solution.cost), np.asarray(_missed(view)))
+
+
+def _missed(view: StreamedTable) -> float:
+    """Squared distances of rows from the subspace the view's basis spans, in all."""
+    through = view.embed
+    assert isinstance(through, _Through)
+    if not (through.maps and isinstance(through.maps[-1], Basis)):
+        return 0.0
+    before = _Through(through.shift, through.maps[:-1])
+    away = 0.0
+    for block, seen in view.pieces():
+        rows = before(block.rows).astype(np.float64, copy=False)
+        away += float(block.counts @ (np.vecdot(rows, rows) - np.vecdot(seen, seen)))
+    return max(0.0, away)
+
+
+@dataclass(frozen=True)
+class SummaryPart(Reply, content="rows"):
+    """Sampled rows as seen and a site's own centers, with weights that add up to its rows (unused places have weight
+    0), the basis these are coordinates in where it is the site's own, and what that leaves of the rows."""
+
+    points: Floats = array("rows", "width", bound="reach * box")
+    weights: Floats = array("rows", nonnegative=True)
+    centers: Floats = array("k", "width", bound="reach * box")
+    left: Floats = array("k")
+    basis: Floats = array("own", "d", bound="2")
+    delta: Floats = array(nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SendSummary(Viewed, Request[SummaryPart], remembered=True):
+    """Draw ``rows`` of your rows as seen by their squared distance to your own solution of k-means.
+
+    With ``t`` above 0 only in the subspace of your own first t principal axes; coordinates are sent with the basis
+    (``own`` = t), or as points without it (0). ``form`` and ``width`` project what is sent once more.
+    """
+
+    rows: int = 0
+    k: int = 0
+    d: int = 0
+    t: int = 0
+    own: int = 0
+    width: int = 0
+    form: str = ""
+    place: int = 0
+    """Of the site among those asked, so that no two draw by the same chance."""
+    reach: float = 1.0
+
+
+remembers(SendSummary)(keep_view)
+
+
+@answers(SendSummary)
+def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart:
+    """A site's share of the summary: a sample and centers, or all rows where they fit."""
+    reply, view = SummaryPart.zeros(ask.axes), _view(memory, ask.d)
+    if not 0 <= ask.t <= ask.d or ask.own not in (0, ask.t) or not 1 <= ask.width <= ask.d:
+        raise MalformedMessage(f"a summary of {ask.t} axes and {ask.width} columns, of rows of {ask.d}")
+    n, seen, basis = table.n_rows, view, None
+    if ask.t and n:
+        axes = _axes(view, ask.t, ask.seed)
+        basis = Basis(axes.vectors)
+        seen = StreamedTable(view, basis.apply, ask.t)
+        reply.delta[...] = axes.missed
+        reply.basis[:] = basis.vectors.T[: ask.own]
+    sent = _Sent(ask, basis)
+    if n <= ask.rows:
+        rows, reply.weights[:n] = rows_at(seen, np.arange(n))
+        reply.points[:n] = sent(rows)
+        return reply
+    found = local_solution(seen, memory, ask.k, len(seen.columns), ask.seed)
+    drawn, weights, left = found.sampled(ask.rows, np.random.default_rng([ask.seed, 2, ask.place]))
+    reply.points[: len(drawn)], reply.weights[: len(drawn)] = sent(rows_at(seen, drawn)[0]), weights
+    reply.centers[:], reply.left[:] = sent(found.centers), left
+    return reply
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Points as they travel: coordinates as they are, as points, or projected."""
+
+    ask: SendSummary
+    basis: Basis | None
+
+    def __call__(self, points: Floats) -> Floats:
+        if self.ask.own:
+            return points
+        whole = points if self.basis is None else self.basis.lift(points)
+        if not self.ask.form:
+            return whole
+        return np.asarray(Projection(self.ask.form, self.ask.d, self.ask.width, self.ask.seed + 100).apply(whole))
+
+
+# ---------------------------------------------------------------- a site's own centers of rows as seen
+
+
+@dataclass(frozen=True)
+class ReducedCenters(Reply, content="averages"):
+    """A site's own k-means centers of its rows as seen, and how many each stands for; unused places have count 0."""
+
+    centers: Floats = array("q", "d", bound="reach * box")
+    counts: Floats = array("q", bound="rows", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SendCenters(Viewed, Request[ReducedCenters], remembered=True):
+    """Cluster your own rows as seen into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+
+    q: int = 0
+    d: int = 0
+    min_count: int = 0
+    sample: int = 0
+    reach: float = 1.0
+
+
+remembers(SendCenters)(keep_view)
+
+
+@answers(SendCenters)
+def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
+    """A site's own centers, as far as its guard lets their means go."""
+    return ReducedCenters(*own_centers(_view(memory, ask.d), memory, ask, b"seen"))
+
+
+# ---------------------------------------------------------------- means of whole rows by cells of seen ones
+
+
+@dataclass(frozen=True)
+class WholeMoments(Reply, content="sums"):
+    """Per center the sum and number of a site's rows that are, as seen, nearest to it; the sums are of whole rows."""
+
+    sums: Floats = array("k", "d", bound="rows * box")
+    counts: Floats = array("k", bound="rows", nonnegative=True)
+
+
+@dataclass(frozen=True)
+class SumByCell(Request[WholeMoments]):
+    """Put every row, seen as before, to its nearest center, and sum up whole rows: lines 4 to 7 of Algorithm 1."""
+
+    d: int
+    centers: Floats = array("k", "p")
+
+
+@answers(SumByCell)
+def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMoments:
+    """A site's share, as far as its guard lets it go."""
+    view = memory.get("view")
+    if not isinstance(view, StreamedTable) or ask.axes["p"] != len(view.columns) or ask.d != len(view.raw.columns):
+        raise MalformedMessage("rows were not seen in such a way before in this run")
+    k, watched = len(ask.centers), None if memory.guard is None else memory.guard.cells(len(ask.centers))
+    counts, sums, squares = np.zeros(k), np.zeros((k, ask.d)), np.zeros(k)
+    for block, seen in view.pieces():
+        labels = clustering.nearest(seen, ask.centers)[0]
+        counts += clustering.counts_by_cell(labels, block.counts, k)
+        sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)
+        if watched is not None:
+            squares += clustering.counts_by_cell(labels, np.vecdot(block.rows, block.rows) * block.counts, k)
+            watched.see(block, labels)
+    if watched is None:
+        return WholeMoments(sums, counts)
+    sent = watched.release(CellMoments.about(np.zeros(ask.d), counts, sums, squares))
+    return WholeMoments(sent.sums(np.zeros(ask.d)), sent.counts)

@@ -1,0 +1,284 @@
+"""The stages of a summary, how they chain, and how large each is: given, from an accuracy, or from a budget.
+
+A pipeline is maps every site shares (random projections, distributed PCA), then at most one way to fewer points
+(a site's own PCA and sample, a distributed sample, or its own centers), then perhaps one more projection of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, log, sqrt
+from typing import Any, TypeAlias
+
+from scipy.optimize import brentq
+
+from coterie.errors import InputError
+from coterie.maths.projections import FORMS
+
+__all__ = [
+    "JL",
+    "PCA",
+    "Centers",
+    "DisPCA",
+    "DisSS",
+    "Pipeline",
+    "Sample",
+    "Stage",
+    "accurate",
+    "read_pipeline",
+    "sized",
+]
+
+
+@dataclass(frozen=True)
+class JL:
+    """A random projection onto ``n_columns``: a seed, nothing to upload."""
+
+    n_columns: int | None = None
+    form: str = "gaussian"
+
+
+@dataclass(frozen=True)
+class PCA:
+    """Every site's own first ``n_components`` principal axes; its basis and Delta travel with its points."""
+
+    n_components: int | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``n_points`` over all sites, evenly, each by its own sensitivity sampling, and each site's own k centers."""
+
+    n_points: int | None = None
+
+
+@dataclass(frozen=True)
+class DisPCA:
+    """Principal axes of all rows from every site's own: ``local_rank`` (t1) of each give ``n_components`` (t2)."""
+
+    n_components: int | None = None
+    local_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class DisSS:
+    """``n_points`` over all sites, shared out by the cost of each site's own solution, and each site's k centers."""
+
+    n_points: int | None = None
+
+
+@dataclass(frozen=True)
+class Centers:
+    """Every site's own ``n_centers`` k-means centers and their counts: averages, no rows."""
+
+    n_centers: int | None = None
+
+
+Stage: TypeAlias = JL | PCA | Sample | DisPCA | DisSS | Centers
+
+_WORDS: dict[str, tuple[Stage, ...]] = {
+    "nr": (),
+    "jl": (JL(),),
+    "pca": (PCA(),),
+    "sample": (Sample(),),
+    "fss": (PCA(), Sample()),
+    "dispca": (DisPCA(),),
+    "disss": (DisSS(),),
+    "bklw": (DisPCA(), DisSS()),
+    "centers": (Centers(),),
+}
+_NAMES = {JL: "jl", PCA: "pca", Sample: "sample", DisPCA: "dispca", DisSS: "disss", Centers: "centers"}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages in an order that makes sense."""
+
+    common: tuple[JL | DisPCA, ...]
+    """Maps that are the same at every site."""
+    pca: PCA | None = None
+    points: Sample | DisSS | Centers | None = None
+    after: JL | None = None
+    """A projection of the points that are left."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All of them in order."""
+        return (*self.common, *(stage for stage in (self.pca, self.points, self.after) if stage is not None))
+
+    @property
+    def name(self) -> str:
+        """What the papers call it."""
+        words = "+".join(_NAMES[type(stage)] for stage in self.stages) or "nr"
+        return words.replace("dispca+disss", "bklw").replace("pca+sample", "fss")
+
+    @property
+    def sends_rows(self) -> bool:
+        """Whether rows leave, projected or not."""
+        return not isinstance(self.points, Centers)
+
+
+def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
+    """Words joined by +, each perhaps with its size (``jl:32+fss``), or stages; a senseless order is an error."""
+    stages = _worded(given) if isinstance(given, str) else tuple(given)
+    rest, common = list(stages), []
+    while (shared := _taken(rest, JL, DisPCA)) is not None:
+        common.append(shared)
+    pca, points = _taken(rest, PCA), _taken(rest, Sample, DisSS, Centers)
+    found = Pipeline(tuple(common), pca, points, _taken(rest, JL) if isinstance(points, Sample) else None)
+    if rest:
+        raise InputError(_senseless(stages, rest[0]))
+    if found.pca is not None and isinstance(found.points, DisSS | Centers):
+        raise InputError(
+            "a site's own PCA gives coordinates no other site has: follow it by a sample, or use dispca."
+        )
+    for stage in stages:
+        _check(stage)
+    return found
+
+
+def _taken(rest: list[Stage], *kinds: type[Stage]) -> Any:
+    """The next stage where it is one of these, else None."""
+    return rest.pop(0) if rest and isinstance(rest[0], kinds) else None
+
+
+def _worded(text: str) -> tuple[Stage, ...]:
+    stages: list[Stage] = []
+    for part in text.lower().split("+"):
+        word, _, size = part.strip().partition(":")
+        if word not in _WORDS:
+            raise InputError(
+                f"pipeline={text!r}: there is no stage {word!r}; there are {', '.join(_WORDS)}, or 'auto'."
+            )
+        found = _WORDS[word]
+        if size:
+            if not size.isdigit() or len(found) != 1:
+                raise InputError(f"pipeline={text!r}: write sizes as jl:32+pca:10+sample:500, one for each stage.")
+            found = (type(found[0])(int(size)),)
+        stages.extend(found)
+    return tuple(stages)
+
+
+def _senseless(stages: Sequence[object], stage: object) -> str:
+    names = "+".join(_NAMES.get(type(one), repr(one)) for one in stages)
+    kind = type(stage)
+    if kind not in _NAMES:
+        return f"pipeline={names}: {stage!r} is no stage; they are JL, PCA, Sample, DisPCA, DisSS and Centers."
+    if kind is JL:
+        why = "only a sample is projected once more; project before"
+    elif kind in (PCA, DisPCA):
+        why = "points are not reduced to a subspace after they were found; put it before, once"
+    else:
+        why = "there are fewer points already; that is done once"
+    return f"pipeline={names}: {_NAMES[kind]} cannot come there: {why}."
+
+
+def _check(stage: Stage) -> None:
+    if isinstance(stage, JL) and stage.form not in FORMS:
+        raise InputError(f"a projection of form {stage.form!r}; there are {', '.join(FORMS)}.")
+    for name, value in vars(stage).items():
+        if name != "form" and value is not None and (not isinstance(value, int) or value < 1):
+            raise InputError(f"{type(stage).__name__}({name}={value!r}): it is a whole number, at least 1.")
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def sized(pipeline: Pipeline, k: int, d: int, n_points: int | None = None, *, roomy: bool = True) -> Pipeline:
+    """Every size that was not given, from the number of points: t = 2 sqrt(s) axes, at least k + 1, and twice as many
+    columns of a projection, at least 32 where there is room; never more columns than there are."""
+    s = max(200, 50 * k) if n_points is None else n_points
+    t = max(k + 1, round(2 * sqrt(s)))
+    columns = max(32 if roomy else 1, 2 * t)
+    return _filled(pipeline, k, d, _Sizes(columns, t, s, columns))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    columns: int
+    axes: int
+    points: int
+    columns_after: int
+
+
+def _filled(pipeline: Pipeline, k: int, d: int, sizes: _Sizes) -> Pipeline:
+    common: list[JL | DisPCA] = []
+    for stage in pipeline.common:
+        if isinstance(stage, JL):
+            common.append(replace(stage, n_columns=_most(stage.n_columns, sizes.columns, d, "columns")))
+            d = common[-1].n_columns or d  # type: ignore[union-attr]
+        else:
+            t2 = _most(stage.n_components, sizes.axes, d, "components")
+            common.append(DisPCA(t2, _most(stage.local_rank, max(t2, sizes.axes), d, "local axes")))
+            d = t2
+    pca, points, after = pipeline.pca, pipeline.points, pipeline.after
+    if pca is not None:
+        pca = PCA(_most(pca.n_components, sizes.axes, d, "components"))
+    if isinstance(points, Centers):
+        points = Centers(points.n_centers or k)
+    elif points is not None:
+        points = replace(points, n_points=points.n_points or sizes.points)
+    if after is not None:
+        after = replace(after, n_columns=_most(after.n_columns, sizes.columns_after, d, "columns"))
+    return Pipeline(tuple(common), pca, points, after)
+
+
+def _most(given: int | None, default: int, d: int, what: str) -> int:
+    if given is not None and given > d:
+        raise InputError(f"{given} {what} of {d} columns; at most {d} are possible.")
+    return min(default, d) if given is None else given
+
+
+# ---------------------------------------------------------------- sizes from an accuracy
+
+_SLACK: dict[str, Callable[[float], float]] = {
+    "fss": lambda e: (1 + e) / (1 - e),
+    "jl+fss": lambda e: (1 + e) ** 5 / (1 - e),
+    "fss+jl": lambda e: (1 + e) ** 5 / (1 - e),
+    "jl+fss+jl": lambda e: (1 + e) ** 9 / (1 - e),
+    "bklw": lambda e: (1 + e) ** 2 / (1 - e) ** 2,
+    "jl+bklw": lambda e: (1 + e) ** 6 / (1 - e) ** 2,
+}
+"""How far off the best cost a pipeline of stages of accuracy e can be (section IV-C)."""
+DELTA = 0.1
+"""The chance that a stage is less accurate than it should be."""
+
+
+def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, accuracy: float) -> Pipeline:
+    """Sizes with which the theorems promise a cost of at most 1 + ``accuracy`` times the best one.
+
+    Stages get the e of section IV-C; then t = k + ceil(4k/e^2) - 1 axes (Theorem IV.1), log(nk/delta)/e^2 columns
+    (Lemmas III.2, III.3) with the constant of Dasgupta & Gupta (2003), k^3 log^2(k) log(1/delta)/e^4 points a site
+    (Theorem II.2) or (k^2/e^2 + log(1/delta))/e^4 + M k log(M k/delta) in all (Theorem IV.3), both with constant 1,
+    the paper having none. Never more than there are; the promises hold in any case, and are loose.
+    """
+    if not 0 < accuracy < inf:
+        raise InputError(
+            f"accuracy={accuracy}; it is a number above 0: 0.5 asks for at most 1.5 times the best cost."
+        )
+    e = _stage_accuracy(pipeline, accuracy)
+    axes = k + ceil(4 * k / e**2) - 1
+    if isinstance(pipeline.points, DisSS):
+        points = (k**2 / e**2 + log(1 / DELTA)) / e**4 + n_sites * k * log(n_sites * k / DELTA)
+    else:
+        points = n_sites * k**3 * max(log(k), 1.0) ** 2 * log(1 / DELTA) / e**4
+    s = ceil(min(points, max(n_rows, 1.0)))
+    return _filled(pipeline, k, d, _Sizes(_columns(n_rows, k, e), axes, s, _columns(s + n_sites * k, k, e)))
+
+
+def _stage_accuracy(pipeline: Pipeline, accuracy: float) -> float:
+    slack = _SLACK.get(pipeline.name)
+    if slack is None:
+        raise InputError(
+            f"accuracy={accuracy}: the theorems are about {', '.join(_SLACK)}, not {pipeline.name}; give sizes, or a "
+            "budget."
+        )
+    most = 1 / 3 if "bklw" in pipeline.name else 0.99
+    return (
+        float(brentq(lambda e: min(slack(e), 1e9) - 1 - accuracy, 1e-9, most)) if slack(most) > 1 + accuracy else most
+    )
+
+
+def _columns(n: float, k: int, e: float) -> int:
+    return ceil(4 * log(max(n, 2.0) * k / DELTA) / (e**2 / 2 - e**3 / 3))

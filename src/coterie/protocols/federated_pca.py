@@ -1,0 +1,171 @@
+"""Principal axes of all sites' rows (disPCA of Balcan et al. 2014; step by step in section IV-A of Lu et al. 2020).
+
+Each site sends the first t1 rows of Sigma V' of its own rows; the server stacks them and takes the first t2 axes of
+the stack: exact where t1 is no less than the rank of every site's rows. Where single answers may not be seen, or it
+is less to send, the products of all pairs of columns are summed up over the sites instead: exact always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from coterie.errors import InputError, RunError
+from coterie.maths.projections import Basis, LinearMap, Projection, product
+from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
+from coterie.messages.schema import Floats, Integers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.edge_sites import SendScatter, SendSubspace
+from coterie.protocols.limits import within
+from coterie.protocols.lloyd import Assign
+
+__all__ = ["PCAFit", "View", "dis_pca", "federated_pca", "federated_pca_cost", "mean_of_all"]
+
+
+@dataclass(frozen=True)
+class View:
+    """How sites are asked to see their rows: less a mean, through maps."""
+
+    d: int
+    seed: int
+    shift: Floats | None = None
+    maps: tuple[LinearMap, ...] = ()
+    is_told: bool = field(default=False, compare=False)
+    """Whether the sites know it from an earlier question."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a row as seen."""
+        return self.maps[-1].p if self.maps else self.d
+
+    def then(self, one: LinearMap) -> View:
+        """One more map."""
+        return replace(self, maps=(*self.maps, one), is_told=False)
+
+    def projected(self, p: int, form: str) -> View:
+        """One more random projection."""
+        return self.then(Projection(form, self.width, p, self.seed + len(self.maps)))
+
+    def told(self) -> View:
+        """The same, once sites were asked with it."""
+        return replace(self, is_told=True)
+
+    @property
+    def reach(self) -> float:
+        """How much larger than a row's numbers those of the row as seen can be."""
+        shifted = 1.0 if self.shift is None else 2.0
+        if not self.maps:
+            return shifted
+        turned = [np.linalg.norm(product(self.maps[: i + 1]), 2) for i in range(len(self.maps))]
+        return shifted * float(np.sqrt(self.d)) * max(1.0, *map(float, turned))
+
+    def fields(self) -> tuple[bool, int, tuple[str, ...], Integers, Floats, Floats]:
+        """What a request says of it: seeds as far as they go, then the product of what follows."""
+        if self.is_told:
+            return True, self.seed, (), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
+        seeds = []
+        for place, one in enumerate(self.maps):
+            if not (isinstance(one, Projection) and one.seed == self.seed + place):
+                break
+            seeds.append(one)
+        rest = self.maps[len(seeds) :]
+        onto = product(rest) if rest else np.zeros((0, 0))
+        shift = np.zeros(0) if self.shift is None else self.shift
+        return False, self.seed, tuple(s.form for s in seeds), np.array([s.p for s in seeds], np.int64), shift, onto
+
+
+def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
+    """How many rows there are, and their mean: d + 2 numbers by a sum."""
+    found = yield from total(Assign(np.zeros((1, n_columns))))
+    rows = float(found.counts[0])
+    if not rows > 0:
+        raise InputError("the sites hold 0 rows in all, or too few to tell of.")
+    return rows, np.asarray(found.sums[0] / rows)
+
+
+def dis_pca(
+    view: View, n_components: int, local_rank: int, *, complete: bool = False
+) -> Protocol[tuple[Ritz, float]]:
+    """The leading axes of all rows as seen, and the squares of all their numbers. Single answers are seen."""
+    ask = SendSubspace(*view.fields(), local_rank, view.width, view.reach)
+    found = yield from each(ask, complete=complete)
+    stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
+    squares = float(sum(float(reply.squares) for reply in found.values()))
+    _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
+    kept = min(n_components, len(axes))
+    return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
+
+
+def _by_sums(view: View, n_components: int, n_rows: float) -> Protocol[tuple[Ritz, float]]:
+    """The same from the products of all pairs of columns, over all sites."""
+    d = view.width
+    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach)
+    packed = (yield from within({"all_rows": n_rows}, total(ask))).packed
+    gram = full_matrix(np.asarray(packed, np.float64), d)
+    return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram))
+
+
+@dataclass(frozen=True)
+class PCAFit:
+    """The mean, the leading axes as columns and the squares of their singular values, all squares, and all rows."""
+
+    mean: Floats
+    axes: Ritz
+    squares: float
+    n_rows: float
+    solver: str
+
+    @property
+    def basis(self) -> Basis:
+        """Coordinates in the subspace."""
+        return Basis(self.axes.vectors)
+
+
+def federated_pca(
+    n_components: int,
+    n_columns: int,
+    *,
+    local_rank: int | None = None,
+    solver: str = "auto",
+    center: bool = True,
+    seed: int,
+) -> Protocol[PCAFit]:
+    """Principal components of all sites' rows.
+
+    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no single
+    answer seen; ``auto`` whichever is less, and sums where sites do not allow the other.
+    """
+    if solver not in ("auto", "local", "sums"):
+        raise InputError(f"solver={solver!r}; it is 'auto', 'local' or 'sums'.")
+    if not 1 <= n_components <= n_columns:
+        raise InputError(f"n_components={n_components} of {n_columns} columns; 1 to {n_columns} are possible.")
+    rank = min(n_columns, 2 * n_components if local_rank is None else local_rank)
+    if rank < n_components:
+        raise InputError(f"local_rank={rank} is below n_components={n_components}; at least as many are needed.")
+    n_rows, mean = yield from mean_of_all(n_columns)
+    view = View(n_columns, seed, mean if center else None)
+    shift = mean if center else np.zeros(n_columns)
+    if solver == "local" or (solver == "auto" and 2 * rank < n_columns + 1):
+        try:
+            found, squares = yield from dis_pca(view, n_components, rank, complete=solver == "auto")
+            return PCAFit(shift, found, squares, n_rows, "local")
+        except RunError:
+            if solver == "local":
+                raise
+    found, squares = yield from _by_sums(view, n_components, n_rows)
+    return PCAFit(shift, found, squares, n_rows, "sums")
+
+
+def federated_pca_cost(
+    n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0, n_rows: float = 0.0
+) -> Cost:
+    """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 (sums)."""
+    first = one_round([Assign(np.zeros((1, d)))] * n_sites, method="federated-pca")
+    view = View(d, seed, np.zeros(d))
+    if solver == "local":
+        ask: SendSubspace | SendScatter = SendSubspace(*view.fields(), local_rank, d, view.reach)
+        return first + one_round([ask] * n_sites, method="federated-pca")
+    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach)
+    return first + one_round([ask] * n_sites, method="federated-pca", limits={"all_rows": n_rows})
