@@ -21,7 +21,6 @@ from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
 from coterie.protocols.dspgd_limits import MarkFeatures
-from coterie.protocols.edge_sites import SumByCell
 from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
 from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
 from coterie.protocols.methods import METHODS, PREPARATION
@@ -113,7 +112,7 @@ def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
 
 NEED_A_VIEW = (
     *(MarkFeatures, SumFeatures, Multiply, SendGram),
-    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram, SumByCell),
+    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram),
 )
 
 

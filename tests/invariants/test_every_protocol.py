@@ -20,6 +20,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
+from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut, Tampered, blobs, split_evenly, tables_of
 from tests.invariants.cases import CASES, D
@@ -236,6 +237,20 @@ def test_no_exception_text_path_or_row_ever_leaves_a_site(case, tmp_path, caplog
             assert leak.encode() not in frame
         assert np.float64(secret).tobytes() not in frame
         assert np.float32(secret).tobytes() not in frame
+
+
+@every
+@pytest.mark.parametrize("allowed", ["none", "averages"])
+def test_what_discloses_rows_is_refused_by_every_site_that_does_not_allow_it(case, allowed):
+    if not case.discloses_rows:
+        pytest.skip("this method sends no rows")
+    assert METHODS[case.method].sends_rows or case.method == "edge-kmeans"
+    policy = Policy(single_answers=allowed, min_roster=1, min_count=1, gram_rows=0)
+    with (
+        in_process(split_evenly(ROWS, 3), policy=policy) as channel,
+        pytest.raises(QuorumLost, match="policy does not"),
+    ):
+        run(case.protocol(ROWS), channel, method=case.method)
 
 
 @every

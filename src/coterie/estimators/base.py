@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_random_state
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.verbs import Protocol
+from coterie.protocols.methods import METHODS
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -39,6 +40,11 @@ class FederatedEstimator(BaseEstimator):
     def method_name(self) -> str:
         """The same where parameters say more."""
         return self.method
+
+    @property
+    def sends_rows(self) -> bool:
+        """Whether rows leave their sites, projected or not: sites must allow it."""
+        return METHODS[self.method_name].sends_rows
 
     @abstractmethod
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[Any]:

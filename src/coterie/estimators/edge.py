@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from coterie.errors import InputError
 from coterie.estimators.kmeans import FederatedKMeans
@@ -18,6 +19,8 @@ from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["EdgeKMeans"]
+
+Rows = npt.NDArray[np.floating[Any]]
 
 NAMED = ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw")
 """Pipelines that are methods of their own in policies, audits and on the command line."""
@@ -65,8 +68,8 @@ class EdgeKMeans(FederatedKMeans):
     pipeline_ : tuple of stages or None
         The stages with their sizes; None where ``"auto"`` used none.
     summary_ : Summary or None
-        What the server saw of all rows: points, weights, Delta; ``summary_.cost(centers)`` estimates a cost in the
-        reduced space.
+        What the server saw of all rows: points, weights, Delta. ``summary_.cost(reduce(centers))`` estimates the cost
+        of any centers.
     """
 
     def __init__(
@@ -97,6 +100,11 @@ class EdgeKMeans(FederatedKMeans):
             return "edge-kmeans"
         name = read_pipeline(self.pipeline).name
         return name if name in NAMED else "edge-kmeans"
+
+    @property
+    def sends_rows(self) -> bool:
+        """All but ``"auto"`` and local centers."""
+        return self.pipeline != "auto" and read_pipeline(self.pipeline).sends_rows
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
         """The pipeline, and steps of Lloyd."""
@@ -134,6 +142,14 @@ class EdgeKMeans(FederatedKMeans):
         made = result if isinstance(result, EdgeFit) else None
         self.pipeline_ = None if made is None else made.pipeline.stages
         self.summary_ = None if made is None else made.summary
+        self._edge_fit = made
+
+    def reduce(self, X: npt.ArrayLike) -> Rows:
+        """Rows, or centers, in the space of ``summary_``, where ``summary_.cost`` knows what centers cost."""
+        rows = self._prepared(X)
+        if self._edge_fit is None:
+            raise InputError("'auto' found centers without a summary; there is no reduced space.")
+        return self._edge_fit.reduce(rows)
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them."""

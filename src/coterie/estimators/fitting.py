@@ -67,6 +67,8 @@ def fit(
     if sums not in ("masked", "plain"):
         raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
     rules = {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in opened}
+    if estimator.sends_rows:
+        _check_rows_allowed(estimator, rules)
     masked = sums == "masked"
     if masked:
         _check_roster(rules)
@@ -111,6 +113,17 @@ def _prepared(
         return preparation, (yield from fitting)
     limits = yield from find_limits(d, at_least=estimator.reach())
     return preparation, (yield from within(limits, fitting))
+
+
+def _check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
+    """Say before anything is sent what a site would say to a question for rows."""
+    against = [name for name, policy in rules.items() if policy.single_answers != "rows"]
+    if against:
+        names = ", ".join(against[:3]) + (", ..." if len(against) > 3 else "")
+        raise InputError(
+            f"{estimator.method_name} sends rows, projected or not; the policy of {names} does not allow it "
+            '(single_answers = "rows" would). Methods that send averages or sums alone: see coterie methods.'
+        )
 
 
 def _check_roster(rules: Mapping[str, Policy]) -> None:

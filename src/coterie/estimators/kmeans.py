@@ -71,7 +71,8 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     labels_ : array of shape (n_samples,)
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
-        The sum of squared distances of all rows to their centers, in prepared units.
+        The sum of squared distances of all rows to their centers, in prepared units. Where sites guard small sets of
+        rows an estimate, too high by up to half for tight clusters of small sites.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger

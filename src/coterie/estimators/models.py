@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -16,12 +16,15 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
 from coterie.estimators.kernel_pca import FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
+from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.registry import make_estimator
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
+from coterie.maths.spectra import Ritz
 from coterie.messages import codec
 from coterie.protocols.baselines import RandomMap
 from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
+from coterie.protocols.federated_pca import PCAFit
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.prepared import Missing, Preparation
@@ -68,21 +71,35 @@ class _Features(msgspec.Struct):
     seed: int
 
 
+class _Axes(msgspec.Struct):
+    components: list[list[float]]
+    values: list[float]
+    mean: list[float]
+    squares: float
+    rows: float
+    solver: str
+
+
+Kind = Literal["kmeans", "kernel-kmeans", "kernel-pca", "pca"]
+Fitted = FederatedKMeans | FederatedKernelPCA | FederatedPCA
+
+
 class _Model(msgspec.Struct):
     schema: int
-    kind: Literal["kmeans", "kernel-kmeans", "kernel-pca"]
+    kind: Kind
     coterie: str
     method: str
     columns: list[str]
     preparation: _Preparation | None
     clusters: _Clusters | None = None
     kernel: _Kernel | None = None
+    axes: _Axes | None = None
 
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
     """Write a fitted model: its columns, its preparation, and its centers, its embedding or both."""
-    is_fitted = hasattr(estimator, "cluster_centers_") or hasattr(estimator, "embedding_")
-    if not isinstance(estimator, FederatedKMeans | FederatedKernelPCA) or not is_fitted:
+    is_fitted = any(hasattr(estimator, name) for name in ("cluster_centers_", "embedding_", "components_"))
+    if not isinstance(estimator, Fitted) or not is_fitted:
         raise InputError(f"{type(estimator).__name__} is not a fitted model; fit it before saving.")
     names = getattr(estimator, "feature_names_in_", None)
     made = estimator.preparation_
@@ -93,15 +110,18 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         estimator.method_name,
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         None if made is None else _written(made),
-        None if isinstance(estimator, FederatedKernelPCA) else _clusters(estimator),
+        _clusters(estimator) if isinstance(estimator, FederatedKMeans) else None,
         None if not hasattr(estimator, "embedding_") else _kernel(estimator.kernel_fit_),
+        _axes(estimator.pca_fit_) if isinstance(estimator, FederatedPCA) else None,
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model), indent=1) + "\n")
     return path
 
 
-def _kind(estimator: FederatedEstimator) -> Literal["kmeans", "kernel-kmeans", "kernel-pca"]:
+def _kind(estimator: FederatedEstimator) -> Kind:
+    if isinstance(estimator, FederatedPCA):
+        return "pca"
     if isinstance(estimator, FederatedKernelPCA):
         return "kernel-pca"
     return "kernel-kmeans" if isinstance(estimator, FederatedKernelKMeans) else "kmeans"
@@ -114,6 +134,13 @@ def _clusters(estimator: FederatedKMeans) -> _Clusters:
         float(estimator.inertia_),
         int(estimator.n_rounds_),
     )
+
+
+def _axes(made: PCAFit) -> _Axes:
+    return _Axes(
+        made.axes.vectors.T.tolist(), made.axes.values.tolist(), made.mean.tolist(), made.squares, made.n_rows,
+        made.solver,
+    )  # fmt: skip
 
 
 def _kernel(made: KernelFit) -> _Kernel:
@@ -130,7 +157,7 @@ def _kernel(made: KernelFit) -> _Kernel:
     return written
 
 
-def load_model(path: str | Path) -> FederatedKMeans | FederatedKernelPCA:
+def load_model(path: str | Path) -> Fitted:
     """Read a model written by :func:`save_model`; anything else is one clear error."""
     path = Path(path)
     try:
@@ -139,7 +166,7 @@ def load_model(path: str | Path) -> FederatedKMeans | FederatedKernelPCA:
         raise InputError(f"{path}: there is no such file.") from None
     except (OSError, ValueError):
         raise InputError(f"{path}: this is not a model file of coterie.") from None
-    if not isinstance(raw, dict) or raw.get("kind") not in ("kmeans", "kernel-kmeans", "kernel-pca"):
+    if not isinstance(raw, dict) or raw.get("kind") not in get_args(Kind):
         raise InputError(f"{path}: this is not a model file of coterie.")
     if raw.get("schema") != MODEL_SCHEMA:
         raise InputError(
@@ -157,7 +184,7 @@ def _written(made: Preparation) -> _Preparation:
     return _Preparation(made.missing, made.bounded, made.fill.tolist(), made.shift.tolist(), made.scale.tolist())
 
 
-def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
+def _fitted(model: _Model) -> Fitted:
     d = len(model.columns)
     made = None if model.preparation is None else _preparation(model.preparation, d)
     clusters = None if model.clusters is None else _read_clusters(model.clusters)
@@ -166,6 +193,9 @@ def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
             raise ValueError(f"no centers for {d} columns")
         estimator: Any = make_estimator(model.method, {"n_clusters": len(clusters.centers)})
         result: Any = clusters
+    elif model.kind == "pca":
+        result = _read_axes(model.axes, d)
+        estimator = FederatedPCA(len(result.axes.values))
     else:
         result = _read_kernel(model.kernel, clusters)
         if model.kind == "kernel-pca":
@@ -177,7 +207,7 @@ def _fitted(model: _Model) -> FederatedKMeans | FederatedKernelPCA:
     estimator.n_features_in_ = d
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
     estimator.settle(result, made, Ledger())
-    fitted: FederatedKMeans | FederatedKernelPCA = estimator
+    fitted: Fitted = estimator
     return fitted
 
 
@@ -195,6 +225,15 @@ def _read_clusters(c: _Clusters) -> KMeansFit:
     if centers.ndim != 2 or not np.isfinite(centers).all():
         raise ValueError(f"centers of shape {centers.shape}")
     return KMeansFit(centers, c.cost, np.array(c.counts, np.float64), c.rounds)
+
+
+def _read_axes(a: _Axes | None, d: int) -> PCAFit:
+    if a is None:
+        raise ValueError("there are no axes in it")
+    components, values, mean = (np.array(part, np.float64) for part in (a.components, a.values, a.mean))
+    if components.shape != (len(values), d) or mean.shape != (d,) or not np.isfinite(components).all():
+        raise ValueError(f"axes of shape {components.shape} for {d} columns")
+    return PCAFit(mean, Ritz(values, components.T), a.squares, a.rows, a.solver)
 
 
 def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:

@@ -13,7 +13,7 @@ from coterie.errors import InputError, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.edge_kmeans import EdgeFit, EdgeSettings, edge_kmeans
+from coterie.protocols.edge_kmeans import SAMPLE, EdgeFit, EdgeSettings, edge_kmeans
 from coterie.protocols.edge_stages import JL, Centers, Pipeline
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd
 from coterie.protocols.preparation import spread
@@ -22,7 +22,7 @@ from coterie.protocols.seeding import cells_start, one_shot, var_part
 
 __all__ = ["auto_kmeans"]
 
-WORTHWHILE = 1e-3
+WORTHWHILE = 2e-3
 """Steps go on while one lowers the cost by more than this share of it."""
 MOST_STEPS = 20
 
@@ -46,7 +46,7 @@ def auto_kmeans(
         few = EdgeSettings(Pipeline((JL(),), points=Centers()), refine, budget=budget, min_count=min_count)
         return (yield from edge_kmeans(few, k, d, seed=seed))
     try:
-        start = yield from one_shot(k, d, seed=seed, min_count=min_count, complete=True)
+        start = yield from one_shot(k, d, seed=seed, min_count=min_count, sample=SAMPLE, complete=True)
         spent = k * (d + 1)
     except (RunError, InputError):
         start, spent = yield from _by_sums(k, d, seed, None if budget is None else budget // n_sites, known)

@@ -19,9 +19,10 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, solvable_weights
-from coterie.maths.projections import Basis, Projection, lifted
+from coterie.maths.projections import Basis, LinearMap, Projection, lifted
 from coterie.maths.summaries import Summary
 from coterie.messages.schema import Floats
+from coterie.messages.site_part import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows, PoolRows
 from coterie.protocols.costs import Cost, one_round
@@ -37,10 +38,10 @@ from coterie.protocols.edge_stages import JL, Centers, DisPCA, DisSS, Pipeline, 
 from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd, lloyd_cost
 
-__all__ = ["EdgeFit", "EdgeSettings", "edge_cost", "edge_kmeans", "fitted_to_budget"]
+__all__ = ["SAMPLE", "EdgeFit", "EdgeSettings", "edge_cost", "edge_kmeans", "fitted_to_budget"]
 
-SAMPLE = 2000
-"""Rows a site finds its own centers with."""
+SAMPLE = 10_000
+"""Rows a site finds its own centers with: nothing follows that would mend rough ones."""
 MOST_POINTS = 1 << 22
 """Of a summary whose size comes from a budget."""
 AFTER = 100
@@ -87,11 +88,21 @@ class EdgeFit(KMeansFit):
     summary: Summary
     """What the server saw of all rows, in the reduced space."""
     reduced: Floats
-    """The summary's own centers, X'."""
+    """X': centers in the space clusters were found in."""
     sizes: tuple[int, ...]
     """Points each site was asked for."""
     counted: bool = False
     """Whether a first sum found the mean and the number of rows."""
+    shift: Floats | None = None
+    maps: tuple[LinearMap, ...] = ()
+    """How a row comes into the reduced space: less the shift, through the maps."""
+
+    def reduce(self, rows: Rows) -> Rows:
+        """Rows in the space of the summary and of its centers."""
+        seen = rows if self.shift is None else rows - self.shift.astype(rows.dtype)
+        for one in self.maps:
+            seen = one.apply(seen)
+        return seen
 
 
 def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
@@ -110,7 +121,7 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
     on_server = _is_projected_here(settings)
-    view, summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count)
+    summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count)
     if not summary.n_rows > 0:
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
     after = _after(pipeline, view)
@@ -121,7 +132,10 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
         whole = reduced if after is None else after.lift(reduced)
     centers = yield from _lifted(whole, view, settings)
     fit = yield from lloyd(centers, max_rounds=settings.refine, tol=0.0)
-    return EdgeFit(fit.centers, fit.cost, fit.counts, fit.n_rounds, pipeline, summary, reduced, sizes, counted)
+    maps = view.maps if after is None or on_server else (*view.maps, after)
+    return EdgeFit(
+        fit.centers, fit.cost, fit.counts, fit.n_rounds, pipeline, summary, reduced, sizes, counted, view.shift, maps
+    )
 
 
 def _seen_through(view: View, stage: JL | DisPCA) -> Protocol[View]:
@@ -150,7 +164,7 @@ def _lifted(centers: Floats, view: View, settings: EdgeSettings) -> Protocol[Flo
     back = lifted(centers, view.maps) + (0.0 if view.shift is None else view.shift)
     if settings.lift == "inverse" or not any(isinstance(one, Projection) for one in view.maps):
         return back
-    found = yield from total(SumByCell(view.d, centers))
+    found = yield from total(SumByCell(*view.fields(), centers, view.d))
     return clustering.means(found.sums, found.counts, fallback=back)
 
 
@@ -168,15 +182,14 @@ def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[
 
 def _summary(
     view: View, pipeline: Pipeline, k: int, on_server: bool, min_count: int
-) -> Protocol[tuple[View, Summary, tuple[int, ...]]]:
+) -> Protocol[tuple[Summary, tuple[int, ...]]]:
     """Every site's summary of its rows as seen, together."""
-    points, missed, found = pipeline.points, 0.0, None
+    points = pipeline.points
     if isinstance(points, Centers):
         found = yield from _own_centers(view, points.n_centers or k, k, min_count)
-        return view.told(), found, ()
+        return found, ()
     if isinstance(points, DisSS):
         told = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
-        view, missed = view.told(), float(sum(float(reply.missed) for reply in told.values()))
         costs = np.array([float(reply.cost) for reply in told.values()])
         sizes = dict(zip(told, allotted(points.n_points or 0, costs), strict=True))
     elif isinstance(points, Sample):
@@ -186,12 +199,11 @@ def _summary(
         held = yield from each(CountRows())
         sizes = {name: round(float(reply.held)) for name, reply in held.items()}
         if not pipeline.stages and not any(float(reply.weighted) for reply in held.values()):
-            return view, (yield from _pooled(sizes, view.d)), tuple(sizes.values())
+            return (yield from _pooled(sizes, view.d)), tuple(sizes.values())
         k = 0
     reach = _reach(view, pipeline, on_server)
     parts = yield from each(_summary_asks(view, pipeline, k, sizes, on_server, reach))
-    summary = Summary.union([_read(part) for part in parts.values()])
-    return view.told(), replace(summary, delta=summary.delta + missed), tuple(sizes.values())
+    return Summary.union([_read(part) for part in parts.values()]), tuple(sizes.values())
 
 
 def _summary_asks(
@@ -270,7 +282,7 @@ def edge_cost(
         view = view.then(Basis(np.eye(view.width, t2)))
     spent += _points_cost(settings, pipeline, k, view, sizes, n_sites, method)
     if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
-        spent += one_round([SumByCell(d, np.zeros((k, view.width)))] * n_sites, method=method)
+        spent += one_round([SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites, method=method)
     return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
 
 
@@ -283,7 +295,6 @@ def _points_cost(
         return one_round([ask] * n_sites, method=method)
     if isinstance(points, DisSS):
         spent += one_round([SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites, method=method)
-        view = view.told()
     elif points is None:
         spent += one_round([CountRows()] * n_sites, method=method)
         if not pipeline.stages:

@@ -8,6 +8,7 @@ a basis and Delta. Summaries hold rows, projected or not, and say so. The server
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from coterie.maths.axes import Axes, principal_axes
 from coterie.maths.projections import Basis, LinearMap, Projection
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, remembers, rows_at
+from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, rows_at
 from coterie.protocols.coresets import local_solution, may_tell_cost
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import own_centers
@@ -44,6 +45,10 @@ MOST_AXES = 2
 """Sets of axes a guarded site tells in one run: of rows as they are, and projected."""
 
 
+MOST_MAPS = 8
+"""Random projections one after the other."""
+
+
 # ---------------------------------------------------------------- rows seen through maps
 
 
@@ -51,10 +56,9 @@ MOST_AXES = 2
 class Viewed:
     """How a request wants rows to be seen: less ``shift``, projected by seeds, then times the matrix ``onto``.
 
-    ``again`` is the view of an earlier request of the run; the rest is then empty.
+    Every request says so itself: a site need not remember anything to answer the next one.
     """
 
-    again: bool
     seed: int
     forms: tuple[str, ...]
     projected: Integers = array("maps", dtype="int32")
@@ -63,10 +67,17 @@ class Viewed:
     """One number a column, or none."""
     onto: Floats = array("columns", "axes")
 
+    def key(self) -> bytes:
+        """The view in a few bytes."""
+        parts = (self.projected.astype(np.int64), self.shift, np.array(self.onto.shape), self.onto)
+        text = repr((self.seed, self.forms, [len(part) for part in parts])).encode()
+        return hashlib.sha256(text + b"".join(part.tobytes() for part in parts)).digest()
+
     def maps(self, d: int) -> list[LinearMap]:
         """The maps for rows of ``d`` columns."""
-        if len(self.forms) != len(self.projected) or len(self.shift) not in (0, d) or self.seed < 0:
-            raise MalformedMessage(f"a view of {len(self.shift)} columns for rows of {d}")
+        fits = len(self.forms) == len(self.projected) <= MOST_MAPS and len(self.shift) in (0, d)
+        if not fits or self.seed < 0:
+            raise MalformedMessage(f"a view of {len(self.shift)} columns and {len(self.forms)} maps for rows of {d}")
         found: list[LinearMap] = []
         try:
             for place, (form, p) in enumerate(zip(self.forms, self.projected, strict=True)):
@@ -80,19 +91,18 @@ class Viewed:
         return found
 
 
-def keep_view(table: Table, memory: Memory, ask: Viewed) -> None:
-    """Remember how rows are seen from now on."""
-    if not ask.again:
-        memory["view"] = _seen(table, ask)
-    elif not isinstance(memory.get("view"), StreamedTable):
-        raise MalformedMessage("rows were not seen in any way before in this run")
-
-
-def _seen(table: Table, ask: Viewed) -> StreamedTable:
-    """A table's rows as a request wants them seen."""
+def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> StreamedTable:
+    """A table's rows, of ``d`` columns as a request wants them seen; kept, because the next one wants the same."""
     raw = table.raw if isinstance(table, EmbeddedTable) else table
-    maps = ask.maps(len(raw.columns))
-    return StreamedTable(raw, _Through(ask.shift, maps), maps[-1].p if maps else len(raw.columns))
+    key, kept = ask.key(), memory.get("view")
+    if kept is None or kept[0] != key or kept[1].raw is not raw:
+        maps = ask.maps(len(raw.columns))
+        view = StreamedTable(raw, _Through(ask.shift, maps, key), maps[-1].p if maps else len(raw.columns))
+        kept = memory["view"] = (key, view)
+    found: StreamedTable = kept[1]
+    if d != len(found.columns):
+        raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,8 @@ class _Through:
 
     shift: Floats
     maps: list[LinearMap]
+    key: bytes
+    """Another one for another view."""
 
     def __call__(self, rows: Rows) -> Rows:
         seen = rows - self.shift.astype(rows.dtype) if len(self.shift) else rows
@@ -109,11 +121,9 @@ class _Through:
         return seen
 
 
-def _view(memory: Memory, d: int) -> StreamedTable:
-    found = memory["view"]
-    assert isinstance(found, StreamedTable)
-    if d != len(found.columns):
-        raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
+def _through(view: StreamedTable) -> _Through:
+    found = view.embed
+    assert isinstance(found, _Through)
     return found
 
 
@@ -131,19 +141,13 @@ def _may_tell_axes(view: StreamedTable, memory: Memory, count: int) -> bool:
     guard = memory.guard
     if guard is None:
         return True
-    key = guard.context + repr((count, view.columns)).encode() + _fingerprint(view)
+    key = guard.context + str(count).encode() + _through(view).key
     if not guard.allows("axes", key, MOST_AXES):
         raise Guarded("axes of rows seen in other ways left in this run already")
     watched = guard.cells(1)
     for block in view.raw.blocks():
         watched.see(block, np.zeros(len(block.rows), np.intp))
     return watched.release_whole()
-
-
-def _fingerprint(view: StreamedTable) -> bytes:
-    """Where the view takes a few fixed rows: another one for another view."""
-    rows = np.random.default_rng(0).normal(size=(2, len(view.raw.columns)))
-    return np.round(view.embed(rows), 9).tobytes()
 
 
 # ---------------------------------------------------------------- principal axes
@@ -158,7 +162,7 @@ class Subspace(Reply, content="grams"):
 
 
 @dataclass(frozen=True)
-class SendSubspace(Viewed, Request[Subspace], remembered=True):
+class SendSubspace(Viewed, Request[Subspace]):
     """Send the first ``t`` rows of Sigma V' of your rows as seen: step 1 of disPCA."""
 
     t: int = 0
@@ -166,13 +170,10 @@ class SendSubspace(Viewed, Request[Subspace], remembered=True):
     reach: float = 1.0
 
 
-remembers(SendSubspace)(keep_view)
-
-
 @answers(SendSubspace)
 def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
     """A site's axes, over all its rows or none."""
-    reply, view = Subspace.zeros(ask.axes), _view(memory, ask.d)
+    reply, view = Subspace.zeros(ask.axes), _seen(table, memory, ask, ask.d)
     if not 1 <= ask.t <= ask.d:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
     if not (table.n_rows and _may_tell_axes(view, memory, ask.t)):
@@ -190,7 +191,7 @@ class Scatter(Reply, content="grams"):
 
 @dataclass(frozen=True)
 class SendScatter(Viewed, Request[Scatter]):
-    """Sum up the products of all pairs of columns over your rows as seen; nothing is remembered of the view."""
+    """Sum up the products of all pairs of columns over your rows as seen."""
 
     entries: int = 0
     d: int = 0
@@ -205,8 +206,8 @@ class SendScatter(Viewed, Request[Scatter]):
 @answers(SendScatter)
 def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
     """A site's share, over all its rows or none."""
-    view = _seen(table, ask)
-    if ask.d != len(view.columns) or ask.entries != ask.d * (ask.d + 1) // 2:
+    view = _seen(table, memory, ask, ask.d)
+    if ask.entries != ask.d * (ask.d + 1) // 2:
         raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
     if not _may_tell_axes(view, memory, ask.d):
         return Scatter.zeros(ask.axes)
@@ -222,14 +223,13 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
 
 @dataclass(frozen=True)
 class ReducedCost(Reply, content="sums"):
-    """The k-means cost of a site's rows as seen at its own solution, and what the view's basis leaves of them."""
+    """The k-means cost of a site's rows as seen at its own solution."""
 
     cost: Floats = array(bound="16 * rows * d * (reach * box)**2", nonnegative=True)
-    missed: Floats = array(bound="rows * (reach * box)**2 * columns", nonnegative=True)
 
 
 @dataclass(frozen=True)
-class SumReducedCost(Viewed, Request[ReducedCost], remembered=True):
+class SumReducedCost(Viewed, Request[ReducedCost]):
     """Solve k-means on your own rows as seen: at what cost? Step 1 of disSS."""
 
     k: int = 0
@@ -237,37 +237,34 @@ class SumReducedCost(Viewed, Request[ReducedCost], remembered=True):
     reach: float = 1.0
 
 
-remembers(SumReducedCost)(keep_view)
-
-
 @answers(SumReducedCost)
 def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
-    """The costs over all rows; zero for a site without rows, or where its guard keeps the sum back."""
-    view = _view(memory, ask.d)
+    """The cost over all rows; zero for a site without rows, or where its guard keeps the sum back."""
+    view = _seen(table, memory, ask, ask.d)
     if not may_tell_cost(view.raw, memory, (ask.k, ask.seed)):
         return ReducedCost.zeros(ask.axes)
-    solution = local_solution(view, memory, ask.k, ask.d, ask.seed)
-    return ReducedCost(np.asarray(solution.cost), np.asarray(_missed(view)))
+    return ReducedCost(np.asarray(local_solution(view, memory, ask.k, ask.d, ask.seed).cost))
 
 
 def _missed(view: StreamedTable) -> float:
-    """Squared distances of rows from the subspace the view's basis spans, in all."""
-    through = view.embed
-    assert isinstance(through, _Through)
-    if not (through.maps and isinstance(through.maps[-1], Basis)):
+    """Squared distances of rows from the subspace of the view's basis, in all; 0 where the last map is none."""
+    through = _through(view)
+    last = through.maps[-1] if through.maps else None
+    if not isinstance(last, Basis) or not np.allclose(last.vectors.T @ last.vectors, np.eye(last.p), atol=1e-8):
         return 0.0
-    before = _Through(through.shift, through.maps[:-1])
+    before = _Through(through.shift, through.maps[:-1], b"")
     away = 0.0
     for block, seen in view.pieces():
         rows = before(block.rows).astype(np.float64, copy=False)
-        away += float(block.counts @ (np.vecdot(rows, rows) - np.vecdot(seen, seen)))
+        left = rows - last.lift(seen.astype(np.float64))
+        away += float(block.counts @ np.vecdot(left, left))
     return max(0.0, away)
 
 
 @dataclass(frozen=True)
 class SummaryPart(Reply, content="rows"):
     """Sampled rows as seen and a site's own centers, with weights that add up to its rows (unused places have weight
-    0), the basis these are coordinates in where it is the site's own, and what that leaves of the rows."""
+    0), the basis these are coordinates in where it is the site's own, and what bases leave of the rows: Delta."""
 
     points: Floats = array("rows", "width", bound="reach * box")
     weights: Floats = array("rows", nonnegative=True)
@@ -278,7 +275,7 @@ class SummaryPart(Reply, content="rows"):
 
 
 @dataclass(frozen=True)
-class SendSummary(Viewed, Request[SummaryPart], remembered=True):
+class SendSummary(Viewed, Request[SummaryPart]):
     """Draw ``rows`` of your rows as seen by their squared distance to your own solution of k-means.
 
     With ``t`` above 0 only in the subspace of your own first t principal axes; coordinates are sent with the basis
@@ -297,21 +294,19 @@ class SendSummary(Viewed, Request[SummaryPart], remembered=True):
     reach: float = 1.0
 
 
-remembers(SendSummary)(keep_view)
-
-
 @answers(SendSummary)
 def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart:
     """A site's share of the summary: a sample and centers, or all rows where they fit."""
-    reply, view = SummaryPart.zeros(ask.axes), _view(memory, ask.d)
+    reply, view = SummaryPart.zeros(ask.axes), _seen(table, memory, ask, ask.d)
     if not 0 <= ask.t <= ask.d or ask.own not in (0, ask.t) or not 1 <= ask.width <= ask.d:
         raise MalformedMessage(f"a summary of {ask.t} axes and {ask.width} columns, of rows of {ask.d}")
     n, seen, basis = table.n_rows, view, None
+    reply.delta[...] = _missed(view)
     if ask.t and n:
         axes = _axes(view, ask.t, ask.seed)
         basis = Basis(axes.vectors)
         seen = StreamedTable(view, basis.apply, ask.t)
-        reply.delta[...] = axes.missed
+        reply.delta[...] += axes.missed
         reply.basis[:] = basis.vectors.T[: ask.own]
     sent = _Sent(ask, basis)
     if n <= ask.rows:
@@ -353,7 +348,7 @@ class ReducedCenters(Reply, content="averages"):
 
 
 @dataclass(frozen=True)
-class SendCenters(Viewed, Request[ReducedCenters], remembered=True):
+class SendCenters(Viewed, Request[ReducedCenters]):
     """Cluster your own rows as seen into at most ``q`` centers, none for fewer than ``min_count`` rows."""
 
     q: int = 0
@@ -363,13 +358,10 @@ class SendCenters(Viewed, Request[ReducedCenters], remembered=True):
     reach: float = 1.0
 
 
-remembers(SendCenters)(keep_view)
-
-
 @answers(SendCenters)
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
     """A site's own centers, as far as its guard lets their means go."""
-    return ReducedCenters(*own_centers(_view(memory, ask.d), memory, ask, b"seen"))
+    return ReducedCenters(*own_centers(_seen(table, memory, ask, ask.d), memory, ask, ask.key()))
 
 
 # ---------------------------------------------------------------- means of whole rows by cells of seen ones
@@ -384,19 +376,19 @@ class WholeMoments(Reply, content="sums"):
 
 
 @dataclass(frozen=True)
-class SumByCell(Request[WholeMoments]):
-    """Put every row, seen as before, to its nearest center, and sum up whole rows: lines 4 to 7 of Algorithm 1."""
+class SumByCell(Viewed, Request[WholeMoments]):
+    """Put every row as seen to its nearest center, and sum up whole rows: lines 4 to 7 of Algorithm 1."""
 
-    d: int
     centers: Floats = array("k", "p")
+    d: int = 0
 
 
 @answers(SumByCell)
 def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMoments:
     """A site's share, as far as its guard lets it go."""
-    view = memory.get("view")
-    if not isinstance(view, StreamedTable) or ask.axes["p"] != len(view.columns) or ask.d != len(view.raw.columns):
-        raise MalformedMessage("rows were not seen in such a way before in this run")
+    view = _seen(table, memory, ask, ask.axes["p"])
+    if ask.d != len(view.raw.columns):
+        raise MalformedMessage(f"sums of {ask.d} columns of rows of {len(view.raw.columns)}")
     k, watched = len(ask.centers), None if memory.guard is None else memory.guard.cells(len(ask.centers))
     counts, sums, squares = np.zeros(k), np.zeros((k, ask.d)), np.zeros(k)
     for block, seen in view.pieces():

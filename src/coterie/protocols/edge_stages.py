@@ -121,6 +121,8 @@ class Pipeline:
 
 def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
     """Words joined by +, each perhaps with its size (``jl:32+fss``), or stages; a senseless order is an error."""
+    if not isinstance(given, str | Sequence):
+        raise InputError(f"pipeline={given!r}; it is 'auto', words such as 'jl+fss', or a list of stages.")
     stages = _worded(given) if isinstance(given, str) else tuple(given)
     rest, common = list(stages), []
     while (shared := _taken(rest, JL, DisPCA)) is not None:
@@ -258,7 +260,7 @@ def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, ac
             f"accuracy={accuracy}; it is a number above 0: 0.5 asks for at most 1.5 times the best cost."
         )
     e = _stage_accuracy(pipeline, accuracy)
-    axes = k + ceil(4 * k / e**2) - 1
+    axes = k + ceil(4 * k / e**2 - 1e-6) - 1  # e is a root found to 1e-12
     if isinstance(pipeline.points, DisSS):
         points = (k**2 / e**2 + log(1 / DELTA)) / e**4 + n_sites * k * log(n_sites * k / DELTA)
     else:

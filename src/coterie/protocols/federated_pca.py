@@ -7,7 +7,7 @@ is less to send, the products of all pairs of columns are summed up over the sit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,8 +32,6 @@ class View:
     seed: int
     shift: Floats | None = None
     maps: tuple[LinearMap, ...] = ()
-    is_told: bool = field(default=False, compare=False)
-    """Whether the sites know it from an earlier question."""
 
     @property
     def width(self) -> int:
@@ -42,15 +40,11 @@ class View:
 
     def then(self, one: LinearMap) -> View:
         """One more map."""
-        return replace(self, maps=(*self.maps, one), is_told=False)
+        return replace(self, maps=(*self.maps, one))
 
     def projected(self, p: int, form: str) -> View:
         """One more random projection."""
         return self.then(Projection(form, self.width, p, self.seed + len(self.maps)))
-
-    def told(self) -> View:
-        """The same, once sites were asked with it."""
-        return replace(self, is_told=True)
 
     @property
     def reach(self) -> float:
@@ -61,10 +55,8 @@ class View:
         turned = [np.linalg.norm(product(self.maps[: i + 1]), 2) for i in range(len(self.maps))]
         return shifted * float(np.sqrt(self.d)) * max(1.0, *map(float, turned))
 
-    def fields(self) -> tuple[bool, int, tuple[str, ...], Integers, Floats, Floats]:
+    def fields(self) -> tuple[int, tuple[str, ...], Integers, Floats, Floats]:
         """What a request says of it: seeds as far as they go, then the product of what follows."""
-        if self.is_told:
-            return True, self.seed, (), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
         seeds = []
         for place, one in enumerate(self.maps):
             if not (isinstance(one, Projection) and one.seed == self.seed + place):
@@ -73,7 +65,7 @@ class View:
         rest = self.maps[len(seeds) :]
         onto = product(rest) if rest else np.zeros((0, 0))
         shift = np.zeros(0) if self.shift is None else self.shift
-        return False, self.seed, tuple(s.form for s in seeds), np.array([s.p for s in seeds], np.int64), shift, onto
+        return self.seed, tuple(s.form for s in seeds), np.array([s.p for s in seeds], np.int64), shift, onto
 
 
 def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:

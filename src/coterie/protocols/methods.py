@@ -62,7 +62,13 @@ class Method:
     single_answers: str = "no"
     """Whether the server sees what one site answered: no, yes, or when."""
 
+    @property
+    def sends_rows(self) -> bool:
+        """Whether it cannot do without rows, projected or not."""
+        return self.single_answers == ROWS
 
+
+ROWS = "yes: every site must allow rows"
 CLUSTERING: tuple[type[Request[Any]], ...] = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
 
@@ -179,7 +185,7 @@ register(
         (SumLengths, BeginKernel, CountRows, MarkFeatures, SumFeatures, Project, Expand, KeepRows, *CLUSTERING),
         "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
         "products of single rows' features with vectors of the server's choice, and every embedded row",
-        single_answers="yes: every site must allow rows",
+        single_answers=ROWS,
     )
 )
 register(
@@ -189,7 +195,7 @@ register(
         (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
         "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
         "features of single rows, from which the rows can be found",
-        single_answers="yes: every site must allow rows",
+        single_answers=ROWS,
     )
 )
 for _name, _title in (
@@ -203,7 +209,7 @@ for _name, _title in (
             (SumLengths, CountRows, PoolRows),
             "d+2 for gamma, then all rows",
             "every row",
-            single_answers="yes: every site must allow rows",
+            single_answers=ROWS,
         )
     )
 register(
@@ -224,7 +230,7 @@ register(
         ),
         "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
         "some rows, and components of more",
-        single_answers="yes: every site must allow rows",
+        single_answers=ROWS,
     )
 )
 register(
@@ -237,7 +243,6 @@ register(
         single_answers="yes: every site must allow averages",
     )
 )
-_ROWS = "yes: every site must allow rows"
 register(
     Method(
         "nr",
@@ -245,7 +250,7 @@ register(
         (CountRows, PoolRows, SendSummary, Assign, Close),
         "all rows, 2 before and k+1 to close",
         "every row",
-        single_answers=_ROWS,
+        single_answers=ROWS,
     )
 )
 for _name, _title, _numbers in (
@@ -261,7 +266,7 @@ for _name, _title, _numbers in (
             (SendSummary, SumByCell, Assign, Close),
             f"d+2 for the mean, {_numbers} + 1 for C points of t axes; k(d+1)+1 a step of Lloyd, k+1 to close",
             "single rows, projected, with weights",
-            single_answers=_ROWS,
+            single_answers=ROWS,
         )
     )
 for _name, _title, _d in (
@@ -273,10 +278,10 @@ for _name, _title, _d in (
             _name,
             f"k-means from small summaries: {_title}",
             (SendSubspace, SumReducedCost, SendSummary, SumByCell, Assign, Close),
-            f"d+2 for the mean, t {_d} + 1 for axes, 2, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
+            f"d+2 for the mean, t {_d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
             "Lloyd, k+1 to close",
             "each site's principal axes; single rows, projected, with weights",
-            single_answers=_ROWS,
+            single_answers=ROWS,
         )
     )
 register(
