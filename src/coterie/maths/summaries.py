@@ -43,7 +43,7 @@ class Summary:
 
     @property
     def n_numbers(self) -> int:
-        """|S| t coordinates, the basis, |S| weights and Delta."""
+        """The coordinates, the basis, a weight for every point, and Delta."""
         return self.coordinates.size + (0 if self.basis is None else self.basis.size) + len(self.weights) + 1
 
     def cost(self, centers: Floats) -> float:
