@@ -7,10 +7,16 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import kernel, landmarks, lloyd, masking
+from benchmarks import edge, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
-BENCHMARKS = {**lloyd.BENCHMARKS, **masking.BENCHMARKS, **kernel.BENCHMARKS, **landmarks.BENCHMARKS}
+BENCHMARKS = {
+    **lloyd.BENCHMARKS,
+    **masking.BENCHMARKS,
+    **kernel.BENCHMARKS,
+    **landmarks.BENCHMARKS,
+    **edge.BENCHMARKS,
+}
 
 
 def main(names: list[str]) -> int:

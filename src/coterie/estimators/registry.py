@@ -42,8 +42,8 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
     kind = ESTIMATORS[method]
     named = {"pipeline": method} if method in NAMED else {}
-    known = [name for name in inspect.signature(kind).parameters if name != "self"]
+    known = [name for name in inspect.signature(kind).parameters if name not in ("self", *named)]
     for name in parameters:
-        if name not in known or name == "method" or name in named:
+        if name not in known or name == "method":
             raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}")
     return kind(**parameters, **named, **({"method": method} if "method" in known else {}))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["Axes", "principal_axes"]
+__all__ = ["Axes", "add_products", "principal_axes"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
@@ -44,8 +44,7 @@ def principal_axes(blocks: Callable[[], Iterable[tuple[Rows, Floats]]], d: int, 
     if d <= WIDE:
         gram = np.zeros((d, d))
         for rows, counts in blocks():
-            exact = rows.astype(np.float64, copy=False)
-            gram += (exact * counts[:, None]).T @ exact
+            add_products(gram, rows, counts)
         values, vectors = linalg.eigh(gram, subset_by_index=[d - count, d - 1])
         return Axes(np.maximum(values[::-1], 0.0), vectors[:, ::-1], float(np.trace(gram)))
     width = min(d, count + SPARE)
@@ -56,6 +55,13 @@ def principal_axes(blocks: Callable[[], Iterable[tuple[Rows, Floats]]], d: int, 
     values, small = linalg.eigh(inner)
     kept = slice(None, -count - 1, -1)
     return Axes(np.maximum(values[kept], 0.0), turned @ small[:, kept], squares)
+
+
+def add_products(gram: Floats, rows: Rows, counts: Floats) -> None:
+    """Add the products of all pairs of columns of weighted rows; a matrix times itself costs half of another one."""
+    exact = rows.astype(np.float64, copy=False)
+    weighed = exact if (counts == 1).all() else exact * np.sqrt(counts)[:, None]
+    gram += weighed.T @ weighed
 
 
 def _products(blocks: Iterable[tuple[Rows, Floats]], turned: Floats, d: int) -> tuple[Floats, Floats, float]:

@@ -20,6 +20,8 @@ Rows = npt.NDArray[np.floating[Any]]
 
 FORMS = ("gaussian", "sparse", "orthogonal")
 """Of random projections."""
+LARGE = 1 << 24
+"""Entries beyond which a sparse matrix is used as one: below, a dense product is faster."""
 MOST_DRAWS = 20
 """A sparse matrix may miss a column; it is drawn again until none is missed."""
 
@@ -56,7 +58,7 @@ class Projection:
     """A random projection, the same wherever it is drawn: p' = p Pi, of expected length 1 for a row of length 1.
 
     ``gaussian``: independent normal entries; ``sparse``: one in sqrt(d) entries, signs only (Li, Hastie & Church
-    2006), so that a source computes sqrt(d) times less; ``orthogonal``: orthonormal columns times sqrt(d / p), which
+    2006), small even for millions of columns; ``orthogonal``: orthonormal columns times sqrt(d / p), which
     turns rows and changes nothing where p = d.
     """
 
@@ -106,9 +108,14 @@ class Projection:
         """Pi^+, Moore and Penrose's: p rows, d columns."""
         return np.asarray(np.linalg.pinv(self.dense))
 
+    @cached_property
+    def _quick(self) -> Any:
+        """The matrix as products with it are fastest: dense unless that is large."""
+        return self.dense if self.d * self.p <= LARGE else self.matrix
+
     def apply(self, rows: Rows) -> Rows:
         """Rows mapped, in their own precision."""
-        made: Rows = np.asarray(rows @ self.matrix.astype(rows.dtype))
+        made: Rows = np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
         return made
 
     def lift(self, points: Floats) -> Floats:

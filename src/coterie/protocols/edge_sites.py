@@ -16,7 +16,7 @@ import numpy as np
 
 from coterie.errors import Guarded, InputError, MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.axes import Axes, principal_axes
+from coterie.maths.axes import Axes, add_products, principal_axes
 from coterie.maths.projections import Basis, LinearMap, Projection
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
@@ -213,8 +213,7 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
         return Scatter.zeros(ask.axes)
     gram = np.zeros((ask.d, ask.d))
     for rows, counts in _weighed(view):
-        exact = rows.astype(np.float64, copy=False)
-        gram += (exact * counts[:, None]).T @ exact
+        add_products(gram, rows, counts)
     return Scatter(triangle(gram))
 
 

@@ -46,9 +46,9 @@ class StreamedTable(EmbeddedTable):
     """The same by a function of each row, some rows at a time; kept only where that is little."""
 
     def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int) -> None:
-        self.raw = raw
-        self.embed, self._kept = embed, None if raw.n_rows * n_columns * 8 > KEPT_BYTES else list[Rows]()
+        self.raw, self.embed = raw, embed
         self.columns = _components(n_columns)
+        self._kept: list[Block] | None = None
 
     @property
     def rows(self) -> Rows:  # type: ignore[override]
@@ -57,20 +57,29 @@ class StreamedTable(EmbeddedTable):
         return np.concatenate(made) if made else np.zeros((0, len(self.columns)))
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted and placed as the raw ones."""
+        """The embedded rows, weighted and placed as the raw ones; these are not looked at again once all are kept."""
+        if self._kept is not None:
+            yield from self._kept
+            return
         for raw, rows in self.pieces():
             yield Block(rows, raw.weights, raw.places)
 
     def pieces(self) -> Iterator[tuple[Block, Rows]]:
         """Some rows at a time as they are, and embedded."""
-        made: list[Rows] = []
-        for place, raw in enumerate(self._raw_pieces()):
-            rows = self._kept[place] if self._kept else self.embed(raw.rows)
-            if self._kept is not None:
-                made.append(rows)
-            yield raw, rows
         if self._kept is not None:
-            self._kept = made
+            yield from ((raw, kept.rows) for raw, kept in zip(self._raw_pieces(), self._kept, strict=True))
+            return
+        made: list[Block] = []
+        held = 0
+        for raw in self._raw_pieces():
+            rows = self.embed(raw.rows)
+            held += rows.nbytes
+            if held <= KEPT_BYTES:
+                made.append(Block(rows, raw.weights, raw.places))
+            else:
+                made.clear()
+            yield raw, rows
+        self._kept = made if held <= KEPT_BYTES else None
 
     def _raw_pieces(self) -> Iterator[Block]:
         for rows, weights, places in self.raw.blocks():
