@@ -70,16 +70,14 @@ class StreamedTable(EmbeddedTable):
             yield from ((raw, kept.rows) for raw, kept in zip(self._raw_pieces(), self._kept, strict=True))
             return
         made: list[Block] = []
-        held = 0
+        fits = True
         for raw in self._raw_pieces():
             rows = self.embed(raw.rows)
-            held += rows.nbytes
-            if held <= KEPT_BYTES:
+            fits = self.raw.n_rows * len(self.columns) * rows.itemsize <= KEPT_BYTES
+            if fits:
                 made.append(Block(rows, raw.weights, raw.places))
-            else:
-                made.clear()
             yield raw, rows
-        self._kept = made if held <= KEPT_BYTES else None
+        self._kept = made if fits else None
 
     def _raw_pieces(self) -> Iterator[Block]:
         for rows, weights, places in self.raw.blocks():
