@@ -39,7 +39,7 @@ def test_the_default_finds_the_clusters_with_few_numbers():
     assert made.pipeline_ is None
     assert made.summary_ is None
     np.testing.assert_array_equal(made.labels_, made.predict(ROWS))
-    with pytest.raises(InputError, match="no reduced space"):
+    with pytest.raises(InputError, match="no summary"):
         made.reduce(ROWS)
 
 
@@ -49,8 +49,7 @@ def test_stages_are_parameters_that_can_be_copied_and_are_sized_by_the_fit():
     assert again.pipeline_ == (JL(4, "sparse"), DisPCA(4, 4), DisSS(60))
     assert again.method == "jl+bklw"
     assert again.summary_.n_rows == pytest.approx(240)
-    estimated = again.summary_.cost(again.reduce(again.cluster_centers_))
-    assert estimated == pytest.approx(again.inertia_, rel=0.5)
+    assert again.estimate_cost(again.cluster_centers_) == pytest.approx(again.inertia_, rel=0.5)
     assert EdgeKMeans(pipeline="jl+fss").method == "jl+fss"
     assert EdgeKMeans(pipeline=[Sample(9)]).method == "edge-kmeans"
 
@@ -61,6 +60,17 @@ def test_stages_are_parameters_that_can_be_copied_and_are_sized_by_the_fit():
         ({"pipeline": "jll"}, "there is no stage"),
         ({"refine": -1, "pipeline": "fss"}, "cannot be negative"),
         ({"refine": 0.5, "pipeline": "fss"}, "whole number"),
+        ({"budget": "abc", "pipeline": "fss"}, "how many numbers"),
+        ({"budget": 2000.9}, "how many numbers"),
+        ({"accuracy": "x", "pipeline": "fss"}, "above 0"),
+        ({"accuracy": 0.5, "pipeline": "jl:2+fss"}, "finds the sizes itself"),
+        ({"min_count": 1.5}, "min_count"),
+        ({"center": "no", "pipeline": "fss"}, "True or False"),
+        ({"pipeline": "+".join(["jl"] * 9)}, "at most 8"),
+        ({"pipeline": "nr+fss"}, "stands alone"),
+        ({"pipeline": "jl:²"}, "write sizes"),
+        ({"pipeline": [JL(True)]}, "whole number"),
+        ({"pipeline": [DisPCA(3, 2), DisSS()]}, "at least n_components"),
         ({"lift": "up", "pipeline": "fss"}, "'inverse'"),
         ({"accuracy": 0.5}, "'auto' has none"),
         ({"budget": 0, "pipeline": "fss"}, "at least 1"),
@@ -175,6 +185,7 @@ def test_prepared_rows_come_back_in_their_own_units(tmp_path):
     [
         ({"n_components": 6}, "1 to 5 are possible"),
         ({"n_components": 0}, "at least 1"),
+        ({"n_components": None}, "at least 1"),
         ({"solver": "svd"}, "'auto', 'local' or 'sums'"),
         ({"n_components": 3, "local_rank": 2}, "below n_components=3"),
     ],
@@ -182,3 +193,57 @@ def test_prepared_rows_come_back_in_their_own_units(tmp_path):
 def test_bad_parameters_of_pca_are_said(options, told):
     with pytest.raises(InputError, match=told):
         FederatedPCA(**options).fit(ROWS)
+
+
+def test_clusters_may_be_counted_by_numpy():
+    made = EdgeKMeans(np.int64(3), pipeline=[JL(np.int64(4)), Sample(np.int64(60))], random_state=0).fit(
+        ROWS, sites=SITES
+    )
+    assert made.pipeline_ == (JL(4), Sample(60))
+    assert EdgeKMeans(np.int64(3), pipeline=" Auto ", random_state=0).fit(ROWS).pipeline_ is None
+
+
+@pytest.mark.parametrize("pipeline", ["fss", "dispca:3+disss:60", "disss:60", "pca:3+sample:60", "nr"])
+def test_the_cost_of_any_centers_is_estimated_from_the_summary(pipeline):
+    made = EdgeKMeans(3, pipeline=pipeline, random_state=0).fit(ROWS, sites=SITES)
+    for seed in range(5):
+        centers = np.random.default_rng(seed).normal(ROWS.mean(0), 2 * ROWS.std(0), (3, 5))
+        true = ((ROWS[:, None] - centers) ** 2).sum(-1).min(1).sum()
+        assert made.estimate_cost(centers) == pytest.approx(true, rel=0.15)
+
+
+@pytest.mark.parametrize("pipeline", ["centers", "dispca:4+jl:3+sample:60"])
+def test_where_no_cost_can_be_known_it_is_said(pipeline):
+    made = EdgeKMeans(3, pipeline=pipeline, random_state=0).fit(ROWS, sites=SITES)
+    with pytest.raises(InputError, match="no cost"):
+        made.estimate_cost(made.cluster_centers_)
+
+
+def test_more_clusters_than_rows_are_refused_over_tables_too():
+    tables = split_evenly(ROWS[:40], 4)
+    for pipeline in ("fss", "nr", "jl+bklw"):
+        with pytest.raises(InputError, match="40 rows in all"):
+            coterie.fit(EdgeKMeans(41, pipeline=pipeline, random_state=0), tables, policy=OPEN)
+    with pytest.raises(InputError, match="40 rows in all"):
+        coterie.fit(EdgeKMeans(41, random_state=0), tables, policy=Policy(min_count=1))
+
+
+def test_axes_found_by_masked_sums_keep_their_digits_far_from_zero():
+    far = ROWS + 1e6
+    made = coterie.fit(FederatedPCA(3, solver="sums", random_state=0), split_evenly(far, 4))
+    np.testing.assert_allclose(made.explained_variance_, PooledPCA(3).fit(ROWS).explained_variance_, rtol=1e-6)
+
+
+def test_coarse_numbers_far_from_zero_are_centered_exactly():
+    far = (ROWS + 1e5).astype(np.float32)
+    made = EdgeKMeans(3, pipeline="fss", random_state=0).fit(far, sites=SITES)
+    whole = EdgeKMeans(3, pipeline="nr", random_state=0).fit(far, sites=SITES)
+    assert made.inertia_ <= 1.1 * whole.inertia_
+
+
+def test_missing_values_are_filled_before_they_are_turned():
+    holes = ROWS.copy()
+    holes[::7, 2] = np.nan
+    frames = {f"s{m}": pd.DataFrame(holes[m == SITES], columns=list("abcde")) for m in range(4)}
+    made = coterie.fit(FederatedPCA(2, random_state=0), frames, missing="mean")
+    assert np.isfinite(made.transform(pd.DataFrame(holes, columns=list("abcde")))).all()

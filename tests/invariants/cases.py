@@ -260,7 +260,7 @@ def _edge(pipeline: str, method: str, *, pooled: Any = None, discloses_rows: boo
         lambda rows: edge_kmeans(settings, K, D, seed=2),
         _sorted_centers,
         lambda m, fit: edge_cost(
-            settings, fit.pipeline, K, D, fit.sizes, n_sites=m, counted=fit.counted, rounds=fit.n_rounds,
+            settings, fit.pipeline, K, D, fit.sizes, n_sites=m, rounds=fit.n_rounds,
             method=method, seed=2,
         ),
         pooled,
@@ -295,6 +295,8 @@ EDGE = [
     _edge("pca:3+sample:40+jl:2", "fss+jl", lift="means"),
     _edge("jl:3+pca:2+sample:40+jl:2", "jl+fss+jl", center=False),
     _edge("dispca:2+disss:40", "bklw"),
+    _edge("bklw", "bklw", accuracy=0.5),
+    _edge("jl+fss", "jl+fss", accuracy=2.0),
     _edge("jl:3+dispca:2+disss:40", "jl+bklw", refine=2),
     _edge("jl:3+centers", "edge-kmeans", discloses_rows=False),
     _edge("jl:4+dispca:3+jl:3+sample:30", "edge-kmeans"),

@@ -260,7 +260,7 @@ def test_every_order_of_stages_runs_or_is_refused_before_anyone_is_asked(words):
         ("jl+fs", "there is no stage 'fs'"),
         ("fss:10", "one for each stage"),
         ("jl:x", "write sizes as"),
-        ("sample+pca", "put it before, once"),
+        ("sample+pca", "before there are fewer points"),
         ("disss+jl", "only a sample is projected once more"),
         ("sample+sample", "done once"),
         ("pca+disss", "use dispca"),
@@ -317,12 +317,24 @@ def test_sizes_of_the_theorems():
     e = below[(1 + below) ** 5 / (1 - below) <= 2].max()
     assert jl.common[0].n_columns == pytest.approx(4 * np.log(1000 * 2 / 0.1) / (e**2 / 2 - e**3 / 3), rel=0.01)
     capped = accurate(read_pipeline("jl+bklw"), 3, 20, 500.0, 4, 0.1)
-    assert capped.stages == (JL(20), DisPCA(20, 20), DisSS(500))
+    assert capped.stages == (JL(20, "orthogonal"), DisPCA(20, 20), DisSS(500))
+    assert accurate(read_pipeline("fss"), 3, 20, 500.0, 4, 1e-12).stages == (PCA(20), Sample(2000))
     for accuracy in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(InputError, match="above 0"):
-            accurate(read_pipeline("fss"), 2, 10, 100.0, 1, accuracy)
+            EdgeSettings(read_pipeline("fss"), accuracy=accuracy)
     with pytest.raises(InputError, match="the theorems are about"):
-        accurate(read_pipeline("sample"), 2, 10, 100.0, 1, 0.5)
+        EdgeSettings(read_pipeline("sample"), accuracy=0.5)
+
+
+@pytest.mark.parametrize("pipeline", ["fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"])
+def test_an_accuracy_that_takes_everything_is_exact(pipeline):
+    """Also where one site holds nearly all rows, and columns are few: a square Gaussian matrix would distort rows."""
+    rows = blobs(200, 2, 4, seed=3)
+    best = KMeans(4, n_init=20, random_state=0).fit(rows).inertia_
+    owners = np.minimum(np.arange(200), 9)
+    for seed in range(5):
+        made = summarised(pipeline, tables_of(rows, owners, 10), seed=seed, accuracy=1e-3)
+        assert made.cost <= 1.001 * best
 
 
 @pytest.mark.parametrize("pipeline", ["fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"])
@@ -336,7 +348,7 @@ def test_default_sizes_grow_with_the_clusters_and_stop_at_the_columns():
     small, large = (sized(read_pipeline("jl+fss"), k, 1000) for k in (2, 20))
     assert small.stages == (JL(56), PCA(28), Sample(200))
     assert large.stages == (JL(126), PCA(63), Sample(1000))
-    assert sized(read_pipeline("jl+bklw"), 2, 5).stages == (JL(5), DisPCA(5, 5), DisSS(200))
+    assert sized(read_pipeline("jl+bklw"), 2, 5).stages == (JL(5, "orthogonal"), DisPCA(5, 5), DisSS(200))
 
 
 # ---------------------------------------------------------------- small and odd sites
@@ -427,6 +439,36 @@ def test_auto_keeps_to_its_budget(budget, allowed):
             assert allowed == "none"
             assert budget <= 400
     assert ledger.total("floats_up") <= budget
+
+
+def test_auto_keeps_to_its_budget_where_a_start_was_tried_in_vain():
+    """Too few own centers; one site of four that does not let its averages be seen; cells that do not double."""
+    rows = blobs(48, 5, 4)
+    few = {f"s{i}": ArrayTable(rows[i::4]) for i in range(4)}
+    for budget in (600, 728, 1000, 1500, 2200):
+        ledger = Ledger()
+        with in_process(few) as channel:
+            try:
+                run(
+                    auto_kmeans(6, 5, seed=0, budget=budget, min_count=5),
+                    channel,
+                    method="edge-kmeans",
+                    ledger=ledger,
+                )
+            except InputError as problem:
+                told = str(problem)
+            assert ledger.total("floats_up") <= budget
+    powers = {f"s{i}": ArrayTable(4.0 ** np.arange(i, 48, 4)[:, None] * [1.0, 0.5]) for i in range(4)}
+    closed = {"s0": Policy(min_roster=1, min_count=1), **dict.fromkeys(["s1", "s2", "s3"], SIMULATED)}
+    for budget in (300, 500, 616, 900):
+        ledger = Ledger()
+        with in_process(powers, policy=closed) as channel:
+            try:
+                run(auto_kmeans(4, 2, seed=0, budget=budget), channel, method="edge-kmeans", ledger=ledger)
+            except (InputError, QuorumLost) as problem:
+                told = str(problem)
+            assert ledger.total("floats_up") <= budget
+    assert told
 
 
 def test_a_site_that_drops_out_in_mid_run_is_left_out():

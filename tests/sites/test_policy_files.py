@@ -147,7 +147,7 @@ def test_every_rule_can_be_written(written):
     [
         ('methods = "lloyd"', "methods is a list of names, not 'lloyd'; leave it out to allow all"),
         ("methods = [1]", r"methods is a list of names, not \[1\]"),
-        ('methods = ["loyd"]', f"there is no method 'loyd'; there are {', '.join(sorted(METHODS))}"),
+        ('methods = ["loyd"]', re.escape(f"there is no method 'loyd'; there are {', '.join(sorted(METHODS))}")),
         ('single_answers = "all"', "single_answers is none, averages or rows, not 'all'"),
         ("single_answers = []", r"single_answers is none, averages or rows, not \[\]"),
         ('rosters = "free"', "rosters is fixed, shrinking or any, not 'free'"),

@@ -217,7 +217,7 @@ def preview(
     """What would I send? Plays a run with this one site, here, and shows every answer it would give.
 
     Nothing leaves this machine. In a real run the questions (centers, say) differ with the other sites' rows, the
-    kinds and sizes of the answers do not; how many rounds there are may.
+    kinds of the answers do not; how many rounds there are may, and how much of a sample or budget is this site's.
     """
     from coterie.cli.previews import played
 

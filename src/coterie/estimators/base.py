@@ -53,6 +53,9 @@ class FederatedEstimator(BaseEstimator):
         ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them.
         """
 
+    def check(self, n_columns: int) -> None:
+        """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
+
     @abstractmethod
     def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run: set the fitted attributes."""

@@ -48,7 +48,8 @@ class EdgeKMeans(FederatedKMeans):
         Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step mends
         most of it. With ``"auto"`` the most steps; 0 leaves their number to what they gain.
     budget : int, default=None
-        Numbers all sites may send together: sizes that are not given are the largest that fit.
+        Numbers all sites may send together: sizes that are not given are the largest that fit. Agreement on columns,
+        scaling and the limits that masked sums need come on top.
     accuracy : float, default=None
         Sizes for which the paper's theorems promise a cost of at most ``1 + accuracy`` times the best.
     lift : {"inverse", "means"}, default="inverse"
@@ -68,8 +69,8 @@ class EdgeKMeans(FederatedKMeans):
     pipeline_ : tuple of stages or None
         The stages with their sizes; None where ``"auto"`` used none.
     summary_ : Summary or None
-        What the server saw of all rows: points, weights, Delta. ``summary_.cost(reduce(centers))`` estimates the cost
-        of any centers.
+        What the server saw of all rows, in the reduced space: points, weights, Delta; see :meth:`reduce` and
+        :meth:`estimate_cost`.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class EdgeKMeans(FederatedKMeans):
     @property
     def method(self) -> str:
         """The paper's name of the pipeline, or ``edge-kmeans``."""
-        if isinstance(self.pipeline, str) and self.pipeline == "auto":
+        if self._is_auto:
             return "edge-kmeans"
         name = read_pipeline(self.pipeline).name
         return name if name in NAMED else "edge-kmeans"
@@ -104,7 +105,7 @@ class EdgeKMeans(FederatedKMeans):
     @property
     def sends_rows(self) -> bool:
         """All but ``"auto"`` and local centers."""
-        return self.pipeline != "auto" and read_pipeline(self.pipeline).sends_rows
+        return not self._is_auto and read_pipeline(self.pipeline).sends_rows
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
         """The pipeline, and steps of Lloyd."""
@@ -121,20 +122,24 @@ class EdgeKMeans(FederatedKMeans):
             )
         return edge_kmeans(settings, self.n_clusters, n_columns, seed=self._run_seed)
 
+    def check(self, n_columns: int) -> None:
+        """What cannot work is said before anyone is asked."""
+        self._edge_settings(n_columns)
+
     def _edge_settings(self, n_columns: int) -> EdgeSettings | None:
         """What the parameters ask for, checked; None for ``"auto"``."""
         self._settings(n_columns)
-        is_auto = isinstance(self.pipeline, str) and self.pipeline == "auto"
-        pipeline = Pipeline(()) if is_auto else read_pipeline(self.pipeline)
-        if not isinstance(self.refine, int | np.integer):
-            raise InputError(f"refine={self.refine!r} must be a whole number.")
-        budget = None if self.budget is None else int(self.budget)
-        settings = EdgeSettings(
-            pipeline, int(self.refine), self.lift, self.center, budget, self.accuracy, self.min_count
-        )
-        if is_auto and self.accuracy is not None:
+        pipeline = Pipeline(()) if self._is_auto else read_pipeline(self.pipeline)
+        if self._is_auto and self.accuracy is not None:
             raise InputError("accuracy is for pipelines the theorems are about, such as 'jl+fss'; 'auto' has none.")
-        return None if is_auto else settings
+        settings = EdgeSettings(
+            pipeline, self.refine, self.lift, self.center, self.budget, self.accuracy, self.min_count
+        )
+        return None if self._is_auto else settings
+
+    @property
+    def _is_auto(self) -> bool:
+        return isinstance(self.pipeline, str) and self.pipeline.strip().lower() == "auto"
 
     def settle(self, result: KMeansFit, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run."""
@@ -145,11 +150,20 @@ class EdgeKMeans(FederatedKMeans):
         self._edge_fit = made
 
     def reduce(self, X: npt.ArrayLike) -> Rows:
-        """Rows, or centers, in the space of ``summary_``, where ``summary_.cost`` knows what centers cost."""
+        """Rows, or centers, in the space of ``summary_``."""
         rows = self._prepared(X)
+        return self._summarised().reduce(rows)
+
+    def estimate_cost(self, X: npt.ArrayLike) -> float:
+        """What any centers cost over all rows, by ``summary_`` alone: nobody is asked. Unbiased where rows were not
+        projected at random, and within what projections do to distances where they were."""
+        centers = self._prepared(X)
+        return self._summarised().estimate(np.asarray(centers, np.float64))
+
+    def _summarised(self) -> EdgeFit:
         if self._edge_fit is None:
-            raise InputError("'auto' found centers without a summary; there is no reduced space.")
-        return self._edge_fit.reduce(rows)
+            raise InputError("this model has no summary: it was found by 'auto', or read from a file.")
+        return self._edge_fit
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them."""

@@ -73,6 +73,7 @@ def fit(
     if masked:
         _check_roster(rules)
     columns = next(iter(opened.values())).columns
+    estimator.check(len(columns))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     estimator.begin(None if kept is None or kept.header is None else kept.header.settings.get("parameters"))

@@ -143,6 +143,9 @@ class FederatedKernelKMeans(FederatedKMeans):
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
         return super().fit(X, y, sites=sites)
 
+    def check(self, n_columns: int) -> None:
+        """Parameters are looked at when the run begins: none of plain k-means is meant."""
+
     def protocol(  # type: ignore[override]
         self, n_columns: int, known: Spread | None = None, *, measured: bool = False
     ) -> Protocol[KernelFit]:

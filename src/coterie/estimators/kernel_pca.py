@@ -192,7 +192,11 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows, as the sites found them for theirs."""
         check_is_fitted(self)
-        rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
+        finite = "allow-nan" if fills else True
+        rows: Rows = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
+        )
         prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
         return embedded_rows(self.embedding_, prepared)
 

@@ -136,7 +136,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
         """Look at the columns' spread, find a start, and run Algorithm 1."""
-        self._settings(n_columns)  # what cannot work is said before anyone is asked
+        self.check(n_columns)
         found = known or (yield from spread(n_columns))
         if found.rows < self.n_clusters:
             raise InputError(
@@ -145,6 +145,10 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
         start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, min_count=self.min_count)
         return (yield from self._improve(start, found))
+
+    def check(self, n_columns: int) -> None:
+        """What cannot work is said before anyone is asked."""
+        self._settings(n_columns)
 
     def reach(self) -> float:
         """How far from zero the given starting centers lie."""

@@ -13,6 +13,7 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
+from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.federated_pca import PCAFit, federated_pca
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
@@ -87,9 +88,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[PCAFit]:
         """disPCA, or sums."""
-        for name, value in (("n_components", self.n_components), ("local_rank", self.local_rank)):
-            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-                raise InputError(f"{name}={value!r} must be a whole number, at least 1.")
+        self.check(n_columns)
         return federated_pca(
             int(self.n_components),
             n_columns,
@@ -97,7 +96,19 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
             solver=self.solver,
             center=self.center,
             seed=self._run_seed,
+            measured=measured,
         )
+
+    def check(self, n_columns: int) -> None:
+        """What cannot work is said before anyone is asked."""
+        for name, value in (("n_components", self.n_components), ("local_rank", self.local_rank)):
+            unset = value is None and name == "local_rank"
+            if not unset and not (isinstance(value, int | np.integer) and is_whole(value) and value >= 1):
+                raise InputError(f"{name}={value!r} must be a whole number, at least 1.")
+        if self.n_components > n_columns:
+            raise InputError(
+                f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
+            )
 
     def settle(self, result: PCAFit, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run."""
@@ -106,16 +117,20 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         self.components_ = result.axes.vectors.T
         self.mean_, self.n_samples_ = result.mean, result.n_rows
         free = max(1.0, result.n_rows - 1.0)
-        self.singular_values_ = np.sqrt(np.maximum(result.axes.values, 0.0))
-        self.explained_variance_ = result.axes.values / free
-        whole = result.squares if result.squares > 0 else 1.0
-        self.explained_variance_ratio_ = result.axes.values / whole
+        squares = np.maximum(result.axes.values, 0.0)
+        self.singular_values_ = np.sqrt(squares)
+        self.explained_variance_ = squares / free
+        self.explained_variance_ratio_ = squares / (result.squares if result.squares > 0 else 1.0)
         self.n_components_ = len(self.components_)
 
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows."""
         check_is_fitted(self)
-        rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
+        finite = "allow-nan" if fills else True
+        rows: Rows = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
+        )
         prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
         made: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
         return made

@@ -186,7 +186,9 @@ class Request(Generic[R]):
 
     def __post_init__(self) -> None:
         for item in message_fields(type(self)):
-            if item.array is not None:
+            if item.array is None and isinstance(getattr(self, item.name), np.generic):
+                object.__setattr__(self, item.name, getattr(self, item.name).item())
+            elif item.array is not None:
                 value = np.asarray(getattr(self, item.name))
                 number = item.array.wire(self)
                 if number.is_float:  # both ends shall see the same numbers, so round to the wire's width here

@@ -7,13 +7,13 @@ same on rows projected at random.
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf
 
 from coterie.errors import InputError, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.edge_kmeans import SAMPLE, EdgeFit, EdgeSettings, edge_kmeans
+from coterie.protocols.edge_kmeans import SAMPLE, EdgeFit, EdgeSettings, edge_kmeans, fitted_to_budget
 from coterie.protocols.edge_stages import JL, Centers, Pipeline
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd
 from coterie.protocols.preparation import spread
@@ -42,20 +42,40 @@ def auto_kmeans(
     ``refine`` is how many steps follow at most; 0 leaves it to the gain.
     """
     k, d, n_sites = n_clusters, n_columns, len((yield from present()))
-    if budget is not None and budget < n_sites * (k * (d + 1) + k + 1):
-        few = EdgeSettings(Pipeline((JL(),), points=Centers()), refine, budget=budget, min_count=min_count)
-        return (yield from edge_kmeans(few, k, d, seed=seed))
+    room = inf if budget is None else budget // n_sites
+    start_numbers, step_numbers, closing_numbers = k * (d + 1), k * (d + 1) + 1, k + 1
+    if room < start_numbers + closing_numbers:
+        return (yield from _projected(k, d, n_sites, seed, budget or 0, min_count))
+    spent = start_numbers  # also where it does not lead to a start: some sites may have answered
     try:
         start = yield from one_shot(k, d, seed=seed, min_count=min_count, sample=SAMPLE, complete=True)
-        spent = k * (d + 1)
-    except (RunError, InputError):
-        start, spent = yield from _by_sums(k, d, seed, None if budget is None else budget // n_sites, known)
-    steps = refine or MOST_STEPS
-    if budget is not None:
-        steps = min(steps, (budget // n_sites - spent - k - 1) // (k * (d + 1) + 1))
-    centers, taken = yield from _steps(start, max(0, steps))
+    except (RunError, InputError) as problem:
+        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, known, str(problem))
+        spent += more
+    left = (room - spent - closing_numbers) / step_numbers
+    centers, taken = yield from _steps(start, int(max(0, min(refine or MOST_STEPS, left))))
     fit = yield from lloyd(centers, max_rounds=0)
     return KMeansFit(fit.centers, fit.cost, fit.counts, taken)
+
+
+def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, min_count: int) -> Protocol[EdgeFit]:
+    """Own centers of projected rows, lifted: what there is when a budget is below one center a cluster and site."""
+    enough = n_sites * (k * (d + 1) + k + 1)
+    few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget, min_count=min_count)
+    try:
+        few = fitted_to_budget(few, k, d, n_sites)
+    except InputError as problem:
+        least = min(enough, int(str(problem).rsplit(" ", 1)[1].rstrip(".")))
+        raise InputError(
+            f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}."
+        ) from None
+    try:
+        return (yield from edge_kmeans(few, k, d, seed=seed))
+    except RunError as problem:
+        raise InputError(
+            f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more leave "
+            f"other ways. ({problem})"
+        ) from None
 
 
 def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
@@ -71,26 +91,27 @@ def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
     return centers, most
 
 
-def _by_sums(k: int, d: int, seed: int, budget: int | None, known: Spread | None) -> Protocol[tuple[Floats, int]]:
-    """A start no single answer is seen for, and the numbers a site sent for it: cells, or as many as clusters where
-    the budget is too small for four times as many."""
+def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: str) -> Protocol[tuple[Floats, int]]:
+    """A start no single answer is seen for, and the numbers a site sends for it at most: four cells a cluster, or one
+    where there is no room for so many."""
     first = 0 if known is not None else 2 * (3 * d + 1)
-    costs = {factor: first + _cell_numbers(factor * k, d) for factor in (4, 1)}
-    room = np.inf if budget is None else budget - (k + 1)
-    factor = next((f for f, cost in costs.items() if cost <= room), None)
+    factor = next((f for f in (4, 1) if first + _cell_numbers(f * k, d) <= room), None)
     if factor is None:
+        least = first + _cell_numbers(k, d)
         raise InputError(
-            f"the budget leaves {budget} numbers a site; averages may not be seen, and a start by sums takes "
-            f"{costs[1] + k + 1}."
+            f"the budget leaves {room:g} numbers a site for a start by sums, which takes {least}. ({why})"
         )
     found = known or (yield from spread(d))
+    if found.rows < k:
+        raise InputError(f"the sites hold {found.rows:g} rows in all; n_clusters={k} needs at least as many.")
+    most = _cell_numbers(factor * k, d)
     if factor == 4:
-        return (yield from cells_start(k, d, seed=seed, origin=found.mean)), costs[4]
-    return (yield from var_part(k, d, origin=found.mean)), costs[1]
+        return (yield from cells_start(k, d, seed=seed, origin=found.mean, most_numbers=most)), first + most
+    return (yield from var_part(k, d, origin=found.mean, most_numbers=most)), first + most
 
 
 def _cell_numbers(n_cells: int, d: int) -> int:
-    """What a site sends at most while cells are split: 1, 2, 4, ... of them, 2d + 1 numbers each."""
+    """What a site sends while cells are split into twice as many: 1, 2, 4, ... of them, 2d + 1 numbers each."""
     cells, spent = 1, 1
     while cells < n_cells:
         cells = min(2 * cells, n_cells)

@@ -10,9 +10,9 @@ X = X' Pi^+ shortens centers (docs/errata.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from coterie.maths import clustering
 from coterie.maths.coresets import allotted, solvable_weights
 from coterie.maths.projections import Basis, LinearMap, Projection, lifted
 from coterie.maths.summaries import Summary
-from coterie.messages.schema import Floats
+from coterie.messages.schema import Floats, Request
 from coterie.messages.site_part import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows, PoolRows
@@ -34,7 +34,18 @@ from coterie.protocols.edge_sites import (
     SummaryPart,
     SumReducedCost,
 )
-from coterie.protocols.edge_stages import JL, Centers, DisPCA, DisSS, Pipeline, Sample, accurate, sized
+from coterie.protocols.edge_stages import (
+    JL,
+    Centers,
+    DisPCA,
+    DisSS,
+    Pipeline,
+    Sample,
+    accurate,
+    check_accuracy,
+    is_whole,
+    sized,
+)
 from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd, lloyd_cost
 
@@ -66,12 +77,18 @@ class EdgeSettings:
     def __post_init__(self) -> None:
         if self.lift not in ("inverse", "means"):
             raise InputError(f"lift={self.lift!r}; it is 'inverse' (Algorithms 2, 4, 5, 6) or 'means' (1 and 3).")
-        if self.refine < 0:
-            raise InputError(f"refine={self.refine} cannot be negative.")
+        if not is_whole(self.refine) or self.refine < 0:
+            raise InputError(f"refine={self.refine!r} must be a whole number; it cannot be negative.")
         if self.budget is not None and self.accuracy is not None:
             raise InputError("sizes come from a budget or from an accuracy; give one of them.")
-        if self.budget is not None and self.budget < 1:
-            raise InputError(f"budget={self.budget}; it is how many numbers all sites may send, at least 1.")
+        if self.budget is not None and (not is_whole(self.budget) or self.budget < 1):
+            raise InputError(f"budget={self.budget!r}; it is how many numbers all sites may send, at least 1.")
+        if self.accuracy is not None:
+            check_accuracy(self.pipeline, self.accuracy)
+        if not is_whole(self.min_count) or self.min_count < 1:
+            raise InputError(f"min_count={self.min_count!r} must be a whole number, at least 1.")
+        if not isinstance(self.center, bool | np.bool_):
+            raise InputError(f"center={self.center!r}; it is True or False.")
 
     @property
     def centers_first(self) -> bool:
@@ -91,18 +108,31 @@ class EdgeFit(KMeansFit):
     """X': centers in the space clusters were found in."""
     sizes: tuple[int, ...]
     """Points each site was asked for."""
-    counted: bool = False
-    """Whether a first sum found the mean and the number of rows."""
     shift: Floats | None = None
     maps: tuple[LinearMap, ...] = ()
     """How a row comes into the reduced space: less the shift, through the maps."""
 
     def reduce(self, rows: Rows) -> Rows:
         """Rows in the space of the summary and of its centers."""
-        seen = rows if self.shift is None else rows - self.shift.astype(rows.dtype)
-        for one in self.maps:
+        return self._through(self.maps, rows)
+
+    def _through(self, maps: Sequence[LinearMap], rows: Rows) -> Rows:
+        seen: Rows = rows if self.shift is None else (rows - self.shift).astype(rows.dtype)
+        for one in maps:
             seen = one.apply(seen)
         return seen
+
+    def estimate(self, centers: Floats) -> float:
+        """The cost of any centers over all rows, as far as the summary knows it: what a random projection does to
+        distances is not undone. Centers outside the subspace of distributed PCA cost their distance from it."""
+        if isinstance(self.pipeline.points, Centers):
+            raise InputError("centers of sites do not tell how far rows are from them; no cost can be estimated.")
+        if any(isinstance(one, Basis) for one in self.maps[:-1]):
+            raise InputError("what distributed PCA left out is not known where a projection follows; no cost is.")
+        summary, maps = self.summary, self.maps
+        if maps and isinstance(maps[-1], Basis):
+            summary, maps = replace(summary, coordinates=maps[-1].lift(summary.points), basis=None), maps[:-1]
+        return summary.cost(np.asarray(self._through(maps, centers), np.float64))
 
 
 def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
@@ -111,19 +141,21 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     names = yield from present()
     if settings.budget is not None:
         settings = fitted_to_budget(settings, k, d, len(names))
-    counted = settings.centers_first or settings.accuracy is not None
-    n_rows, mean = (yield from mean_of_all(d)) if counted else (0.0, np.zeros(d))
+    held: dict[str, int] = {}
+    pipeline = sized(settings.pipeline, k, d)
     if settings.accuracy is not None:
-        pipeline = accurate(settings.pipeline, k, d, n_rows, len(names), settings.accuracy)
-    else:
-        pipeline = sized(settings.pipeline, k, d)
+        held = {name: round(float(reply.held)) for name, reply in (yield from each(CountRows())).items()}
+        pipeline = accurate(settings.pipeline, k, d, float(sum(held.values())), len(names), settings.accuracy)
+    mean = (yield from mean_of_all(d))[1] if settings.centers_first else np.zeros(d)
     view = View(d, seed, mean if settings.centers_first else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
     on_server = _is_projected_here(settings)
-    summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count)
+    summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count, held)
     if not summary.n_rows > 0:
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    if summary.n_rows < k * (1 - 1e-9):
+        raise InputError(f"the sites hold {summary.n_rows:g} rows in all; n_clusters={k} needs at least as many.")
     after = _after(pipeline, view)
     if on_server and after is not None:
         reduced, whole = _by_points(summary, after, k, seed)
@@ -134,7 +166,7 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     fit = yield from lloyd(centers, max_rounds=settings.refine, tol=0.0)
     maps = view.maps if after is None or on_server else (*view.maps, after)
     return EdgeFit(
-        fit.centers, fit.cost, fit.counts, fit.n_rounds, pipeline, summary, reduced, sizes, counted, view.shift, maps
+        fit.centers, fit.cost, fit.counts, fit.n_rounds, pipeline, summary, reduced, sizes, view.shift, maps
     )
 
 
@@ -181,9 +213,9 @@ def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[
 
 
 def _summary(
-    view: View, pipeline: Pipeline, k: int, on_server: bool, min_count: int
+    view: View, pipeline: Pipeline, k: int, on_server: bool, min_count: int, held: Mapping[str, int]
 ) -> Protocol[tuple[Summary, tuple[int, ...]]]:
-    """Every site's summary of its rows as seen, together."""
+    """Every site's summary of its rows as seen, together; ``held`` are the rows of each site where they are known."""
     points = pipeline.points
     if isinstance(points, Centers):
         found = yield from _own_centers(view, points.n_centers or k, k, min_count)
@@ -192,13 +224,16 @@ def _summary(
         told = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
         costs = np.array([float(reply.cost) for reply in told.values()])
         sizes = dict(zip(told, allotted(points.n_points or 0, costs), strict=True))
+        if held and (points.n_points or 0) >= sum(held.values()):
+            sizes = {name: held.get(name, size) for name, size in sizes.items()}
     elif isinstance(points, Sample):
         names = yield from present()
-        sizes = dict.fromkeys(names, -(-(points.n_points or 0) // len(names)))
+        each_site = -(-(points.n_points or 0) // len(names))
+        sizes = {name: min(each_site, held.get(name, each_site)) for name in names}
     else:
-        held = yield from each(CountRows())
-        sizes = {name: round(float(reply.held)) for name, reply in held.items()}
-        if not pipeline.stages and not any(float(reply.weighted) for reply in held.values()):
+        counts = yield from each(CountRows())
+        sizes = {name: round(float(reply.held)) for name, reply in counts.items()}
+        if not pipeline.stages and not any(float(reply.weighted) for reply in counts.values()):
             return (yield from _pooled(sizes, view.d)), tuple(sizes.values())
         k = 0
     reach = _reach(view, pipeline, on_server)
@@ -265,43 +300,58 @@ def edge_cost(
     sizes: Sequence[int],
     *,
     n_sites: int,
-    counted: bool,
     rounds: int,
     method: str,
     seed: int = 0,
 ) -> Cost:
-    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site."""
-    spent = one_round([Assign(np.zeros((1, d)))] * n_sites, method=method) if counted else Cost()
+    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site.
+
+    Without a reduction of rows that have weights it is more: a weight for every row.
+    """
+    spent = Cost()
+    for asks in _asks(settings, pipeline, k, d, sizes, n_sites, seed):
+        spent += one_round(asks, method=method)
+    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
+
+
+def _asks(
+    settings: EdgeSettings, pipeline: Pipeline, k: int, d: int, sizes: Sequence[int], n_sites: int, seed: int
+) -> Iterator[list[Request[Any]]]:
+    """What sites are asked in every round before the steps of Lloyd."""
+    if settings.accuracy is not None:
+        yield [CountRows()] * n_sites
+    if settings.centers_first:
+        yield [Assign(np.zeros((1, d)))] * n_sites
     view = View(d, seed, np.zeros(d) if settings.centers_first else None)
     for stage in pipeline.common:
         if isinstance(stage, JL):
             view = view.projected(stage.n_columns or view.width, stage.form)
             continue
         t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
-        spent += one_round([SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites, method=method)
+        yield [SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites
         view = view.then(Basis(np.eye(view.width, t2)))
-    spent += _points_cost(settings, pipeline, k, view, sizes, n_sites, method)
+    yield from _asks_for_points(settings, pipeline, k, view, sizes, n_sites)
     if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
-        spent += one_round([SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites, method=method)
-    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
+        yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
 
 
-def _points_cost(
-    settings: EdgeSettings, pipeline: Pipeline, k: int, view: View, sizes: Sequence[int], n_sites: int, method: str
-) -> Cost:
-    spent, points = Cost(), pipeline.points
+def _asks_for_points(
+    settings: EdgeSettings, pipeline: Pipeline, k: int, view: View, sizes: Sequence[int], n_sites: int
+) -> Iterator[list[Request[Any]]]:
+    points = pipeline.points
     if isinstance(points, Centers):
-        ask = SendCenters(*view.fields(), points.n_centers or k, view.width, 1, SAMPLE, 1.0)
-        return one_round([ask] * n_sites, method=method)
+        yield [SendCenters(*view.fields(), points.n_centers or k, view.width, 1, SAMPLE, 1.0)] * n_sites
+        return
     if isinstance(points, DisSS):
-        spent += one_round([SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites, method=method)
+        yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites
     elif points is None:
-        spent += one_round([CountRows()] * n_sites, method=method)
+        yield [CountRows()] * n_sites
         if not pipeline.stages:
-            return spent + one_round([PoolRows(size, view.d, 0) for size in sizes], method=method)
+            yield [PoolRows(size, view.d, 0) for size in sizes]
+            return
         k = 0
     asks = _summary_asks(view, pipeline, k, dict(enumerate(sizes)), _is_projected_here(settings), 1.0)
-    return spent + one_round(list(asks.values()), method=method)
+    yield list(asks.values())
 
 
 def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> EdgeSettings:
@@ -314,10 +364,9 @@ def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> Ed
         made = sized(asked, k, d, n_points, roomy=False)
         s = getattr(made.points, "n_points", 0) or 0
         each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
-        return edge_cost(
-            settings, made, k, d, each_site, n_sites=n_sites, counted=settings.centers_first,
-            rounds=settings.refine, method="",
-        ).floats_up  # fmt: skip
+        asks = _asks(settings, made, k, d, each_site, n_sites, 0)
+        steps = settings.refine * (k * (d + 1) + 1) + k + 1
+        return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps
 
     least = spent(2)
     if least > budget:

@@ -22,6 +22,7 @@ from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, rows_at
 from coterie.protocols.coresets import local_solution, may_tell_cost
+from coterie.protocols.edge_stages import MOST_MAPS
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import own_centers
 
@@ -43,10 +44,6 @@ __all__ = [
 
 MOST_AXES = 2
 """Sets of axes a guarded site tells in one run: of rows as they are, and projected."""
-
-
-MOST_MAPS = 8
-"""Random projections one after the other."""
 
 
 # ---------------------------------------------------------------- rows seen through maps
@@ -115,7 +112,7 @@ class _Through:
     """Another one for another view."""
 
     def __call__(self, rows: Rows) -> Rows:
-        seen = rows - self.shift.astype(rows.dtype) if len(self.shift) else rows
+        seen: Rows = (rows - self.shift).astype(rows.dtype) if len(self.shift) else rows  # the shift is float64
         for one in self.maps:
             seen = one.apply(seen)
         return seen

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, log, sqrt
 from typing import Any, TypeAlias
 
+import numpy as np
 from scipy.optimize import brentq
 
 from coterie.errors import InputError
@@ -26,9 +27,15 @@ __all__ = [
     "Sample",
     "Stage",
     "accurate",
+    "check_accuracy",
+    "is_whole",
     "read_pipeline",
     "sized",
 ]
+
+
+MOST_MAPS = 8
+"""Random projections one after the other."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,12 @@ class Pipeline:
     @property
     def name(self) -> str:
         """What the papers call it."""
-        words = "+".join(_NAMES[type(stage)] for stage in self.stages) or "nr"
-        return words.replace("dispca+disss", "bklw").replace("pca+sample", "fss")
+        words = [_NAMES[type(stage)] for stage in self.stages]
+        for pair, name in ((["dispca", "disss"], "bklw"), (["pca", "sample"], "fss")):
+            for i in range(len(words) - 1):
+                if words[i : i + 2] == pair:
+                    words[i : i + 2] = [name]
+        return "+".join(words) or "nr"
 
     @property
     def sends_rows(self) -> bool:
@@ -137,6 +148,8 @@ def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
         )
     for stage in stages:
         _check(stage)
+    if sum(isinstance(stage, JL) for stage in found.common) > MOST_MAPS:
+        raise InputError(f"pipeline={found.name}: at most {MOST_MAPS} projections one after the other.")
     return found
 
 
@@ -147,15 +160,18 @@ def _taken(rest: list[Stage], *kinds: type[Stage]) -> Any:
 
 def _worded(text: str) -> tuple[Stage, ...]:
     stages: list[Stage] = []
-    for part in text.lower().split("+"):
-        word, _, size = part.strip().partition(":")
+    parts = [part.strip() for part in text.lower().split("+")]
+    if "nr" in parts and len(parts) > 1:
+        raise InputError(f"pipeline={text!r}: 'nr' is no reduction at all; it stands alone.")
+    for part in parts:
+        word, _, size = part.partition(":")
         if word not in _WORDS:
             raise InputError(
                 f"pipeline={text!r}: there is no stage {word!r}; there are {', '.join(_WORDS)}, or 'auto'."
             )
         found = _WORDS[word]
         if size:
-            if not size.isdigit() or len(found) != 1:
+            if not (size.isascii() and size.isdigit()) or len(found) != 1:
                 raise InputError(f"pipeline={text!r}: write sizes as jl:32+pca:10+sample:500, one for each stage.")
             found = (type(found[0])(int(size)),)
         stages.extend(found)
@@ -170,7 +186,7 @@ def _senseless(stages: Sequence[object], stage: object) -> str:
     if kind is JL:
         why = "only a sample is projected once more; project before"
     elif kind in (PCA, DisPCA):
-        why = "points are not reduced to a subspace after they were found; put it before, once"
+        why = "a site's own axes are found once, after common maps and before there are fewer points"
     else:
         why = "there are fewer points already; that is done once"
     return f"pipeline={names}: {_NAMES[kind]} cannot come there: {why}."
@@ -180,8 +196,15 @@ def _check(stage: Stage) -> None:
     if isinstance(stage, JL) and stage.form not in FORMS:
         raise InputError(f"a projection of form {stage.form!r}; there are {', '.join(FORMS)}.")
     for name, value in vars(stage).items():
-        if name != "form" and value is not None and (not isinstance(value, int) or value < 1):
+        if name != "form" and value is not None and (not is_whole(value) or value < 1):
             raise InputError(f"{type(stage).__name__}({name}={value!r}): it is a whole number, at least 1.")
+    if isinstance(stage, DisPCA) and stage.local_rank is not None and stage.local_rank < (stage.n_components or 1):
+        raise InputError(f"{stage}: local_rank is the axes each site sends, at least n_components.")
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 # ---------------------------------------------------------------- sizes
@@ -208,11 +231,12 @@ def _filled(pipeline: Pipeline, k: int, d: int, sizes: _Sizes) -> Pipeline:
     common: list[JL | DisPCA] = []
     for stage in pipeline.common:
         if isinstance(stage, JL):
-            common.append(replace(stage, n_columns=_most(stage.n_columns, sizes.columns, d, "columns")))
-            d = common[-1].n_columns or d  # type: ignore[union-attr]
+            made = _projected(stage, sizes.columns, d)
+            common.append(made)
+            d = made.n_columns or d
         else:
             t2 = _most(stage.n_components, sizes.axes, d, "components")
-            common.append(DisPCA(t2, _most(stage.local_rank, max(t2, sizes.axes), d, "local axes")))
+            common.append(DisPCA(t2, _most(stage.local_rank, t2, d, "local axes")))
             d = t2
     pca, points, after = pipeline.pca, pipeline.points, pipeline.after
     if pca is not None:
@@ -222,14 +246,21 @@ def _filled(pipeline: Pipeline, k: int, d: int, sizes: _Sizes) -> Pipeline:
     elif points is not None:
         points = replace(points, n_points=points.n_points or sizes.points)
     if after is not None:
-        after = replace(after, n_columns=_most(after.n_columns, sizes.columns_after, d, "columns"))
+        after = _projected(after, sizes.columns_after, d)
     return Pipeline(tuple(common), pca, points, after)
+
+
+def _projected(stage: JL, columns: int, d: int) -> JL:
+    """A projection with its size; with all columns it only turns rows: a square Gaussian matrix distorts them."""
+    if stage.n_columns is None and columns >= d:
+        return JL(d, "orthogonal")
+    return replace(stage, n_columns=_most(stage.n_columns, columns, d, "columns"))
 
 
 def _most(given: int | None, default: int, d: int, what: str) -> int:
     if given is not None and given > d:
         raise InputError(f"{given} {what} of {d} columns; at most {d} are possible.")
-    return min(default, d) if given is None else given
+    return min(default, d) if given is None else int(given)
 
 
 # ---------------------------------------------------------------- sizes from an accuracy
@@ -243,6 +274,8 @@ _SLACK: dict[str, Callable[[float], float]] = {
     "jl+bklw": lambda e: (1 + e) ** 6 / (1 - e) ** 2,
 }
 """How far off the best cost a pipeline of stages of accuracy e can be (section IV-C)."""
+FINEST = 1e-6
+"""No stage is asked to be more accurate: all rows and columns are long wanted by then."""
 DELTA = 0.1
 """The chance that a stage is less accurate than it should be."""
 
@@ -253,33 +286,40 @@ def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, ac
     Stages get the e of section IV-C; then t = k + ceil(4k/e^2) - 1 axes (Theorem IV.1), log(nk/delta)/e^2 columns
     (Lemmas III.2, III.3) with the constant of Dasgupta & Gupta (2003), k^3 log^2(k) log(1/delta)/e^4 points a site
     (Theorem II.2) or (k^2/e^2 + log(1/delta))/e^4 + M k log(M k/delta) in all (Theorem IV.3), both with constant 1,
-    the paper having none. Never more than there are; the promises hold in any case, and are loose.
+    the paper having none. Where that is all columns or all rows, nothing is lost there.
     """
-    if not 0 < accuracy < inf:
-        raise InputError(
-            f"accuracy={accuracy}; it is a number above 0: 0.5 asks for at most 1.5 times the best cost."
-        )
     e = _stage_accuracy(pipeline, accuracy)
     axes = k + ceil(4 * k / e**2 - 1e-6) - 1  # e is a root found to 1e-12
     if isinstance(pipeline.points, DisSS):
         points = (k**2 / e**2 + log(1 / DELTA)) / e**4 + n_sites * k * log(n_sites * k / DELTA)
     else:
         points = n_sites * k**3 * max(log(k), 1.0) ** 2 * log(1 / DELTA) / e**4
-    s = ceil(min(points, max(n_rows, 1.0)))
+    most = n_rows if isinstance(pipeline.points, DisSS) else n_sites * n_rows
+    s = ceil(min(points, max(most, 1.0)))
     return _filled(pipeline, k, d, _Sizes(_columns(n_rows, k, e), axes, s, _columns(s + n_sites * k, k, e)))
 
 
-def _stage_accuracy(pipeline: Pipeline, accuracy: float) -> float:
-    slack = _SLACK.get(pipeline.name)
-    if slack is None:
+def check_accuracy(pipeline: Pipeline, accuracy: float) -> None:
+    """Raise where no theorem says how large the stages must be."""
+    if not (isinstance(accuracy, int | float) and 0 < accuracy < inf):
+        raise InputError(f"accuracy={accuracy!r}; it is above 0: 0.5 asks for at most 1.5 times the best cost.")
+    if any(value is not None for stage in pipeline.stages for name, value in vars(stage).items() if name != "form"):
+        raise InputError(f"accuracy={accuracy} finds the sizes itself; give none for {pipeline.name}.")
+    if pipeline.name not in _SLACK:
         raise InputError(
             f"accuracy={accuracy}: the theorems are about {', '.join(_SLACK)}, not {pipeline.name}; give sizes, or a "
             "budget."
         )
+
+
+def _stage_accuracy(pipeline: Pipeline, accuracy: float) -> float:
+    slack = _SLACK[pipeline.name]
     most = 1 / 3 if "bklw" in pipeline.name else 0.99
-    return (
-        float(brentq(lambda e: min(slack(e), 1e9) - 1 - accuracy, 1e-9, most)) if slack(most) > 1 + accuracy else most
-    )
+    if slack(FINEST) >= 1 + accuracy:
+        return FINEST
+    if slack(most) <= 1 + accuracy:
+        return most
+    return float(brentq(lambda e: min(slack(e), 1e9) - 1 - accuracy, FINEST, most))
 
 
 def _columns(n: float, k: int, e: float) -> int:

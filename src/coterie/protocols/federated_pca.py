@@ -18,7 +18,7 @@ from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.edge_sites import SendScatter, SendSubspace
-from coterie.protocols.limits import within
+from coterie.protocols.limits import MarkLargest, highest, within
 from coterie.protocols.lloyd import Assign
 
 __all__ = ["PCAFit", "View", "dis_pca", "federated_pca", "federated_pca_cost", "mean_of_all"]
@@ -90,11 +90,17 @@ def dis_pca(
     return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
 
 
-def _by_sums(view: View, n_components: int, n_rows: float) -> Protocol[tuple[Ritz, float]]:
-    """The same from the products of all pairs of columns, over all sites."""
-    d = view.width
-    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach)
-    packed = (yield from within({"all_rows": n_rows}, total(ask))).packed
+def _by_sums(view: View, n_components: int, n_rows: float, measured: bool) -> Protocol[tuple[Ritz, float]]:
+    """The same from the products of all pairs of columns, over all sites.
+
+    ``measured`` finds how far values are from the mean before: rows far from zero would fill a masked sum's digits.
+    """
+    d, limits, reach = view.width, {"all_rows": n_rows}, view.reach
+    if measured and view.shift is not None:
+        limits["box"] = float(highest((yield from total(MarkLargest(1, view.shift))).sizes)[0])
+        reach = 1.0 + 1e-9
+    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, reach)
+    packed = (yield from within(limits, total(ask))).packed
     gram = full_matrix(np.asarray(packed, np.float64), d)
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram))
 
@@ -123,6 +129,7 @@ def federated_pca(
     solver: str = "auto",
     center: bool = True,
     seed: int,
+    measured: bool = False,
 ) -> Protocol[PCAFit]:
     """Principal components of all sites' rows.
 
@@ -146,7 +153,7 @@ def federated_pca(
         except RunError:
             if solver == "local":
                 raise
-    found, squares = yield from _by_sums(view, n_components, n_rows)
+    found, squares = yield from _by_sums(view, n_components, n_rows, measured)
     return PCAFit(shift, found, squares, n_rows, "sums")
 
 

@@ -263,7 +263,7 @@ for _name, _title, _numbers in (
         Method(
             _name,
             f"k-means from small summaries: {_title}",
-            (SendSummary, SumByCell, Assign, Close),
+            (CountRows, SendSummary, SumByCell, Assign, Close),
             f"d+2 for the mean, {_numbers} + 1 for C points of t axes; k(d+1)+1 a step of Lloyd, k+1 to close",
             "single rows, projected, with weights",
             single_answers=ROWS,
@@ -277,7 +277,7 @@ for _name, _title, _d in (
         Method(
             _name,
             f"k-means from small summaries: {_title}",
-            (SendSubspace, SumReducedCost, SendSummary, SumByCell, Assign, Close),
+            (CountRows, SendSubspace, SumReducedCost, SendSummary, SumByCell, Assign, Close),
             f"d+2 for the mean, t {_d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
             "Lloyd, k+1 to close",
             "each site's principal axes; single rows, projected, with weights",

@@ -218,42 +218,55 @@ class _Tree:
         )
 
 
-def var_part(n_clusters: int, n_columns: int, *, origin: Floats | None = None) -> Protocol[Floats]:
+def var_part(
+    n_clusters: int, n_columns: int, *, origin: Floats | None = None, most_numbers: float = np.inf
+) -> Protocol[Floats]:
     """Split cells at their mean along their widest column until there are enough; return the cells' means.
 
     Each round the cells of largest squared error are split, at most doubling their number, so about
     log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``origin`` is a point
-    near the rows' mean where one is known (zeros, after scaling); without it one round finds the mean.
+    near the rows' mean where one is known (zeros, after scaling); without it one round finds the mean. Splitting
+    ends before a site would send more than ``most_numbers``.
     """
-    means, _ = yield from _split_cells(n_clusters, n_columns, origin)
+    means, _ = yield from _split_cells(n_clusters, n_columns, origin, most_numbers)
     return np.resize(means, (n_clusters, n_columns))
 
 
 def cells_start(
-    n_clusters: int, n_columns: int, *, seed: int, origin: Floats | None = None, factor: int = 4
+    n_clusters: int,
+    n_columns: int,
+    *,
+    seed: int,
+    origin: Floats | None = None,
+    factor: int = 4,
+    most_numbers: float = np.inf,
 ) -> Protocol[Floats]:
     """The var-part rule for ``factor`` times as many cells, then the centers of the cells' means by their counts.
 
     Costs ``factor`` times the numbers of :func:`var_part` and about log2(factor) rounds more; it ends in better
     optima where no column by itself shows the clusters. Sums only.
     """
-    means, counts = yield from _split_cells(factor * n_clusters, n_columns, origin)
+    means, counts = yield from _split_cells(factor * n_clusters, n_columns, origin, most_numbers)
     return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
 
 
-def _split_cells(n_cells: int, n_columns: int, origin: Floats | None) -> Protocol[tuple[Floats, Floats]]:
-    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split."""
-    tree = _Tree([], [], [])
+def _split_cells(
+    n_cells: int, n_columns: int, origin: Floats | None, most_numbers: float = np.inf
+) -> Protocol[tuple[Floats, Floats]]:
+    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
+    tree, sent = _Tree([], [], []), 0
     if origin is None:
+        sent += 2 * n_columns + 1
         m = yield from total(tree.ask(np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     while True:
         m = yield from total(tree.ask(origin))
+        sent += len(m.counts) * (2 * n_columns + 1)
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
         cuts = clustering.var_part_cuts(mean, error, n_cells - len(m.counts))
-        if not cuts:
+        if not cuts or sent + (len(m.counts) + len(cuts)) * (2 * n_columns + 1) > most_numbers:
             return mean + origin, m.counts
         for cell, column, cut in cuts:
             tree.parent.append(cell)

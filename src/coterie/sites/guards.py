@@ -93,7 +93,7 @@ class Guards:
     def charge(self, run: bytes, request: Request[Any], own_rows: int, limits: Mapping[str, float]) -> None:
         """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows."""
         layout, size = request.layout, request.gram_rows
-        if layout.reply.content != "grams" or not self._policy.gram_rows:
+        if layout.reply.content != "grams" or not self._policy.gram_rows or not own_rows:
             return
         if size is None:
             size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
