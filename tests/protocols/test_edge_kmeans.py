@@ -488,3 +488,38 @@ def test_own_centers_hold_no_row_and_stand_for_enough():
     made = summarised("jl:3+centers", split_evenly(ROWS, 3), policy=policy)
     assert made.summary.weights.min() >= 5
     assert made.pipeline.points == Centers(4)
+
+
+@pytest.mark.parametrize("pipeline", ["jl:5+jl:3", "jl:5+jl:4+dispca:3", "dispca:5+jl:4", "jl:4"])
+def test_sites_see_rows_as_the_server_thinks_they_do(pipeline):
+    """All rows come, reduced; the fit reduces them itself in the same way."""
+    made = summarised(pipeline)
+    seen, own = made.summary.points, made.reduce(ROWS)
+    order, own_order = np.lexsort(np.round(seen, 6).T), np.lexsort(np.round(own, 6).T)
+    np.testing.assert_allclose(seen[order], own[own_order], atol=1e-9 * np.abs(own).max())
+
+
+def test_what_common_axes_leave_and_what_own_axes_leave_adds_up():
+    made = summarised("dispca:4+pca:2", {"a": ArrayTable(ROWS)})
+    away = ROWS - ROWS.mean(0)
+    values = np.linalg.svd(away, compute_uv=False) ** 2
+    assert made.summary.delta == pytest.approx(values[2:].sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "left_out"),
+    [  # 1 + accuracy = 2: the polynomials of section IV-C
+        ("fss", lambda e: (1 + e) - 2 * (1 - e)),
+        ("jl+fss", lambda e: (1 + e) ** 5 - 2 * (1 - e)),
+        ("fss+jl", lambda e: (1 + e) ** 5 - 2 * (1 - e)),
+        ("jl+fss+jl", lambda e: (1 + e) ** 9 - 2 * (1 - e)),
+        ("bklw", lambda e: (1 + e) ** 2 - 2 * (1 - e) ** 2),
+        ("jl+bklw", lambda e: (1 + e) ** 6 - 2 * (1 - e) ** 2),
+    ],
+)
+def test_stages_get_the_accuracy_of_section_iv_c(pipeline, left_out):
+    fine = np.linspace(1e-4, 0.4, 4_000_001)
+    e = fine[np.abs(left_out(fine)).argmin()]
+    found = accurate(read_pipeline(pipeline), 5, 1 << 30, 1e6, 3, 1.0)
+    axes = found.pca or next(stage for stage in found.common if isinstance(stage, DisPCA))
+    assert axes.n_components == pytest.approx(5 + 4 * 5 / e**2 - 1, abs=1.01)
