@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from coterie.studies import federated_kernel_kmeans, federated_kmeans, landmarks, natural_sites
+from coterie.studies import edge_kmeans, federated_kernel_kmeans, federated_kmeans, landmarks, natural_sites
 from coterie.studies.study import Study
 
 __all__ = ["STUDIES"]
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (federated_kmeans.STUDY, federated_kernel_kmeans.STUDY, landmarks.STUDY, natural_sites.STUDY)
+    for study in (
+        federated_kmeans.STUDY,
+        federated_kernel_kmeans.STUDY,
+        landmarks.STUDY,
+        edge_kmeans.STUDY,
+        natural_sites.STUDY,
+    )
 }
