@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_limits
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
@@ -44,7 +45,7 @@ def summarised(pipeline, tables=None, *, k=4, seed=0, ledger=None, policy=None, 
     tables = split_evenly(ROWS, 3) if tables is None else tables
     settings = EdgeSettings(read_pipeline(pipeline), **options)
     columns = len(next(iter(tables.values())).columns)
-    with in_process(tables, policy=policy) as channel:
+    with threadpool_limits(1), in_process(tables, policy=policy) as channel:
         return run(edge_kmeans(settings, k, columns, seed=seed), channel, method="edge-kmeans", ledger=ledger)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_limits
 
 from coterie import EdgeKMeans
 from coterie.engines.inprocess import in_process
@@ -18,6 +19,12 @@ from coterie.runtime.run import run
 from tests.federations import tables_of
 
 DIGITS = load_digits().data
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with threadpool_limits(1):
+        yield
 
 
 def cost(rows, centers):
