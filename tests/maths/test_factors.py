@@ -43,7 +43,7 @@ def test_a_linear_one_needs_as_many_pairs_as_columns():
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("rank", [1, 2, 5, 20])
 def test_what_is_left_out_is_positive_and_within_lemma_2(kernel, rank):
-    """K - K_hat is positive semidefinite: each part's is, and so are sums and Hadamard products of such; its norm is at
+    """K - K_hat is positive semidefinite: each part's is, so are sums and Hadamard products of such; its norm is at
     most J sqrt(T) times the largest eigenvalue left out (sqrt(T - D) for sums)."""
     joined = Joined(kernel, parts(kernel, rank, 4))
     left = exact(kernel) - whole(joined)
