@@ -60,7 +60,10 @@ def _check_demo_folder(out: Path) -> None:
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="A study: federated-kmeans, federated-kernel-kmeans, landmarks, natural-sites.")
+        str,
+        typer.Argument(
+            help="A study: federated-kmeans, federated-kernel-kmeans, edge-kmeans, landmarks, natural-sites."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer settings and seeds, about a minute.")] = False,

@@ -48,8 +48,8 @@ class EdgeKMeans(FederatedKMeans):
         Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step mends
         most of it. With ``"auto"`` the most steps; 0 leaves their number to what they gain.
     budget : int, default=None
-        Numbers all sites may send together: sizes that are not given are the largest that fit. Agreement on columns,
-        scaling and the limits that masked sums need come on top.
+        Numbers all sites may send together: sizes that are not given are the largest that fit (own centers stay
+        ``n_clusters`` a site). Agreement on columns, scaling and the limits that masked sums need come on top.
     accuracy : float, default=None
         Sizes for which the paper's theorems promise a cost of at most ``1 + accuracy`` times the best.
     lift : {"inverse", "means"}, default="inverse"
