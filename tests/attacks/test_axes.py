@@ -46,10 +46,15 @@ def test_squares_about_many_points_are_answered_for_two(policy, n_answers, reque
     assert sum(not isinstance(made.ask(ask), Refusal) for ask in asks) == n_answers
 
 
-def test_the_cost_of_ones_own_solution_is_told_once():
-    made = Asker.of(ROWS, ON, method="edge-kmeans")
-    replies = [made.ask(SumReducedCost(seed, *NO_MAP[1:], 2, 6, 1.0)) for seed in range(5)]
-    assert sum(not isinstance(reply, Refusal) for reply in replies) == 1
+@pytest.mark.parametrize(("policy", "n_answers"), [(OFF, 5), (ON, 1)], ids=["off", "on"])
+@pytest.mark.parametrize("what", ["seeds", "directions"])
+def test_the_cost_of_ones_own_solution_is_told_once(policy, n_answers, what):
+    """Along one direction after the other the costs of one cluster are the products of all columns."""
+    made = Asker.of(ROWS, policy, method="edge-kmeans")
+    seeds = [SumReducedCost(seed, *NO_MAP[1:], 2, 6, 1.0) for seed in range(5)]
+    directions = [SumReducedCost(*onto(np.eye(6)[i]), 1, 1, 1.0) for i in range(5)]
+    replies = [made.ask(ask) for ask in (seeds if what == "seeds" else directions)]
+    assert sum(not isinstance(reply, Refusal) for reply in replies) == n_answers
 
 
 def test_centers_seen_in_many_ways_never_stand_for_few_rows():

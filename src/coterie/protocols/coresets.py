@@ -116,7 +116,7 @@ def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
     return LocalCost(np.asarray(local_solution(table, memory, ask.k, ask.d, ask.seed).cost))
 
 
-def may_tell_cost(table: Table, memory: Memory, what: tuple[int, ...]) -> bool:
+def may_tell_cost(table: Table, memory: Memory, what: tuple[object, ...]) -> bool:
     """Whether the cost of one solution over all rows may leave; an error where that of another one did."""
     guard = memory.guard
     if guard is None:

@@ -237,7 +237,7 @@ class SumReducedCost(Viewed, Request[ReducedCost]):
 def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
     """The cost over all rows; zero for a site without rows, or where its guard keeps the sum back."""
     view = _seen(table, memory, ask, ask.d)
-    if not may_tell_cost(view.raw, memory, (ask.k, ask.seed)):
+    if not may_tell_cost(view.raw, memory, (ask.k, ask.key())):
         return ReducedCost.zeros(ask.axes)
     return ReducedCost(np.asarray(local_solution(view, memory, ask.k, ask.d, ask.seed).cost))
 
