@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_random_state
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
+from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
 from coterie.protocols.methods import METHODS
 from coterie.protocols.prepared import Preparation, Spread
@@ -82,6 +83,23 @@ class FederatedEstimator(BaseEstimator):
             self._run_seed = int(check_random_state(state).randint(2**31 - 1))
         if not 0 <= self._run_seed < 2**32:
             raise InputError(f"random_state={self._run_seed} must be at least 0 and below 2**32.")
+
+    def prepared_rows(self, rows: Rows) -> Rows:
+        """Raw rows as the run saw them."""
+        return rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+
+    @property
+    def _fills_missing(self) -> bool:
+        return self.preparation_ is not None and self.preparation_.missing == "mean"
+
+    def _prepared(self, X: npt.ArrayLike) -> Rows:
+        """Rows that someone gives, checked, as the run saw rows."""
+        check_is_fitted(self)
+        finite = "allow-nan" if self._fills_missing else True
+        rows: Rows = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
+        )
+        return self.prepared_rows(rows)
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, no guards."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kernel_settings import (
@@ -19,7 +19,6 @@ from coterie.estimators.kernel_settings import (
     landmark_settings,
     method_name_of,
 )
-from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
 from coterie.protocols.kernel_kmeans import (
     KernelFit,
@@ -191,14 +190,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
 
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows, as the sites found them for theirs."""
-        check_is_fitted(self)
-        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
-        finite = "allow-nan" if fills else True
-        rows: Rows = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
-        )
-        prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
-        return embedded_rows(self.embedding_, prepared)
+        return embedded_rows(self.embedding_, self._prepared(X))
 
     @property
     def _n_features_out(self) -> int:

@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.maths.clustering import nearest
-from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
 from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_start, federated_kmeans
 from coterie.protocols.lloyd import KMeansFit, lloyd
@@ -204,15 +203,10 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
         """Labels of raw rows at a site, unchecked: -1 for rows the preparation leaves out."""
-        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
-        whole = np.full(len(rows), True) if fills else np.asarray(~np.isnan(rows).any(axis=1))
+        whole = np.full(len(rows), True) if self._fills_missing else np.asarray(~np.isnan(rows).any(axis=1))
         labels = np.full(len(rows), -1, np.int32)
         labels[whole] = nearest(self.prepared_rows(rows[whole]), self._prepared_centers)[0]
         return labels
-
-    def prepared_rows(self, rows: Rows) -> Rows:
-        """Raw rows as the run saw them."""
-        return rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int32]:
         """The nearest center of each row."""
@@ -230,16 +224,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if sample_weight is not None:
             squared = squared * _check_sample_weight(sample_weight, squared, dtype=np.float64)
         return -float(squared.sum())
-
-    def _prepared(self, X: npt.ArrayLike) -> Rows:
-        """Rows as the run saw them."""
-        check_is_fitted(self)
-        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
-        finite = "allow-nan" if fills else True
-        rows: Rows = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
-        )
-        return self.prepared_rows(rows)
 
     @property
     def _n_features_out(self) -> int:

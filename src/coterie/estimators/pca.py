@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
-from coterie.messages.site_part import Block
 from coterie.messages.verbs import Protocol
 from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.federated_pca import PCAFit, federated_pca
@@ -125,13 +124,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
 
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows."""
-        check_is_fitted(self)
-        fills = self.preparation_ is not None and self.preparation_.missing == "mean"
-        finite = "allow-nan" if fills else True
-        rows: Rows = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
-        )
-        prepared = rows if self.preparation_ is None else self.preparation_.apply(Block(rows)).rows
+        prepared = self._prepared(X)
         made: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
         return made
 

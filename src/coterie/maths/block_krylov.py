@@ -28,7 +28,6 @@ def leading_pairs(
     *,
     seed: int,
     tolerance: float = 1e-10,
-    start: Floats | None = None,
 ) -> Ritz:
     """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
 
@@ -43,8 +42,7 @@ def leading_pairs(
         values, vectors = linalg.eigh((whole + whole.T) / 2, subset_by_index=[size - count, size - 1])
         return Ritz(values[::-1], vectors[:, ::-1])
     rng, width = np.random.default_rng([seed, size, count]), count + SPARE
-    first = rng.normal(size=(size, width)) if start is None else start
-    block = linalg.qr(first, mode="economic")[0]
+    block = linalg.qr(rng.normal(size=(size, width)), mode="economic")[0]
     basis, products = np.zeros((size, 0)), np.zeros((size, 0))
     found = Ritz(np.zeros(0), np.zeros((size, 0)))
     for _ in range(MOST_PASSES):

@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 
 from coterie.errors import InputError
 
-__all__ = ["FORMS", "Basis", "LinearMap", "Projection", "lifted", "product"]
+__all__ = ["FORMS", "Basis", "LinearMap", "Projection", "lifted", "mapped", "product"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
@@ -152,6 +152,14 @@ class Basis:
     def lift(self, points: Floats) -> Floats:
         """The point of the subspace that has these coordinates."""
         return np.asarray(points @ self.vectors.T)
+
+
+def mapped(rows: Rows, shift: Floats | None, maps: Sequence[LinearMap]) -> Rows:
+    """Rows less a shift, in its full precision, through maps one after the other; in the rows' own precision."""
+    seen: Rows = rows if shift is None else (rows - shift).astype(rows.dtype)
+    for one in maps:
+        seen = one.apply(seen)
+    return seen
 
 
 def product(maps: Sequence[LinearMap]) -> Floats:

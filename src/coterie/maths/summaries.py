@@ -41,11 +41,6 @@ class Summary:
         """How many rows it stands for."""
         return float(self.weights.sum())
 
-    @property
-    def n_numbers(self) -> int:
-        """The coordinates, the basis, a weight for every point, and Delta."""
-        return self.coordinates.size + (0 if self.basis is None else self.basis.size) + len(self.weights) + 1
-
     def cost(self, centers: Floats) -> float:
         """cost(S, X) of equation (4): an estimate of all rows' cost at centers chosen without looking at it."""
         return float(clustering.nearest(self.points, centers)[1] @ self.weights) + self.delta

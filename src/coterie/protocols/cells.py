@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
-from coterie.messages.site_part import Block, CellMoments, Guard, Table
+from coterie.messages.site_part import Block, CellMoments, Guard, Rows, Table
 
-__all__ = ["GuardedCells", "block_cells", "guarded_cells", "local_cells"]
+__all__ = ["GuardedCells", "block_cells", "guarded_cells", "local_cells", "may_tell_of_all", "seen_cells"]
 
 
 class GuardedCells:
@@ -72,3 +72,31 @@ def _cells(blocks: Iterable[Block], guard: Guard | None, points: Floats, seen_as
         sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)
         squares += clustering.counts_by_cell(labels, squared * block.counts, k)
     return CellMoments.about(points, counts, sums - counts[:, None] * points, squares)
+
+
+def seen_cells(pieces: Iterable[tuple[Block, Rows]], guard: Guard | None, points: Floats, width: int) -> CellMoments:
+    """The moments of ``width`` columns over cells that are found as rows are seen in another way: each piece is the
+    rows that are summed up, and the same rows as points see them."""
+    k = len(points)
+    watched = None if guard is None else guard.cells(k)
+    counts, sums, squares = np.zeros(k), np.zeros((k, width)), np.zeros(k)
+    for block, seen in pieces:
+        labels = clustering.nearest(seen, points)[0]
+        counts += clustering.counts_by_cell(labels, block.counts, k)
+        sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)
+        lengths = np.vecdot(block.rows, block.rows).astype(np.float64)
+        squares += clustering.counts_by_cell(labels, lengths * block.counts, k)
+        if watched is not None:
+            watched.see(block, labels)
+    found = CellMoments.about(np.zeros(width), counts, sums, squares)
+    return found if watched is None else watched.release(found)
+
+
+def may_tell_of_all(table: Table, guard: Guard | None) -> bool:
+    """Whether a sum over all rows of a table may leave."""
+    if guard is None:
+        return True
+    watched = guard.cells(1)
+    for block in table.blocks():
+        watched.see(block, np.zeros(len(block.rows), np.intp))
+    return watched.release_whole()

@@ -25,6 +25,7 @@ from coterie.maths.coresets import allotted, cell_remainders, importance_sample,
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
+from coterie.protocols.cells import may_tell_of_all
 from coterie.protocols.costs import Cost, exchange_cost, one_round
 
 __all__ = [
@@ -123,10 +124,7 @@ def may_tell_cost(table: Table, memory: Memory, what: tuple[object, ...]) -> boo
         return True
     if not guard.allows("coreset", guard.context + repr(what).encode(), 1):
         raise Guarded("the cost of another solution left in this run already")
-    watched = guard.cells(1)
-    for block in table.blocks():
-        watched.see(block, np.zeros(len(block.rows), np.intp))
-    return watched.release_whole()
+    return may_tell_of_all(table, guard)
 
 
 @answers(SampleCoreset)

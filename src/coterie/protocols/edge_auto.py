@@ -13,7 +13,7 @@ from coterie.errors import InputError, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.edge_kmeans import SAMPLE, EdgeFit, EdgeSettings, edge_kmeans, fitted_to_budget
+from coterie.protocols.edge_kmeans import FEWEST_POINTS, SAMPLE, EdgeFit, EdgeSettings, edge_kmeans, numbers_sent
 from coterie.protocols.edge_stages import JL, Centers, Pipeline
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd
 from coterie.protocols.preparation import spread
@@ -62,13 +62,9 @@ def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, min_count: 
     """Own centers of projected rows, lifted: what there is when a budget is below one center a cluster and site."""
     enough = n_sites * (k * (d + 1) + k + 1)
     few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget, min_count=min_count)
-    try:
-        few = fitted_to_budget(few, k, d, n_sites)
-    except InputError as problem:
-        least = min(enough, int(str(problem).rsplit(" ", 1)[1].rstrip(".")))
-        raise InputError(
-            f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}."
-        ) from None
+    least = min(enough, numbers_sent(few, FEWEST_POINTS, k, d, n_sites))
+    if budget < least:
+        raise InputError(f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}.")
     try:
         return (yield from edge_kmeans(few, k, d, seed=seed))
     except RunError as problem:

@@ -19,7 +19,7 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, solvable_weights
-from coterie.maths.projections import Basis, LinearMap, Projection, lifted
+from coterie.maths.projections import Basis, LinearMap, Projection, lifted, mapped
 from coterie.maths.summaries import Summary
 from coterie.messages.schema import Floats, Request
 from coterie.messages.site_part import Rows
@@ -35,6 +35,7 @@ from coterie.protocols.edge_sites import (
     SumReducedCost,
 )
 from coterie.protocols.edge_stages import (
+    AFTER,
     JL,
     Centers,
     DisPCA,
@@ -49,14 +50,21 @@ from coterie.protocols.edge_stages import (
 from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd, lloyd_cost
 
-__all__ = ["SAMPLE", "EdgeFit", "EdgeSettings", "edge_cost", "edge_kmeans", "fitted_to_budget"]
+__all__ = [
+    "FEWEST_POINTS",
+    "SAMPLE",
+    "EdgeFit",
+    "EdgeSettings",
+    "edge_cost",
+    "edge_kmeans",
+    "fitted_to_budget",
+    "numbers_sent",
+]
 
 SAMPLE = 10_000
 """Rows a site finds its own centers with: nothing follows that would mend rough ones."""
-MOST_POINTS = 1 << 22
+FEWEST_POINTS, MOST_POINTS = 2, 1 << 22
 """Of a summary whose size comes from a budget."""
-AFTER = 100
-"""Added to the seed for the projection of a sample."""
 
 N = TypeVar("N")
 
@@ -114,13 +122,7 @@ class EdgeFit(KMeansFit):
 
     def reduce(self, rows: Rows) -> Rows:
         """Rows in the space of the summary and of its centers."""
-        return self._through(self.maps, rows)
-
-    def _through(self, maps: Sequence[LinearMap], rows: Rows) -> Rows:
-        seen: Rows = rows if self.shift is None else (rows - self.shift).astype(rows.dtype)
-        for one in maps:
-            seen = one.apply(seen)
-        return seen
+        return mapped(rows, self.shift, self.maps)
 
     def estimate(self, centers: Floats) -> float:
         """The cost of any centers over all rows, as far as the summary knows it: what a random projection does to
@@ -132,7 +134,7 @@ class EdgeFit(KMeansFit):
         summary, maps = self.summary, self.maps
         if maps and isinstance(maps[-1], Basis):
             summary, maps = replace(summary, coordinates=maps[-1].lift(summary.points), basis=None), maps[:-1]
-        return summary.cost(np.asarray(self._through(maps, centers), np.float64))
+        return summary.cost(np.asarray(mapped(centers, self.shift, maps), np.float64))
 
 
 def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
@@ -359,20 +361,22 @@ def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> Ed
     budget, asked = settings.budget or 0, settings.pipeline
     if asked.points is None:
         raise InputError(f"budget={budget}: {asked.name} sends every row, however many there are; sample them.")
-
-    def spent(n_points: int) -> int:
-        made = sized(asked, k, d, n_points, roomy=False)
-        s = getattr(made.points, "n_points", 0) or 0
-        each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
-        asks = _asks(settings, made, k, d, each_site, n_sites, 0)
-        steps = settings.refine * (k * (d + 1) + 1) + k + 1
-        return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps
-
-    least = spent(2)
+    least = numbers_sent(settings, FEWEST_POINTS, k, d, n_sites)
     if least > budget:
         raise InputError(f"budget={budget} is too little: {asked.name} over {n_sites} sites sends at least {least}.")
-    low, high = 2, MOST_POINTS
+    low, high = FEWEST_POINTS, MOST_POINTS
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if spent(middle) <= budget else (low, middle - 1)
+        fits = numbers_sent(settings, middle, k, d, n_sites) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
     return replace(settings, pipeline=sized(asked, k, d, low, roomy=False), budget=None)
+
+
+def numbers_sent(settings: EdgeSettings, n_points: int, k: int, d: int, n_sites: int) -> int:
+    """What all sites send with sizes, of those not given, for so many points."""
+    made = sized(settings.pipeline, k, d, n_points, roomy=False)
+    s = getattr(made.points, "n_points", 0) or 0
+    each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
+    asks = _asks(settings, made, k, d, each_site, n_sites, 0)
+    steps = settings.refine * (k * (d + 1) + 1) + k + 1
+    return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps

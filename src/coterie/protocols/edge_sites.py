@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.errors import Guarded, InputError, MalformedMessage
-from coterie.maths import clustering
 from coterie.maths.axes import Axes, add_products, principal_axes
-from coterie.maths.projections import Basis, LinearMap, Projection
+from coterie.maths.projections import Basis, LinearMap, Projection, mapped
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Memory, Rows, Table, answers, rows_at
+from coterie.messages.site_part import Memory, Rows, Table, answers, rows_at
+from coterie.protocols.cells import may_tell_of_all, seen_cells
 from coterie.protocols.coresets import local_solution, may_tell_cost
-from coterie.protocols.edge_stages import MOST_MAPS
+from coterie.protocols.edge_stages import AFTER, MOST_MAPS
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import own_centers
 
@@ -112,10 +112,7 @@ class _Through:
     """Another one for another view."""
 
     def __call__(self, rows: Rows) -> Rows:
-        seen: Rows = (rows - self.shift).astype(rows.dtype) if len(self.shift) else rows  # the shift is float64
-        for one in self.maps:
-            seen = one.apply(seen)
-        return seen
+        return mapped(rows, self.shift if len(self.shift) else None, self.maps)
 
 
 def _through(view: StreamedTable) -> _Through:
@@ -141,10 +138,7 @@ def _may_tell_axes(view: StreamedTable, memory: Memory, count: int) -> bool:
     key = guard.context + str(count).encode() + _through(view).key
     if not guard.allows("axes", key, MOST_AXES):
         raise Guarded("axes of rows seen in other ways left in this run already")
-    watched = guard.cells(1)
-    for block in view.raw.blocks():
-        watched.see(block, np.zeros(len(block.rows), np.intp))
-    return watched.release_whole()
+    return may_tell_of_all(view.raw, guard)
 
 
 # ---------------------------------------------------------------- principal axes
@@ -329,7 +323,7 @@ class _Sent:
         whole = points if self.basis is None else self.basis.lift(points)
         if not self.ask.form:
             return whole
-        return np.asarray(Projection(self.ask.form, self.ask.d, self.ask.width, self.ask.seed + 100).apply(whole))
+        return np.asarray(Projection(self.ask.form, self.ask.d, self.ask.width, self.ask.seed + AFTER).apply(whole))
 
 
 # ---------------------------------------------------------------- a site's own centers of rows as seen
@@ -385,16 +379,5 @@ def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMo
     view = _seen(table, memory, ask, ask.axes["p"])
     if ask.d != len(view.raw.columns):
         raise MalformedMessage(f"sums of {ask.d} columns of rows of {len(view.raw.columns)}")
-    k, watched = len(ask.centers), None if memory.guard is None else memory.guard.cells(len(ask.centers))
-    counts, sums, squares = np.zeros(k), np.zeros((k, ask.d)), np.zeros(k)
-    for block, seen in view.pieces():
-        labels = clustering.nearest(seen, ask.centers)[0]
-        counts += clustering.counts_by_cell(labels, block.counts, k)
-        sums += clustering.sums_by_cell(block.rows, labels, block.counts, k)
-        if watched is not None:
-            squares += clustering.counts_by_cell(labels, np.vecdot(block.rows, block.rows) * block.counts, k)
-            watched.see(block, labels)
-    if watched is None:
-        return WholeMoments(sums, counts)
-    sent = watched.release(CellMoments.about(np.zeros(ask.d), counts, sums, squares))
+    sent = seen_cells(view.pieces(), memory.guard, ask.centers, ask.d)
     return WholeMoments(sent.sums(np.zeros(ask.d)), sent.counts)

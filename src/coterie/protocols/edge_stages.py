@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 
+AFTER = 100
+"""Added to a run's seed for the projection of a sample: before it there are far fewer."""
 MOST_MAPS = 8
 """Random projections one after the other."""
 

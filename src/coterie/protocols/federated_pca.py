@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.errors import InputError, RunError
-from coterie.maths.projections import Basis, LinearMap, Projection, product
+from coterie.maths.projections import LinearMap, Projection, product
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
@@ -114,11 +114,6 @@ class PCAFit:
     squares: float
     n_rows: float
     solver: str
-
-    @property
-    def basis(self) -> Basis:
-        """Coordinates in the subspace."""
-        return Basis(self.axes.vectors)
 
 
 def federated_pca(

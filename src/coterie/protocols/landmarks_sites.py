@@ -16,7 +16,7 @@ from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import block_cells, local_cells
+from coterie.protocols.cells import block_cells, local_cells, may_tell_of_all
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
@@ -66,7 +66,7 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
     sample, fewest = sample_of(table, ask.sample, ask.seed), max(1, ask.min_count, memory.min_count)
     drawn = float(sample.weights.sum())
     wanted = max(1, min(ask.q, int(drawn) // (2 * fewest)))
-    if drawn < fewest or not _may_tell_of_all(table, memory):
+    if drawn < fewest or not may_tell_of_all(table, memory.guard):
         return reply
     points = clustering.rough_centers(sample.rows, sample.weights, wanted, seed=ask.seed)
     found = block_cells(Block(sample.rows, sample.weights, sample.places), memory.guard, points)
@@ -75,16 +75,6 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
     codes[: int(enough.sum())], low, span = coded(found.means[enough], ask.bits, ask.ranges)
     counts[: int(enough.sum())] = found.counts[enough] * (sample.held / drawn)
     return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(_scatter(table, sample.rows.mean(0))))
-
-
-def _may_tell_of_all(table: Table, memory: Memory) -> bool:
-    """Whether a sum over all rows may leave."""
-    if memory.guard is None:
-        return True
-    watched = memory.guard.cells(1)
-    for block in table.blocks():
-        watched.see(block, np.zeros(len(block.rows), np.intp))
-    return watched.release_whole()
 
 
 def _scatter(table: Table, near: Floats) -> float:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.errors import Guarded, InputError, MalformedMessage, RosterChanged
-from coterie.maths import clustering
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, CellMoments, Memory, Rows, Table, answers, remembers
 from coterie.messages.verbs import Protocol, present, total
+from coterie.protocols.cells import seen_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 
 __all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "nearest_counts", "summed_landmarks"]
@@ -235,21 +235,9 @@ def local_shares(table: Table, memory: Memory, ask: ShareCells) -> CellShares:
 
 def _cells(lens: _Lens, memory: Memory, centers: Floats) -> CellMoments:
     """The moments of what is summed up over the cells, as far as a guard lets them go."""
-    m, width = len(centers), lens.width
     if centers.shape[1] != len(lens.table.columns):
         raise MalformedMessage(f"points of {centers.shape[1]} columns for rows of {len(lens.table.columns)}")
-    watched = None if memory.guard is None else memory.guard.cells(m)
-    counts, sums, squares = np.zeros(m), np.zeros((m, width)), np.zeros(m)
-    for block, seen in lens.blocks():
-        labels = clustering.nearest(seen, centers)[0]
-        counts += clustering.counts_by_cell(labels, block.counts, m)
-        sums += clustering.sums_by_cell(block.rows, labels, block.counts, m)
-        lengths = np.vecdot(block.rows, block.rows).astype(np.float64)
-        squares += clustering.counts_by_cell(labels, lengths * block.counts, m)
-        if watched is not None:
-            watched.see(block, labels)
-    found = CellMoments.about(np.zeros(width), counts, sums, squares)
-    return found if watched is None else watched.release(found)
+    return seen_cells(lens.blocks(), memory.guard, centers, lens.width)
 
 
 # ---------------------------------------------------------------- the server's part
