@@ -18,7 +18,8 @@ from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.dspgd import DSPGDSettings, embedded
 from coterie.protocols.edge_auto import auto_kmeans
-from coterie.protocols.edge_kmeans import EdgeSettings, edge_cost, edge_kmeans
+from coterie.protocols.edge_kmeans import edge_kmeans
+from coterie.protocols.edge_questions import EdgeSettings, edge_cost
 from coterie.protocols.edge_stages import read_pipeline
 from coterie.protocols.federated_kmeans import (
     Reassignment,

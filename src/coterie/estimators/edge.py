@@ -12,7 +12,8 @@ from coterie.errors import InputError
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.messages.verbs import Protocol
 from coterie.protocols.edge_auto import auto_kmeans
-from coterie.protocols.edge_kmeans import EdgeFit, EdgeSettings, edge_kmeans
+from coterie.protocols.edge_kmeans import EdgeFit, edge_kmeans
+from coterie.protocols.edge_questions import EdgeSettings
 from coterie.protocols.edge_stages import Pipeline, Stage, read_pipeline
 from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.prepared import Preparation, Spread

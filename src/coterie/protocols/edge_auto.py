@@ -13,7 +13,8 @@ from coterie.errors import InputError, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.edge_kmeans import FEWEST_POINTS, SAMPLE, EdgeFit, EdgeSettings, edge_kmeans, numbers_sent
+from coterie.protocols.edge_kmeans import EdgeFit, edge_kmeans
+from coterie.protocols.edge_questions import FEWEST_POINTS, SAMPLE, EdgeSettings, numbers_sent
 from coterie.protocols.edge_stages import JL, Centers, Pipeline
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd
 from coterie.protocols.preparation import spread

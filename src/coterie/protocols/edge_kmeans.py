@@ -10,9 +10,8 @@ X = X' Pi^+ shortens centers (docs/errata.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,15 +20,19 @@ from coterie.maths import clustering
 from coterie.maths.coresets import allotted, solvable_weights
 from coterie.maths.projections import Basis, LinearMap, Projection, lifted, mapped
 from coterie.maths.summaries import Summary
-from coterie.messages.schema import Floats, Request
+from coterie.messages.schema import Floats
 from coterie.messages.site_part import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows, PoolRows
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.edge_questions import (
+    SAMPLE,
+    EdgeSettings,
+    fitted_to_budget,
+    is_projected_by_server,
+    summary_asks,
+)
 from coterie.protocols.edge_sites import (
     SendCenters,
-    SendSubspace,
-    SendSummary,
     SumByCell,
     SummaryPart,
     SumReducedCost,
@@ -43,65 +46,12 @@ from coterie.protocols.edge_stages import (
     Pipeline,
     Sample,
     accurate,
-    check_accuracy,
-    is_whole,
     sized,
 )
 from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
-from coterie.protocols.lloyd import Assign, KMeansFit, lloyd, lloyd_cost
+from coterie.protocols.lloyd import KMeansFit, lloyd
 
-__all__ = [
-    "FEWEST_POINTS",
-    "SAMPLE",
-    "EdgeFit",
-    "EdgeSettings",
-    "edge_cost",
-    "edge_kmeans",
-    "fitted_to_budget",
-    "numbers_sent",
-]
-
-SAMPLE = 10_000
-"""Rows a site finds its own centers with: nothing follows that would mend rough ones."""
-FEWEST_POINTS, MOST_POINTS = 2, 1 << 22
-"""Of a summary whose size comes from a budget."""
-
-N = TypeVar("N")
-
-
-@dataclass(frozen=True)
-class EdgeSettings:
-    """Which pipeline, and what follows it."""
-
-    pipeline: Pipeline
-    refine: int = 0
-    lift: str = "inverse"
-    center: bool = True
-    budget: int | None = None
-    """Numbers all sites send at most, in all."""
-    accuracy: float | None = None
-    min_count: int = 1
-
-    def __post_init__(self) -> None:
-        if self.lift not in ("inverse", "means"):
-            raise InputError(f"lift={self.lift!r}; it is 'inverse' (Algorithms 2, 4, 5, 6) or 'means' (1 and 3).")
-        if not is_whole(self.refine) or self.refine < 0:
-            raise InputError(f"refine={self.refine!r} must be a whole number; it cannot be negative.")
-        if self.budget is not None and self.accuracy is not None:
-            raise InputError("sizes come from a budget or from an accuracy; give one of them.")
-        if self.budget is not None and (not is_whole(self.budget) or self.budget < 1):
-            raise InputError(f"budget={self.budget!r}; it is how many numbers all sites may send, at least 1.")
-        if self.accuracy is not None:
-            check_accuracy(self.pipeline, self.accuracy)
-        if not is_whole(self.min_count) or self.min_count < 1:
-            raise InputError(f"min_count={self.min_count!r} must be a whole number, at least 1.")
-        if not isinstance(self.center, bool | np.bool_):
-            raise InputError(f"center={self.center!r}; it is True or False.")
-
-    @property
-    def centers_first(self) -> bool:
-        """Whether the mean is subtracted: where rows are projected, random or not."""
-        return self.center and bool(self.pipeline.common or self.pipeline.pca or self.pipeline.after)
+__all__ = ["EdgeFit", "edge_kmeans"]
 
 
 @dataclass(frozen=True)
@@ -152,7 +102,7 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     view = View(d, seed, mean if settings.centers_first else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
-    on_server = _is_projected_here(settings)
+    on_server = is_projected_by_server(settings)
     summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count, held)
     if not summary.n_rows > 0:
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
@@ -179,11 +129,6 @@ def _seen_through(view: View, stage: JL | DisPCA) -> Protocol[View]:
     t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
     axes, _ = yield from dis_pca(view, t2, t1)
     return view.then(Basis(axes.vectors))
-
-
-def _is_projected_here(settings: EdgeSettings) -> bool:
-    """Algorithm 3: points come whole, and are projected only to find clusters."""
-    return settings.lift == "means" and settings.pipeline.after is not None and not settings.pipeline.common
 
 
 def _after(pipeline: Pipeline, view: View) -> Projection | None:
@@ -239,23 +184,8 @@ def _summary(
             return (yield from _pooled(sizes, view.d)), tuple(sizes.values())
         k = 0
     reach = _reach(view, pipeline, on_server)
-    parts = yield from each(_summary_asks(view, pipeline, k, sizes, on_server, reach))
+    parts = yield from each(summary_asks(view, pipeline, k, sizes, on_server, reach))
     return Summary.union([_read(part) for part in parts.values()]), tuple(sizes.values())
-
-
-def _summary_asks(
-    view: View, pipeline: Pipeline, k: int, sizes: Mapping[N, int], on_server: bool, reach: float
-) -> dict[N, SendSummary]:
-    """What every site is asked for; a basis of its own is sent where that is less than whole points."""
-    d, t = view.width, 0 if pipeline.pca is None else pipeline.pca.n_components or view.width
-    after = None if on_server else pipeline.after
-    asks = {}
-    for place, (name, size) in enumerate(sizes.items()):
-        own = t if t and after is None and (size + k) * t + t * d < (size + k) * d else 0
-        width = (after.n_columns or d) if after else own or d
-        form = after.form if after else ""
-        asks[name] = SendSummary(*view.fields(), size, k, d, t, own, width, form, place, reach)
-    return asks
 
 
 def _reach(view: View, pipeline: Pipeline, on_server: bool) -> float:
@@ -289,94 +219,3 @@ def _own_centers(view: View, q: int, k: int, min_count: int) -> Protocol[Summary
             "they allow; ask for fewer clusters, or for more rows a site."
         )
     return found
-
-
-# ---------------------------------------------------------------- what it costs
-
-
-def edge_cost(
-    settings: EdgeSettings,
-    pipeline: Pipeline,
-    k: int,
-    d: int,
-    sizes: Sequence[int],
-    *,
-    n_sites: int,
-    rounds: int,
-    method: str,
-    seed: int = 0,
-) -> Cost:
-    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site.
-
-    Without a reduction of rows that have weights it is more: a weight for every row.
-    """
-    spent = Cost()
-    for asks in _asks(settings, pipeline, k, d, sizes, n_sites, seed):
-        spent += one_round(asks, method=method)
-    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
-
-
-def _asks(
-    settings: EdgeSettings, pipeline: Pipeline, k: int, d: int, sizes: Sequence[int], n_sites: int, seed: int
-) -> Iterator[list[Request[Any]]]:
-    """What sites are asked in every round before the steps of Lloyd."""
-    if settings.accuracy is not None:
-        yield [CountRows()] * n_sites
-    if settings.centers_first:
-        yield [Assign(np.zeros((1, d)))] * n_sites
-    view = View(d, seed, np.zeros(d) if settings.centers_first else None)
-    for stage in pipeline.common:
-        if isinstance(stage, JL):
-            view = view.projected(stage.n_columns or view.width, stage.form)
-            continue
-        t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
-        yield [SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites
-        view = view.then(Basis(np.eye(view.width, t2)))
-    yield from _asks_for_points(settings, pipeline, k, view, sizes, n_sites)
-    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
-        yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
-
-
-def _asks_for_points(
-    settings: EdgeSettings, pipeline: Pipeline, k: int, view: View, sizes: Sequence[int], n_sites: int
-) -> Iterator[list[Request[Any]]]:
-    points = pipeline.points
-    if isinstance(points, Centers):
-        yield [SendCenters(*view.fields(), points.n_centers or k, view.width, 1, SAMPLE, 1.0)] * n_sites
-        return
-    if isinstance(points, DisSS):
-        yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites
-    elif points is None:
-        yield [CountRows()] * n_sites
-        if not pipeline.stages:
-            yield [PoolRows(size, view.d, 0) for size in sizes]
-            return
-        k = 0
-    asks = _summary_asks(view, pipeline, k, dict(enumerate(sizes)), _is_projected_here(settings), 1.0)
-    yield list(asks.values())
-
-
-def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> EdgeSettings:
-    """The largest sizes, of those not given, with which all sites together send no more numbers than the budget."""
-    budget, asked = settings.budget or 0, settings.pipeline
-    if asked.points is None:
-        raise InputError(f"budget={budget}: {asked.name} sends every row, however many there are; sample them.")
-    least = numbers_sent(settings, FEWEST_POINTS, k, d, n_sites)
-    if least > budget:
-        raise InputError(f"budget={budget} is too little: {asked.name} over {n_sites} sites sends at least {least}.")
-    low, high = FEWEST_POINTS, MOST_POINTS
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = numbers_sent(settings, middle, k, d, n_sites) <= budget
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return replace(settings, pipeline=sized(asked, k, d, low, roomy=False), budget=None)
-
-
-def numbers_sent(settings: EdgeSettings, n_points: int, k: int, d: int, n_sites: int) -> int:
-    """What all sites send with sizes, of those not given, for so many points."""
-    made = sized(settings.pipeline, k, d, n_points, roomy=False)
-    s = getattr(made.points, "n_points", 0) or 0
-    each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
-    asks = _asks(settings, made, k, d, each_site, n_sites, 0)
-    steps = settings.refine * (k * (d + 1) + 1) + k + 1
-    return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps

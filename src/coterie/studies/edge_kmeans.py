@@ -20,7 +20,7 @@ from coterie.engines.inprocess import InProcess, in_process
 from coterie.estimators import EdgeKMeans
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.messages.verbs import Protocol
-from coterie.protocols.edge_kmeans import EdgeSettings, edge_cost
+from coterie.protocols.edge_questions import EdgeSettings, edge_cost
 from coterie.protocols.edge_stages import Pipeline
 from coterie.protocols.federated_pca import mean_of_all
 from coterie.runtime.channel import Outcome
