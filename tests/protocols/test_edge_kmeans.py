@@ -212,6 +212,13 @@ class TestOddSites:
         assert made.counts.sum() == 240
         assert made.cost <= 1.3 * KMeans(4, n_init=10, random_state=0).fit(ROWS).inertia_
 
+    def test_a_site_without_rows_sends_no_basis_of_its_own(self, pipeline):
+        """Thirty columns: coordinates and a basis are less than points, at the sites that have any."""
+        rows = blobs(240, 30, 4, seed=2)
+        made = summarised(pipeline, tables_of(rows, np.arange(240) % 3, 4), refine=2)
+        assert made.counts.sum() == 240
+        assert made.cost <= 1.3 * KMeans(4, n_init=10, random_state=0).fit(rows).inertia_
+
     def test_all_rows_equal(self, pipeline):
         rows = np.full((30, 6), 3.0)
         made = summarised(pipeline, split_evenly(rows, 3), k=2 if pipeline != "centers" else 1)

@@ -291,8 +291,10 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
     if not 0 <= ask.t <= ask.d or ask.own not in (0, ask.t) or not 1 <= ask.width <= ask.d:
         raise MalformedMessage(f"a summary of {ask.t} axes and {ask.width} columns, of rows of {ask.d}")
     n, seen, basis = table.n_rows, view, None
+    if not n:
+        return reply
     reply.delta[...] = _missed(view)
-    if ask.t and n:
+    if ask.t:
         axes = _axes(view, ask.t, ask.seed)
         basis = Basis(axes.vectors)
         seen = StreamedTable(view, basis.apply, ask.t)
