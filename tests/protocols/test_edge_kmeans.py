@@ -14,7 +14,7 @@ from coterie.maths.projections import Projection
 from coterie.maths.summaries import Summary
 from coterie.protocols.edge_stages import JL, PCA, DisPCA, DisSS, Sample
 from coterie.sites.tables import ArrayTable
-from tests.federations import Cut, split_evenly, tables_of
+from tests.federations import Cut, blobs, split_evenly, tables_of
 from tests.protocols.edge_runs import ROWS, cost, somewhere, summarised
 
 # ---------------------------------------------------------------- exact
