@@ -13,6 +13,7 @@ from coterie.maths.coresets import solvable_weights
 from coterie.maths.projections import Projection
 from coterie.maths.summaries import Summary
 from coterie.protocols.edge_stages import JL, PCA, DisPCA, DisSS, Sample
+from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut, blobs, split_evenly, tables_of
 from tests.protocols.edge_runs import ROWS, cost, somewhere, summarised
@@ -203,6 +204,17 @@ def test_what_common_axes_leave_and_what_own_axes_leave_adds_up():
 # ---------------------------------------------------------------- small and odd sites
 
 
+@pytest.mark.parametrize("stages", [[PCA(3), Sample(120)], [JL(20), PCA(3), Sample(120)]], ids=str)
+def test_a_site_without_rows_answers_where_others_send_a_basis_of_their_own(stages):
+    """Thirty columns: coordinates and a basis are less than points."""
+    rows, ledger = blobs(240, 30, 4, seed=2), Ledger()
+    made = summarised(stages, tables_of(rows, np.arange(240) % 3, 4), refine=2, ledger=ledger)
+    d = made.reduced.shape[1]
+    assert ledger.total("floats_up") == 4 * (32 + (30 + 4) * 4 + 3 * d + 1 + 2 * (4 * 31 + 1) + 5)
+    assert made.counts.sum() == 240
+    assert made.cost <= 1.3 * KMeans(4, n_init=10, random_state=0).fit(rows).inertia_
+
+
 @pytest.mark.parametrize(
     "pipeline", ["nr", "fss", "jl:3+fss", "fss+jl:3", "jl:4+fss+jl:2", "bklw", "jl:3+bklw", "centers"]
 )
@@ -211,13 +223,6 @@ class TestOddSites:
         made = summarised(pipeline, tables_of(ROWS, np.arange(240) % 3, 4), refine=2)
         assert made.counts.sum() == 240
         assert made.cost <= 1.3 * KMeans(4, n_init=10, random_state=0).fit(ROWS).inertia_
-
-    def test_a_site_without_rows_sends_no_basis_of_its_own(self, pipeline):
-        """Thirty columns: coordinates and a basis are less than points, at the sites that have any."""
-        rows = blobs(240, 30, 4, seed=2)
-        made = summarised(pipeline, tables_of(rows, np.arange(240) % 3, 4), refine=2)
-        assert made.counts.sum() == 240
-        assert made.cost <= 1.3 * KMeans(4, n_init=10, random_state=0).fit(rows).inertia_
 
     def test_all_rows_equal(self, pipeline):
         rows = np.full((30, 6), 3.0)
