@@ -13,11 +13,15 @@ __all__ = [
     "FederatedKernelKMeans",
     "FederatedKernelPCA",
     "FederatedPCA",
+    "VerticalKernelKMeans",
+    "VerticalKernelPCA",
     "__version__",
     "fit",
     "load_model",
     "open_table",
+    "row_tags",
     "save_model",
+    "transform",
 ]
 
 if TYPE_CHECKING:
@@ -27,9 +31,13 @@ if TYPE_CHECKING:
         FederatedKernelPCA,
         FederatedKMeans,
         FederatedPCA,
+        VerticalKernelKMeans,
+        VerticalKernelPCA,
         fit,
+        transform,
     )
     from coterie.estimators.models import load_model, save_model
+    from coterie.protocols.alignment import row_tags
     from coterie.sites.tables import open_table
 
 _HOMES = {
@@ -38,7 +46,11 @@ _HOMES = {
     "FederatedKMeans": "coterie.estimators",
     "FederatedKernelKMeans": "coterie.estimators",
     "FederatedKernelPCA": "coterie.estimators",
+    "VerticalKernelKMeans": "coterie.estimators",
+    "VerticalKernelPCA": "coterie.estimators",
     "fit": "coterie.estimators",
+    "transform": "coterie.estimators",
+    "row_tags": "coterie.protocols.alignment",
     "load_model": "coterie.estimators.models",
     "save_model": "coterie.estimators.models",
     "open_table": "coterie.sites.tables",

@@ -6,7 +6,8 @@
     ├── InputError (ValueError)      a parameter or a file that cannot be used
     │   ├── ColumnsDiffer            sites do not hold the same columns
     │   ├── MissingValues            a table holds missing values nobody said how to treat
-    │   └── OutOfRange               a table holds values, or more rows, than was declared
+    │   ├── OutOfRange               a table holds values, or more rows, than was declared
+    │   └── Unaligned                rows of several sites that cannot be matched
     ├── MalformedMessage             bytes that are no message of ours
     ├── Guarded                      an answer a site's guard holds back: it would tell of too few rows
     ├── BadAnswer                    an answer that does not fit its question
@@ -35,6 +36,7 @@ __all__ = [
     "QuorumLost",
     "RosterChanged",
     "RunError",
+    "Unaligned",
 ]
 
 
@@ -60,6 +62,10 @@ class MissingValues(InputError):
 
 class OutOfRange(InputError):
     """A table holds values outside the range, or more rows, than was declared."""
+
+
+class Unaligned(InputError):
+    """Sites' rows cannot be matched: other keys, keys that are there twice, or no secret to tag them with."""
 
 
 class MalformedMessage(CoterieError):

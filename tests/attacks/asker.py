@@ -37,7 +37,8 @@ class Asker:
     @classmethod
     def of(cls, rows: Any, policy: Policy = ON, **options: Any) -> Asker:
         """A new site with these rows, and its asker."""
-        return cls(Site("here", ArrayTable(rows), policy=policy), **options)
+        table = rows if hasattr(rows, "raw_blocks") else ArrayTable(rows)
+        return cls(Site("here", table, policy=policy), **options)
 
     def ask(
         self,

@@ -200,6 +200,8 @@ def test_methods_and_audits(cli):
         "jl+bklw",
         "edge-kmeans",
         "federated-pca",
+        "vertical-kernel-pca",
+        "dpca",
     }
     assert "LocalCenters.centers" in cli("audit", "one-shot")[1]
     code, _, err = cli("audit", "one-shots")

@@ -19,6 +19,7 @@ from coterie.messages.schema import Reply, Request
 from coterie.messages.site_part import Block, Memory
 from coterie.messages.verbs import Seen
 from coterie.protocols.agreement import Agree
+from coterie.protocols.alignment import Attend, SendTags
 from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
 from coterie.protocols.ce_pca import (
     DrawRows,
@@ -29,6 +30,7 @@ from coterie.protocols.ce_pca import (
     SketchFeatures,
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
+from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
@@ -55,6 +57,15 @@ from coterie.protocols.methods import METHODS, belongs
 from coterie.protocols.preparation import ColumnSums, SumColumns
 from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import CellSums, LocalCenters, Split, Summarise
+from coterie.protocols.vertical_sites import (
+    Decompose,
+    FindRank,
+    MarkProducts,
+    MeasureSpread,
+    SumDistances,
+    SumProducts,
+    Treat,
+)
 from coterie.secure.masked_sums import (
     AskKey,
     AskMasked,
@@ -76,7 +87,9 @@ PATH = "/srv/clinic/patients.parquet"
 RUN = bytes(range(100, 116))
 COPIES = 3
 """How often each row is there: a guard that counts rows must not take copies of one for many."""
-GUARDED = Policy(single_answers="averages", min_count=COPIES + 2, min_roster=3, rosters="any", gram_rows=0)
+GUARDED = Policy(
+    single_answers="averages", min_count=COPIES + 2, min_roster=3, rosters="any", gram_rows=0, alignment_key=bytes(32)
+)
 """Everything but rows may be seen by itself, as long as no guard holds it back."""
 
 # Digits enough that neither their text nor their bytes turn up by chance.
@@ -148,6 +161,19 @@ PLAIN: tuple[Request[Any], ...] = (
     SendSummary(3, (), *NO_MAP, 4, 2, 2, 1, 0, 1, "gaussian", 1, 9.0),
     SendCenters(3, ("gaussian",), *TURNED, 2, 1, 5, 100, 9.0),
     SumByCell(3, ("gaussian",), *TURNED, np.array([[-1e4], [3e4]]), 2),
+    Attend(False),
+    Attend(True),
+    SendTags(24, False),
+    Treat("mean", "standard"),
+    MeasureSpread(),
+    FindRank("rbf", 1e-9, 3, 24, 5, 0.5),
+    Decompose("rbf", 1e-9, 3, 24, 2, 2, "float64"),
+    SumDistances(1e-9, 0, 2, 24, "float32"),
+    MarkProducts(np.ones((24, 2))),
+    SumProducts(0, 2, 1e9, np.ones((24, 2))),
+    CountColumns(),
+    SolveCopy(4.0, np.eye(24)[:, :2], np.ones((24, 2))),
+    SendComponents(2, np.eye(24)[:, :2]),
     Train(1, 0, 1.0, 0, 0, np.array([[1e4, 1e4], [9e4, 9e4]])),
     Train(2, 5, 0.5, 7, 3, VALUES + 1.0),
     Train(2, 5, 1.0, 7, 3, VALUES + 1.0),
@@ -292,6 +318,7 @@ class ImpatientTable(ArrayTable):
 
     passes = 0
     patience = 500
+    new: ArrayTable
 
     def raw_blocks(self) -> Iterator[Block]:
         """The rows, unless they were asked for too often."""
@@ -304,7 +331,9 @@ class ImpatientTable(ArrayTable):
 def _site(name: str, rows: np.ndarray, policy: Policy = GUARDED) -> Site:
     log = logging.Logger("fuzz")
     log.addHandler(logging.NullHandler())
-    site = Site(name, ImpatientTable(rows, name=PATH), policy=policy, log=log)
+    table = ImpatientTable(rows, name=PATH, keys=range(len(rows)))
+    table.new = ArrayTable(rows[:6] + 1.0, name=PATH, keys=range(6))
+    site = Site(name, table, policy=policy, log=log)
     site.masking_key = SECRETS[name]
     return site
 

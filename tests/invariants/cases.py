@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.decomposition import KernelPCA
 
 from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
 from coterie.protocols.agreement import Agree, agree
+from coterie.protocols.alignment import Alignment, row_tags
 from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
 from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.dpca import dpca, dpca_cost
 from coterie.protocols.dspgd import DSPGDSettings, embedded
 from coterie.protocols.edge_auto import auto_kmeans
 from coterie.protocols.edge_kmeans import edge_kmeans
@@ -34,8 +37,15 @@ from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, 
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
-from coterie.sites.tables import ArrayTable
-from tests.federations import Rows, central_lloyd
+from coterie.protocols.vertical_kpca import (
+    VerticalSettings,
+    project,
+    project_cost,
+    vertical_kernel_pca,
+    vertical_kernel_pca_cost,
+)
+from coterie.sites.tables import ArrayTable, PairedTable
+from tests.federations import Rows, blobs, central_lloyd, split_evenly
 
 K, D = 3, 4
 FED = "federated-kmeans"
@@ -57,6 +67,9 @@ class Case:
     tolerance: float = 1e-10
     samples_sites: bool = False
     """Whether the roster itself decides who is asked when."""
+    split: Callable[[Rows, int], dict[str, Any]] = split_evenly
+    """How the rows are shared out; some need columns shared out instead."""
+    fewest_sites: int = 1
     discloses_rows: bool = False
     """Whether rows, or features of rows, leave as they are: policies refuse that by default."""
 
@@ -326,9 +339,119 @@ EDGE = [
     ),
 ]
 
+# ---------------------------------------------------------------- columns split
+
+
+MIX = np.random.default_rng(5).normal(size=(D, 9)) / 3
+WIDE = blobs(90, D, 3, seed=21) @ MIX
+NEW = np.random.default_rng(6).normal(size=(11, D)) @ MIX
+
+
+def _by_columns(rows: Rows, n_sites: int) -> dict[str, Any]:
+    """The rows in nine columns, shared out to the sites; new rows with them."""
+    wide = rows @ MIX
+    return {
+        f"site-{m}": PairedTable(ArrayTable(wide[:, m::n_sites]), ArrayTable(NEW[:, m::n_sites]))
+        for m in range(n_sites)
+    }
+
+
+def _by_key(rows: Rows, n_sites: int) -> dict[str, Any]:
+    """The same, rows in another order at every site."""
+    made, names, later = {}, np.array([f"p{i}" for i in range(len(rows))]), np.array([f"q{i}" for i in range(11)])
+    for m, (site, pair) in enumerate(_by_columns(rows, n_sites).items()):
+        turn, turned = np.random.default_rng(m).permutation(len(rows)), np.random.default_rng(m).permutation(11)
+        table = ArrayTable(pair._table._rows[turn], keys=names[turn])
+        made[site] = PairedTable(table, ArrayTable(pair.new._rows[turned], keys=later[turned]))
+    return made
+
+
+def _vertical(kernel: str, **options: Any) -> Callable[[Rows], Protocol[Any]]:
+    settings = VerticalSettings(3, kernel, 0.05, **options)
+
+    def protocol(rows: Rows) -> Protocol[Any]:
+        fit = yield from vertical_kernel_pca(settings, seed=4)
+        return fit, (yield from project(fit, measured=True))
+
+    return protocol
+
+
+def _vertical_numbers(both: Any) -> list[Rows]:
+    fit, (components, tags) = both
+    order, own = slice(None), slice(None)
+    if tags is not None:  # back to where the rows were
+        order = np.argsort(tags)[np.argsort(np.argsort(row_tags([f"q{i}" for i in range(11)], bytes(32))))]
+        n = len(fit.embedding)
+        own = np.argsort(np.argsort(row_tags([f"p{i}" for i in range(n)], bytes(32))))
+    made, embedding = components[order], fit.embedding[own]
+    return [fit.pairs.values, embedding @ embedding.T, made @ made.T]
+
+
+def _vertical_cost(n_sites: int, both: Any) -> Cost:
+    fit, (components, tags) = both
+    reach = {}
+    if fit.settings.kernel == "linear":
+        products = [
+            np.abs(NEW[:, m::n_sites] @ ((WIDE[:, m::n_sites]).T @ fit.weights)).max() for m in range(n_sites)
+        ]
+        reach = {"reach": 16.0 ** np.ceil(np.log2(max(products)) / 4)}
+    return vertical_kernel_pca_cost(fit) + project_cost(fit, Alignment(len(components), tags), **reach)
+
+
+def _pooled_components(kernel: str) -> Callable[[Rows], list[Rows]]:
+    def pooled(rows: Rows) -> list[Rows]:
+        made = KernelPCA(3, kernel=kernel, gamma=0.05).fit(rows @ MIX)
+        own, new = made.eigenvectors_ * np.sqrt(made.eigenvalues_), made.transform(NEW)
+        return [made.eigenvalues_, own @ own.T, new @ new.T]
+
+    return pooled
+
+
+def _vertical_case(name: str, kernel: str, pooled: bool, split: Any = _by_columns, **options: Any) -> Case:
+    return Case(
+        f"kernel components of columns, {name}",
+        "vertical-kernel-pca",
+        _vertical(kernel, **options),
+        _vertical_numbers,
+        _vertical_cost,
+        _pooled_components(kernel) if pooled else None,
+        tolerance=1e-7,
+        samples_sites=True,  # without a site there are other columns
+        discloses_rows=True,
+        split=split,
+    )
+
+
+def _dpca_cost(n_sites: int, fit: Any) -> Cost:
+    columns = [len(range(m, 9, n_sites)) for m in range(n_sites)]
+    return dpca_cost(columns, n_rows=90, n_components=2, n_iter=3, inner=4)
+
+
+VERTICAL = [
+    _vertical_case("rbf, all pairs", "rbf", True, local_rank=90),
+    _vertical_case("rbf, few pairs", "rbf", False, local_rank=6, center=False, scale="standard"),
+    _vertical_case("rbf, by key", "rbf", True, _by_key, local_rank=90),
+    _vertical_case("rbf, as many pairs as it takes", "rbf", False, tolerance=0.01, missing="mean"),
+    _vertical_case("linear", "linear", True, local_rank=9),
+    _vertical_case("linear, by key, as many pairs as it takes", "linear", False, _by_key, tolerance=0.05),
+    Case(
+        "principal components of columns by neighbours",
+        "dpca",
+        lambda rows: dpca(2, n_rows=90, neighbours=3, n_iter=3, inner=4, seed=1),
+        lambda fit: [fit.stacked @ fit.stacked.T],
+        _dpca_cost,
+        tolerance=1e-7,
+        samples_sites=True,
+        discloses_rows=True,
+        fewest_sites=3,
+        split=lambda rows, n_sites: {name: pair._table for name, pair in _by_columns(rows, n_sites).items()},
+    ),
+]
+
 CASES = [
     *BASELINES,
     *EDGE,
+    *VERTICAL,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",

@@ -7,7 +7,16 @@ import pytest
 
 from coterie.errors import InputError
 from coterie.maths import block_krylov, factors
-from coterie.maths.factors import Joined, kernel_pairs
+from coterie.maths.factors import (
+    Joined,
+    found_for,
+    kernel_pairs,
+    pairs_left_out,
+    rank_for,
+    scaled_distances,
+    sin_theta,
+    symmetric_times,
+)
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 
@@ -62,7 +71,8 @@ def test_what_is_left_out_is_positive_and_within_lemma_2(kernel, rank):
 @pytest.mark.parametrize("center", [False, True])
 def test_leading_pairs_are_those_of_the_matrix_written_down(kernel, center, monkeypatch):
     monkeypatch.setattr(block_krylov, "SMALL", 10)
-    monkeypatch.setattr(factors, "BLOCK_ENTRIES", 700)  # nine rows of it at a time
+    monkeypatch.setattr(factors, "WRITTEN", 10)
+    monkeypatch.setattr(factors, "TILE", 9)
     joined = Joined(kernel, parts(kernel, 6, 3))
     matrix = whole(joined)
     if center:
@@ -76,9 +86,12 @@ def test_leading_pairs_are_those_of_the_matrix_written_down(kernel, center, monk
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_parts_pairs_are_the_eigenpairs_of_its_kernel_matrix(kernel, monkeypatch):
+@pytest.mark.parametrize("written", [10, 1000])
+def test_a_parts_pairs_are_the_eigenpairs_of_its_kernel_matrix(kernel, written, monkeypatch):
     monkeypatch.setattr(block_krylov, "SMALL", 10)
-    monkeypatch.setattr(factors, "BLOCK_ENTRIES", 700)
+    monkeypatch.setattr(factors, "SMALL", 10)
+    monkeypatch.setattr(factors, "WRITTEN", written)
+    monkeypatch.setattr(factors, "TILE", 9)
     for rows in (ROWS[:, :3], np.random.default_rng(1).normal(size=(80, 200))):
         values = np.sort(np.linalg.eigvalsh(exact(kernel, rows)))[::-1]
         found = kernel_pairs(kernel, GAMMA, rows, 5, seed=0)
@@ -102,3 +115,83 @@ def test_what_cannot_be_joined_is_an_error():
         Joined("laplacian", parts("rbf", 3, 2))
     with pytest.raises(InputError, match="same rows"):
         Joined("rbf", (Ritz(np.ones(1), np.ones((3, 1))), Ritz(np.ones(1), np.ones((4, 1)))))
+
+
+# ---------------------------------------------------------------- as many pairs as it takes
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("small", [10, 1000])
+@pytest.mark.parametrize("share", [30.0, 3.0, 0.3, 1e-3])
+def test_a_rank_is_the_fewest_pairs_that_leave_no_more_than_a_share(kernel, small, share, monkeypatch):
+    monkeypatch.setattr(block_krylov, "SMALL", small)
+    monkeypatch.setattr(factors, "SMALL", small)
+    rows = ROWS[:, :5]
+    values = np.maximum(np.sort(np.linalg.eigvalsh(exact(kernel, rows)))[::-1], 0)
+    rests = [np.sqrt((values[d:] ** 2).sum()) for d in range(1, 81)]
+    fewest = 1 + next(d for d, rest in enumerate(rests) if rest <= share)
+    pairs, rank, left = rank_for(kernel, GAMMA, rows, share, most=80, seed=0)
+    assert rank == fewest
+    assert left <= share
+    np.testing.assert_allclose(left, rests[rank - 1], atol=1e-6)
+    assert len(pairs.values) == found_for(80, rank)
+
+
+def test_a_rank_stops_at_the_most_there_may_be():
+    pairs, rank, left = rank_for("rbf", GAMMA, ROWS, 1e-9, most=7, seed=0)
+    assert rank == 7
+    np.testing.assert_allclose(left, np.linalg.norm(exact("rbf") - (pairs.vectors[:, :7] * pairs.values[:7])
+                                                    @ pairs.vectors[:, :7].T), rtol=1e-8)  # fmt: skip
+
+
+def test_what_some_eigenvalues_leave_out_is_bounded_without_the_others():
+    values = np.array([9.0, 4.0, 2.0, 1.0, 0.5])
+    true = [np.sqrt((values[d:] ** 2).sum()) for d in range(1, 6)]
+    np.testing.assert_allclose(pairs_left_out(values, 1e9, 5), true, atol=1e-12)
+    some = pairs_left_out(values[:3], float((values**2).sum()), 5)
+    assert (some >= np.array(true[:3]) - 1e-12).all()
+    np.testing.assert_allclose(some, true[:3], rtol=1e-6)
+    loose = pairs_left_out(values[:3], 1e9, 5)  # only the next value is of use: sqrt(n - D) lambda_(D+1)
+    np.testing.assert_allclose(loose[:2], [np.sqrt(4) * 4, np.sqrt(3) * 2])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("rank", [1, 3, 10, 80])
+def test_the_bound_from_what_was_sent_holds(kernel, rank):
+    joined = Joined(kernel, parts(kernel, rank, 4))
+    away = np.linalg.norm(exact(kernel) - whole(joined))
+    assert away <= joined.error_bound() + 1e-9
+    if rank == 80:
+        assert joined.error_bound() == 0
+    if rank == 1 and kernel == "rbf":
+        assert away > 0.05 * joined.error_bound()
+
+
+def test_a_symmetric_product_is_the_product(monkeypatch):
+    monkeypatch.setattr(factors, "TILE", 7)
+    matrix, block = exact("rbf"), np.random.default_rng(0).normal(size=(80, 3))
+    seen = []
+
+    def tile(rows, columns):
+        seen.append((rows.start, columns.start))
+        return matrix[rows, columns]
+
+    np.testing.assert_allclose(symmetric_times(tile, 80, block), matrix @ block, atol=1e-12)
+    assert len(seen) == 12 * 13 // 2
+
+
+def test_distances_are_exact_far_from_the_origin():
+    one, other = ROWS[:5] + 1e6, ROWS + 1e6
+    true = GAMMA * ((one[:, None] - other) ** 2).sum(-1)
+    np.testing.assert_allclose(scaled_distances(one, other, GAMMA), true, atol=1e-12)
+
+
+def test_angles_between_spaces():
+    turn = np.random.default_rng(2).normal(size=(3, 3))
+    assert sin_theta(ROWS[:, :3], ROWS[:, :3] @ turn) < 1e-12
+    np.testing.assert_allclose(sin_theta(np.eye(4)[:, :2], np.eye(4)[:, 2:]), np.sqrt(2))
+    angle = 1e-9
+    tilted = np.array([[np.cos(angle)], [np.sin(angle)]])
+    np.testing.assert_allclose(sin_theta(np.array([[1.0], [0.0]]), tilted), angle, rtol=1e-6)
+    with pytest.raises(InputError, match="same rows and columns"):
+        sin_theta(np.eye(3), np.eye(4))

@@ -133,6 +133,7 @@ GOOD = {
     "max_questions": ("1", 1),
     "max_runs": ("1", 1),
     "min_rows": ("0", 0),
+    "alignment_key": (f'"{KEY.hex()}"', KEY),
 }
 
 
@@ -166,6 +167,7 @@ def test_every_rule_can_be_written(written):
         ("[peers]\nnorth = 3", r"the key of north under \[peers\] is 3; a public key is 32 bytes"),
         ('[peers]\nnorth = "ab"', r"'ab' \(2 characters\); a public key is 32 bytes"),
         ("[peers]\nmin_rows = 20", r"min_rows = 20 stands below \[peers\] and so is read as a site; move it above"),
+        ("alignment_key = 'secret'", "alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits"),
         ("roster = 'any'", "there is no key 'roster'; did you mean 'rosters'"),
         ("= 3", "not a TOML file"),
     ],
@@ -216,6 +218,7 @@ OTHER = {
     "max_questions": 77,
     "max_runs": 78,
     "min_rows": 78,
+    "alignment_key": KEY,
 }
 
 

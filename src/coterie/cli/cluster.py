@@ -46,6 +46,10 @@ PolicyName = Annotated[
         "(plain sums, no guards). Default: standard; with --site-column, simulation.",
     ),
 ]
+Key = Annotated[
+    str | None,
+    typer.Option(help="The column that names each row, where files hold columns of the same rows."),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Resume = Annotated[bool, typer.Option(help="Go on with a run that was interrupted.")]
@@ -57,6 +61,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("run")(run)
     app.command("assign")(assign)
     site.command("preview")(preview)
+    site.command("tags")(tags)
     app.add_typer(site, name="site")
 
 
@@ -71,6 +76,7 @@ def cluster(
     columns: Columns = None,
     ignore: Ignore = None,
     categories: Categories = None,
+    key: Key = None,
     policy: PolicyName = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Folder for the result; must not hold one already.")] = Path(
@@ -88,6 +94,8 @@ def cluster(
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
     coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
+
+    coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
     job = Job(
         [str(path) for path in data],
@@ -103,6 +111,7 @@ def cluster(
         seed=seed,
         policy=policy,
         settings=_settings(settings),
+        key=key,
     )
     _run(job, resume, as_json)
 
@@ -212,6 +221,7 @@ def preview(
     columns: Columns = None,
     ignore: Ignore = None,
     categories: Categories = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """What would I send? Plays a run with this one site, here, and shows every answer it would give.
@@ -233,6 +243,7 @@ def preview(
         scale,
         missing,
         settings=_settings(settings),
+        key=key,
     )
     answers = played(job)
     if as_json:
@@ -253,6 +264,34 @@ def preview(
     ]
     show_table(f"What {data.name} would send", heads, rows)
     console.print("Numbers and bytes are totals over all times. Nothing was sent.", highlight=False)
+
+
+def tags(
+    data: Annotated[Path, typer.Argument(help="This site's file.")],
+    key: Annotated[str, typer.Option(help="The column that names each row.")],
+    policy: Annotated[str, typer.Option("--policy", help="The site's policy file, with its alignment_key.")],
+    out: Annotated[Path, typer.Option(help="Where to write keys and tags, as Parquet.")],
+    force: Annotated[bool, typer.Option(help="Overwrite a file that is there.")] = False,
+) -> None:
+    """The tag of every row, to find rows in what the center tells of them by tag.
+
+    Nothing is sent; tags name rows only to who knows the sites' secret.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from coterie.protocols.alignment import row_tags
+    from coterie.sites.policy_files import find_policy
+    from coterie.sites.tables import read_keys
+
+    secret = find_policy(policy).alignment_key
+    if secret is None:
+        raise InputError(f"{policy}: there is no alignment_key in it; `coterie policy secret` prints a new one.")
+    if out.exists() and not force:
+        raise InputError(f"{out} is already there; pass --force to overwrite it.")
+    keys = read_keys(data, key)
+    pq.write_table(pa.table({key: list(keys), "tag": pa.array(row_tags(keys, secret), pa.uint64())}), out)
+    console.print(f"{len(keys):,} tags in [bold]{out}[/].", soft_wrap=True)
 
 
 def _names(text: str | None) -> list[str] | None:

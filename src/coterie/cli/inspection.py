@@ -30,6 +30,7 @@ def add_to(app: typer.Typer) -> None:
     policy.command("check")(policy_check)
     policy.command("explain")(policy_explain)
     policy.command("key")(policy_key)
+    policy.command("secret")(policy_secret)
     app.add_typer(policy, name="policy")
     app.command("version")(version)
 
@@ -148,3 +149,14 @@ def policy_key(
         raise InputError(f"{path}: a key is 32 bytes, this file holds {len(secret)}; restore it from a copy.")
     public = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
     console.print(base64.b64encode(public).decode(), highlight=False, soft_wrap=True)
+
+
+def policy_secret() -> None:
+    """Print a new alignment_key, for sites that hold columns of the same rows.
+
+    One site prints it, every site writes it into its policy, and the server never sees it: with it, keys of rows
+    become tags that match.
+    """
+    import secrets
+
+    console.print(base64.b64encode(secrets.token_bytes(32)).decode(), highlight=False, soft_wrap=True)

@@ -45,6 +45,8 @@ class Job:
     """A name or a file, for all sites or by site; by default standard, and simulation with a site column."""
     quorum: float = 1.0
     deadline: float | None = None
+    key: str | None = None
+    """The column that names each row, where sites hold columns of the same rows."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
@@ -76,6 +78,7 @@ class Job:
             (path,) = named.values()
             found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
+            options["key"] = self.key
             found = {name: open_table(path, name=Path(path).name, **options) for name, path in named.items()}
         return {name: (table, self._look_through(table)) for name, table in found.items()}
 
@@ -115,15 +118,18 @@ class Job:
         """Fit and write everything; on bad input nothing stays behind, on a stop or a kill the journal does."""
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
+        from coterie.report.vertical import write_vertical_run
         from coterie.runtime.terms import Terms
 
         out = Path(self.out)
         self._check_folder(out, resume)
-        estimator, looked_at = self.estimator(), self._looked_at()
+        estimator = self.estimator()
+        self._check_key(estimator)
+        looked_at = self._looked_at()
         tables = {name: table for name, (table, _) in looked_at.items()}
         ranges, terms = self._ranges(tables), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums = _sums(policies)
+        sums = "masked" if estimator.splits_columns else _sums(policies)
         with Claimed(out) as claim, SiteWords() as words:
             self._check_folder(out, resume)
             check_fingerprints(out / "journal", {n: seen for n, (_, seen) in looked_at.items()}, resume=resume)
@@ -148,6 +154,8 @@ class Job:
                 if isinstance(problem, CoterieError):
                     raise
                 raise InputError(f"the settings cannot be used: {problem}") from None
+            if estimator.splits_columns:
+                return write_vertical_run(out, fitted, tables, policies, self.declared())
             return write_run(out, fitted, tables, self.declared())
 
     def _check_folder(self, out: Path, resume: bool) -> None:
@@ -159,6 +167,14 @@ class Job:
             raise InputError(f"{out} holds a run that was not finished; pass --resume, or choose another folder.")
         if resume and not (out / "journal").exists():
             raise InputError(f"{out} holds no run to resume; leave --resume out.")
+
+    def _check_key(self, estimator: Any) -> None:
+        if self.key is not None and not estimator.splits_columns:
+            raise InputError(f"{self.method} matches no rows by key; leave {self.key!r} out with --ignore instead.")
+        if estimator.splits_columns and self.site_column is not None:
+            raise InputError(
+                f"{self.method} takes one file a site, each with columns of its own, and no site column."
+            )
 
     def _ranges(self, tables: Mapping[str, Table]) -> Any:
         if self.scale != "minmax":
@@ -241,6 +257,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "policy": (str, dict),
     "quorum": (int, float),
     "deadline": (int, float),
+    "key": (str,),
 }
 
 

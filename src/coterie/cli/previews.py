@@ -14,6 +14,7 @@ import numpy as np
 from coterie.cli.jobs import Job
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
+from coterie.messages.schema import message_fields, reply_type, request_type
 
 __all__ = ["played"]
 
@@ -58,7 +59,11 @@ def _example(line: Mapping[str, Any]) -> str:
     frame = base64.b64decode(line["frame"])
     start = codec.read_envelope(frame)[2] + 4
     payload = frame[start:-4]
-    if not payload or len(payload) != 8 * line["floats"]:
+    kind = request_type(line["asked"])
+    are_floats = kind and all(
+        item.array and item.array.dtype == "float64" for item in message_fields(reply_type(kind))
+    )
+    if not payload or not are_floats or len(payload) != 8 * line["floats"]:
         return f"{len(payload)} bytes" if payload else "nothing"
     numbers = np.frombuffer(payload, "<f8")
     return ", ".join(f"{value:.4g}" for value in numbers[:4]) + (", ..." if len(numbers) > 4 else "")

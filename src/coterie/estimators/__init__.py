@@ -6,5 +6,17 @@ from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
 from coterie.estimators.kernel_pca import FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.pca import FederatedPCA
+from coterie.estimators.projecting import transform
+from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 
-__all__ = ["EdgeKMeans", "FederatedKMeans", "FederatedKernelKMeans", "FederatedKernelPCA", "FederatedPCA", "fit"]
+__all__ = [
+    "EdgeKMeans",
+    "FederatedKMeans",
+    "FederatedKernelKMeans",
+    "FederatedKernelPCA",
+    "FederatedPCA",
+    "VerticalKernelKMeans",
+    "VerticalKernelPCA",
+    "fit",
+    "transform",
+]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,29 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.messages.site_part import Block
+from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import Protocol
+from coterie.protocols.agreement import agree
+from coterie.protocols.limits import find_limits, within
 from coterie.protocols.methods import METHODS
-from coterie.protocols.prepared import Preparation, Spread
+from coterie.protocols.preparation import prepare
+from coterie.protocols.prepared import Missing, Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 
-__all__ = ["FederatedEstimator"]
+__all__ = ["FederatedEstimator", "Wishes"]
 
 Rows = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How rows are to be prepared before a run begins."""
+
+    scale: Literal["none", "standard", "minmax"] = "none"
+    missing: Missing = "refuse"
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
 
 
 class FederatedEstimator(BaseEstimator):
@@ -53,6 +66,25 @@ class FederatedEstimator(BaseEstimator):
 
         ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them.
         """
+
+    splits_columns = False
+    """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
+
+    def whole_protocol(
+        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes, *, measured: bool
+    ) -> Protocol[tuple[Preparation | None, Any]]:
+        """Agreement on the columns, preparation and the fit; ``measured`` finds the limits masked sums need."""
+        first = next(iter(columns.values()))
+        yield from agree(first)
+        names, d = [column.name for column in first], len(first)
+        preparation = yield from prepare(
+            d, scale=wishes.scale, missing=wishes.missing, ranges=wishes.ranges, names=names, measured=measured
+        )
+        fitting = self.protocol(d, preparation.spread, measured=measured)
+        if not measured:
+            return preparation, (yield from fitting)
+        limits = yield from find_limits(d, at_least=self.reach())
+        return preparation, (yield from within(limits, fitting))
 
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -11,13 +11,9 @@ import numpy.typing as npt
 
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
-from coterie.messages.site_part import Column, Table
-from coterie.messages.verbs import Protocol
-from coterie.protocols.agreement import agree
-from coterie.protocols.limits import find_limits, within
-from coterie.protocols.preparation import prepare
-from coterie.protocols.prepared import Missing, Preparation
+from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.messages.site_part import Column, Table, keys_of
+from coterie.protocols.prepared import Missing
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
@@ -27,7 +23,7 @@ from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
 
-__all__ = ["fit"]
+__all__ = ["check_alignment", "check_roster", "check_rows_allowed", "fit", "opened_tables", "rules_of"]
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -44,6 +40,7 @@ def fit(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
     schedule: Schedule | None = None,
@@ -55,68 +52,67 @@ def fit(
     knows how, and takes raw rows. Sums are masked and every site guards its rows by ``policy``, the default one where
     none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal`` a
     folder keeps what is needed to go on after a crash: ``resume=True`` then continues.
+
+    Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
+    says which row is which; without one rows go by their place.
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is not known; there is 'inprocess'.")
-    if not tables:
-        raise InputError("there is no table; at least one site is needed.")
-    opened: dict[str, Table] = {
-        str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name))
-        for name, table in tables.items()
-    }
+    if key is not None and not estimator.splits_columns:
+        raise InputError(f"key={key!r}: {type(estimator).__name__} matches no rows; leave the column out (ignore).")
+    opened = opened_tables(tables, key)
     if sums not in ("masked", "plain"):
         raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
-    rules = {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in opened}
+    rules = rules_of(policy, opened)
     if estimator.sends_rows:
-        _check_rows_allowed(estimator, rules)
+        check_rows_allowed(estimator, rules)
     masked = sums == "masked"
-    if masked:
-        _check_roster(rules)
-    columns = next(iter(opened.values())).columns
-    estimator.check(len(columns))
+    if estimator.splits_columns:  # no sums are asked for
+        check_alignment(opened, rules)
+    elif masked:
+        check_roster(rules)
+    columns = {name: table.columns for name, table in opened.items()}
+    names = _column_names(estimator, columns)
+    wishes = Wishes(scale, missing, ranges)
+    estimator.check(len(names))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     estimator.begin(None if kept is None or kept.header is None else kept.header.settings.get("parameters"))
     ledger = Ledger()
     with in_process(opened, policy=rules, folder=folder and folder / "sites", schedule=schedule) as channel:
         preparation, result = run(
-            _prepared(estimator, columns, scale, missing, ranges, masked),
+            estimator.whole_protocol(columns, wishes, measured=masked),
             channel,
             method=estimator.method_name,
             terms=terms,
             layers=[MaskedSums()] if masked else [PlainSums()],
             ledger=ledger,
             journal=kept,
-            settings={**_settings(estimator, columns, scale, missing, ranges), "sums": sums},
+            settings={**_settings(estimator, names, wishes), "sums": sums, **({} if key is None else {"key": key})},
             watch=watch,
         )
-    estimator.n_features_in_ = len(columns)
-    if all(isinstance(column.name, str) for column in columns):
-        estimator.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
+    estimator.n_features_in_ = len(names)
+    estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.settle(result, preparation, ledger)
     return estimator
 
 
-def _prepared(
-    estimator: FederatedEstimator,
-    columns: tuple[Column, ...],
-    scale: Literal["none", "standard", "minmax"],
-    missing: Missing,
-    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None,
-    measured: bool,
-) -> Protocol[tuple[Preparation, Any]]:
-    """Agreement, preparation and the estimator's own protocol; ``measured`` finds the limits masked sums need."""
-    yield from agree(columns)
-    names, d = [column.name for column in columns], len(columns)
-    preparation = yield from prepare(d, scale=scale, missing=missing, ranges=ranges, names=names, measured=measured)
-    fitting = estimator.protocol(d, preparation.spread, measured=measured)
-    if not measured:
-        return preparation, (yield from fitting)
-    limits = yield from find_limits(d, at_least=estimator.reach())
-    return preparation, (yield from within(limits, fitting))
+def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:
+    """Every site's table, opened where it is not."""
+    if not tables:
+        raise InputError("there is no table; at least one site is needed.")
+    return {
+        str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
+        for name, table in tables.items()
+    }
 
 
-def _check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
+def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
+    """Every site's rules: its own, those for all, or the default ones."""
+    return {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in names}
+
+
+def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
     """Say before anything is sent what a site would say to a question for rows."""
     against = [name for name, policy in rules.items() if policy.single_answers != "rows"]
     if against:
@@ -127,7 +123,18 @@ def _check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Polic
         )
 
 
-def _check_roster(rules: Mapping[str, Policy]) -> None:
+def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:
+    """Say before anything is sent that a site could not tag the keys of its rows."""
+    without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
+    if without:
+        raise InputError(
+            f"rows are to be matched by a key, and the policy of {without[0]} has no alignment_key: a secret that "
+            "all sites share (`coterie policy secret` prints one). If all tables are one owner's, the "
+            "policy called simulation has one."
+        )
+
+
+def check_roster(rules: Mapping[str, Policy]) -> None:
     """Say before anything is sent what the sites would say to a sum over too few of them."""
     smallest = max(policy.min_roster for policy in rules.values())
     if len(rules) < smallest:
@@ -137,16 +144,22 @@ def _check_roster(rules: Mapping[str, Policy]) -> None:
         )
 
 
-def _settings(
-    estimator: FederatedEstimator, columns: tuple[Column, ...], scale: str, missing: str, ranges: Any
-) -> dict[str, Any]:
+def _column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
+    """The columns of all rows: the first table's, or every site's own one after the other."""
+    if not estimator.splits_columns:
+        return [column.name for column in next(iter(columns.values()))]
+    return [f"{site}.{column.name}" for site, own in columns.items() for column in own]
+
+
+def _settings(estimator: FederatedEstimator, names: list[str], wishes: Wishes) -> dict[str, Any]:
     """What decides the questions of a run: kept in its journal, and the same when it is resumed."""
+    ranges = wishes.ranges
     return {
         "estimator": type(estimator).__name__,
         "parameters": estimator.settings(),
-        "columns": [column.name for column in columns],
-        "scale": scale,
-        "missing": missing,
+        "columns": names,
+        "scale": wishes.scale,
+        "missing": wishes.missing,
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "block_bytes": BLOCK_BYTES,
     }

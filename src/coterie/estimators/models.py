@@ -18,16 +18,19 @@ from coterie.estimators.kernel_pca import FederatedKernelPCA
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.registry import make_estimator
+from coterie.estimators.vertical import VerticalEstimator, VerticalKernelKMeans, VerticalKernelPCA
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
 from coterie.maths.spectra import Ritz
 from coterie.messages import codec
+from coterie.protocols.alignment import Alignment
 from coterie.protocols.baselines import RandomMap
 from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
 from coterie.protocols.federated_pca import PCAFit
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.prepared import Missing, Preparation
+from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["MODEL_SCHEMA", "load_model", "save_model"]
@@ -80,8 +83,25 @@ class _Axes(msgspec.Struct):
     solver: str
 
 
-Kind = Literal["kmeans", "kernel-kmeans", "kernel-pca", "pca"]
-Fitted = FederatedKMeans | FederatedKernelPCA | FederatedPCA
+class _Vertical(msgspec.Struct):
+    kernel: str
+    gamma: float
+    center: bool
+    missing: str
+    scale: str
+    precision: str
+    tolerance: float | None
+    values: list[float]
+    vectors: list[list[float]]
+    means: list[float]
+    ranks: dict[str, int]
+    error_bound: float
+    trace: float | None
+    tags: list[int] | None = None
+
+
+Kind = Literal["kmeans", "kernel-kmeans", "kernel-pca", "pca", "vertical-kernel-pca", "vertical-kernel-kmeans"]
+Fitted = FederatedKMeans | FederatedKernelPCA | FederatedPCA | VerticalEstimator
 
 
 class _Model(msgspec.Struct):
@@ -94,6 +114,7 @@ class _Model(msgspec.Struct):
     clusters: _Clusters | None = None
     kernel: _Kernel | None = None
     axes: _Axes | None = None
+    vertical: _Vertical | None = None
 
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
@@ -110,9 +131,10 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         estimator.method_name,
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         None if made is None else _written(made),
-        _clusters(estimator) if isinstance(estimator, FederatedKMeans) else None,
-        None if not hasattr(estimator, "embedding_") else _kernel(estimator.kernel_fit_),
+        _clusters(estimator) if hasattr(estimator, "cluster_centers_") else None,
+        _kernel(estimator.kernel_fit_) if hasattr(estimator, "kernel_fit_") else None,
         _axes(estimator.pca_fit_) if isinstance(estimator, FederatedPCA) else None,
+        _vertical(estimator.vertical_fit_) if isinstance(estimator, VerticalEstimator) else None,
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model), indent=1) + "\n")
@@ -122,12 +144,17 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
 def _kind(estimator: FederatedEstimator) -> Kind:
     if isinstance(estimator, FederatedPCA):
         return "pca"
+    if isinstance(estimator, VerticalEstimator):
+        return "vertical-kernel-kmeans" if isinstance(estimator, VerticalKernelKMeans) else "vertical-kernel-pca"
     if isinstance(estimator, FederatedKernelPCA):
         return "kernel-pca"
     return "kernel-kmeans" if isinstance(estimator, FederatedKernelKMeans) else "kmeans"
 
 
-def _clusters(estimator: FederatedKMeans) -> _Clusters:
+def _clusters(estimator: Any) -> _Clusters:
+    if isinstance(estimator, VerticalKernelKMeans):
+        centers, counts = estimator.cluster_centers_.tolist(), estimator.counts_.tolist()
+        return _Clusters(centers, counts, estimator.inertia_, 0)
     return _Clusters(
         estimator._prepared_centers.tolist(),
         estimator.counts_.tolist(),
@@ -140,6 +167,15 @@ def _axes(made: PCAFit) -> _Axes:
     return _Axes(
         made.axes.vectors.T.tolist(), made.axes.values.tolist(), made.mean.tolist(), made.squares, made.n_rows,
         made.solver,
+    )  # fmt: skip
+
+
+def _vertical(made: VerticalFit) -> _Vertical:
+    s, tags = made.settings, made.alignment.tags
+    return _Vertical(
+        s.kernel, made.gamma, s.center, s.missing, s.scale, s.precision, s.tolerance, made.pairs.values.tolist(),
+        made.pairs.vectors.tolist(), made.means.tolist(), made.ranks, made.error_bound,
+        made.trace if np.isfinite(made.trace) else None, None if tags is None else tags.tolist(),
     )  # fmt: skip
 
 
@@ -188,6 +224,8 @@ def _fitted(model: _Model) -> Fitted:
     d = len(model.columns)
     made = None if model.preparation is None else _preparation(model.preparation, d)
     clusters = None if model.clusters is None else _read_clusters(model.clusters)
+    if model.kind in ("vertical-kernel-pca", "vertical-kernel-kmeans"):
+        return _read_vertical(model, clusters)
     if model.kind == "kmeans":
         if clusters is None or clusters.centers.shape[1] != d:
             raise ValueError(f"no centers for {d} columns")
@@ -209,6 +247,43 @@ def _fitted(model: _Model) -> Fitted:
     estimator.settle(result, made, Ledger())
     fitted: Fitted = estimator
     return fitted
+
+
+def _read_vertical(model: _Model, clusters: KMeansFit | None) -> VerticalEstimator:
+    """Components of rows at their sites; new rows are embedded by :func:`coterie.transform`."""
+    v = model.vertical
+    if v is None or (clusters is None) != (model.kind == "vertical-kernel-pca"):
+        raise ValueError("there are no components in it, or no centers")
+    values, vectors, means = (np.array(part, np.float64) for part in (v.values, v.vectors, v.means))
+    if vectors.shape != (len(means), len(values)) or not np.isfinite(vectors).all() or not v.ranks:
+        raise ValueError(f"components of shape {vectors.shape} for {len(means)} rows")
+    tags: Any = None if v.tags is None else np.array(v.tags, np.uint64)
+    if tags is not None and tags.shape != means.shape:
+        raise ValueError(f"{len(tags)} tags for {len(means)} rows")
+    rank, gamma = max(v.ranks.values()), v.gamma if v.kernel == "rbf" else None
+    settings = VerticalSettings(
+        len(values), v.kernel, gamma, rank, v.center, v.tolerance, v.precision, v.missing, v.scale
+    )
+    trace = float("nan") if v.trace is None else v.trace
+    fit = VerticalFit(
+        settings, Alignment(len(means), tags), v.gamma, Ritz(values, vectors), means, v.ranks, v.error_bound, trace
+    )
+    options: dict[str, Any] = {
+        "kernel": v.kernel, "gamma": gamma, "local_rank": rank, "tolerance": v.tolerance, "precision": v.precision,
+    }  # fmt: skip
+    estimator: VerticalEstimator
+    if clusters is None:
+        estimator = VerticalKernelPCA(len(values), center=v.center, **options)
+        estimator.settle(fit, None, Ledger())
+    else:
+        if clusters.centers.shape[1] != len(values):
+            raise ValueError(f"centers of {clusters.centers.shape[1]} components for {len(values)}")
+        estimator = VerticalKernelKMeans(len(clusters.centers), n_components=len(values), **options)
+        VerticalEstimator.settle(estimator, fit, None, Ledger())
+        estimator.take_centers(clusters.centers)
+    estimator.n_features_in_ = len(model.columns)
+    estimator.feature_names_in_ = np.array(model.columns, dtype=object)
+    return estimator
 
 
 def _preparation(p: _Preparation, d: int) -> Preparation:

@@ -11,6 +11,7 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.edge import NAMED, EdgeKMeans
 from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
 from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
+from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.sites.toml_files import nearest_name
 
 __all__ = ["EMBEDDINGS", "ESTIMATORS", "make_estimator"]
@@ -28,9 +29,10 @@ ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "ce-pca": FederatedKernelKMeans,
     "edge-kmeans": EdgeKMeans,
     **dict.fromkeys(NAMED, EdgeKMeans),
+    "vertical-kernel-pca": VerticalKernelKMeans,
 }
 """Of methods that cluster."""
-EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA"}
+EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA", "dpca": "coterie.protocols.dpca.dpca"}
 """Methods that find components; by the estimator that does."""
 
 

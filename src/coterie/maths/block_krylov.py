@@ -28,20 +28,22 @@ def leading_pairs(
     *,
     seed: int,
     tolerance: float = 1e-10,
+    spare: int = SPARE,
 ) -> Ritz:
     """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
 
     Block Lanczos with full reorthogonalisation: all blocks and their products are kept, so that the Rayleigh-Ritz
     step and true residuals need no pass of their own. A pass multiplies the matrix with one block. Ends when every
     residual is below ``tolerance`` times the largest eigenvalue, or after ``MOST_PASSES``. Small matrices, and
-    requests for a good part of all pairs, are solved whole.
+    requests for a good part of all pairs, are solved whole. A block has ``spare`` vectors beyond the pairs wanted:
+    many make fewer passes, which pays where rows of the matrix cost more to write down than to multiply.
     """
     count = min(count, size)
     if size <= SMALL or 3 * (count + SPARE) >= size:
         whole = multiply(np.eye(size))
         values, vectors = linalg.eigh((whole + whole.T) / 2, subset_by_index=[size - count, size - 1])
         return Ritz(values[::-1], vectors[:, ::-1])
-    rng, width = np.random.default_rng([seed, size, count]), count + SPARE
+    rng, width = np.random.default_rng([seed, size, count]), count + min(spare, size // 4)
     block = linalg.qr(rng.normal(size=(size, width)), mode="economic")[0]
     basis, products = np.zeros((size, 0)), np.zeros((size, 0))
     found = Ritz(np.zeros(0), np.zeros((size, 0)))

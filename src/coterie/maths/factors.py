@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy import linalg
 
 from coterie.errors import InputError
-from coterie.maths.block_krylov import leading_pairs
+from coterie.maths.block_krylov import SMALL, leading_pairs
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 
-__all__ = ["JOINS", "Joined", "kernel_pairs", "products_with_kernel"]
+__all__ = [
+    "JOINS",
+    "Joined",
+    "found_for",
+    "kernel_pairs",
+    "pairs_left_out",
+    "products_with_kernel",
+    "rank_for",
+    "scaled_distances",
+    "sin_theta",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating]
 
 JOINS = ("linear", "rbf")
 """Kernels of a joined table that follow from its parts': a sum of theirs, or their product entry by entry."""
-BLOCK_ENTRIES = 1 << 23
-"""Entries of a matrix that are written down at a time."""
+TILE = 1024
+"""Rows and columns of a matrix that are written down at a time."""
+WRITTEN = 5000
+"""Up to so many rows a matrix is written down whole while its eigenpairs are found."""
 
 
 @dataclass(frozen=True)
@@ -47,45 +61,84 @@ class Joined:
         """V_j sqrt(lambda_j): their products are the parts' matrices."""
         return tuple(part.vectors.astype(np.float64) * np.sqrt(np.maximum(part.values, 0.0)) for part in self.parts)
 
+    def tile(self, rows: slice, columns: slice) -> Floats:
+        """Some rows and columns of K_hat."""
+        first, *others = self.roots
+        made: Floats = first[rows] @ first[columns].T
+        for root in others:
+            part = root[rows] @ root[columns].T
+            made = np.add(made, part, out=made) if self.kernel == "linear" else np.multiply(made, part, out=made)
+        return made
+
     def rows(self, start: int, stop: int) -> Floats:
         """Some rows of K_hat."""
-        if self.kernel == "linear":
-            return sum((root[start:stop] @ root.T for root in self.roots), np.zeros((stop - start, self.size)))
-        made = np.ones((stop - start, self.size))
-        for root in self.roots:
-            made *= root[start:stop] @ root.T
-        return made
+        return self.tile(slice(start, stop), slice(None))
 
     def times(self, block: Floats) -> Floats:
         """K_hat times a few vectors; never more of K_hat at once than a few rows."""
         if self.kernel == "linear":
             return sum((root @ (root.T @ block) for root in self.roots), np.zeros_like(block))
-        step = max(1, BLOCK_ENTRIES // self.size)
-        return np.concatenate([self.rows(i, min(i + step, self.size)) @ block for i in range(0, self.size, step)])
+        return symmetric_times(self.tile, self.size, block)
 
     @cached_property
     def means(self) -> Floats:
         """The mean of every row of K_hat."""
         return np.asarray(self.times(np.full((self.size, 1), 1.0 / self.size))[:, 0])
 
+    def error_bound(self) -> float:
+        """K_hat is no farther than this from K, in Frobenius norm, whatever was not sent.
+
+        Of a part of which D of T pairs are known the rest is at most sqrt(T - D) lambda_D (Lemma 2); where the trace
+        is known (rbf) at most the root of lambda_D times what is left of it. The rests of all parts add up, for rbf
+        as well, since no entry of any part exceeds 1.
+        """
+        bound = 0.0
+        for part in self.parts:
+            left, smallest = self.size - len(part.values), max(float(part.values[-1]), 0.0)
+            rest = np.sqrt(left) * smallest
+            if self.kernel == "rbf":
+                rest = min(rest, np.sqrt(smallest * max(self.size - float(part.values.sum()), 0.0)))
+            bound += float(rest)
+        return bound
+
     def leading(self, count: int, *, center: bool, seed: int, tolerance: float = 1e-10) -> Ritz:
         """The leading eigenpairs of K_hat, or of K_hat with the features' mean taken off."""
 
+        times = self.times
+        if self.kernel == "rbf" and SMALL < self.size <= WRITTEN:
+            whole = self.rows(0, self.size)
+
+            def times(block: Floats) -> Floats:
+                return np.asarray(whole @ block)
+
         def centered(block: Floats) -> Floats:
             if not center:
-                return self.times(block)
-            made = self.times(block - block.mean(axis=0))
+                return times(block)
+            made = times(block - block.mean(axis=0))
             return np.asarray(made - made.mean(axis=0))
 
-        return leading_pairs(centered, self.size, count, seed=seed, tolerance=tolerance).signed()
+        spare = 2 * count + 40 if self.kernel == "rbf" else 10  # rows of a product of matrices are costly
+        found = leading_pairs(centered, self.size, count, seed=seed, tolerance=tolerance, spare=spare)
+        return found.signed()
+
+
+def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Floats) -> Floats:
+    """A symmetric matrix times a few vectors; every tile on or above the diagonal is written down once."""
+    made = np.zeros((size, block.shape[1]))
+    for i in range(0, size, TILE):
+        for j in range(i, size, TILE):
+            rows, columns = slice(i, i + TILE), slice(j, j + TILE)
+            part = tile(rows, columns)
+            made[rows] += part @ block[columns]
+            if j > i:
+                made[columns] += part.T @ block[rows]
+    return made
 
 
 def products_with_kernel(kernel: Kernel, rows: Rows, block: Floats) -> Floats:
-    """K times a few vectors, K the kernel matrix of rows, a few rows of it at a time."""
-    step = max(1, BLOCK_ENTRIES // max(1, len(rows)))
+    """K times a few vectors, K the kernel matrix of rows, a tile of it at a time."""
     near = rows.astype(np.float64, copy=False)
-    made = [kernel.quick(near[i : i + step], near) @ block for i in range(0, len(rows), step)]
-    return np.concatenate([np.zeros((0, block.shape[1])), *made])
+    return symmetric_times(lambda i, j: np.asarray(kernel.quick(near[i], near[j]), np.float64), len(near), block)
 
 
 def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int, tolerance: float = 1e-10) -> Ritz:
@@ -103,9 +156,83 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
     if kernel != "rbf":
         raise InputError(f"kernel={kernel!r}; of columns split between sites it is 'rbf' or 'linear'.")
     rbf = Kernel("rbf", gamma)
+    if SMALL < n <= WRITTEN:
+        whole = rbf.quick(exact, exact)
+        return leading_pairs(lambda block: whole @ block, n, count, seed=seed, tolerance=tolerance)
     return leading_pairs(
         lambda block: products_with_kernel(rbf, exact, block), n, count, seed=seed, tolerance=tolerance
     )
+
+
+def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:
+    """Eigenpairs, how many of them leave out no more than ``share`` (Frobenius norm), and what these leave out.
+
+    What is left out is the root of the sum of the squares of the other eigenvalues (eq. 18), which the proof of Lemma
+    2 bounds. Pairs are found in doubling numbers, so that few are found where few are enough; ``most`` is the end.
+    """
+    n, norm = len(rows), _squared_norm(kernel, gamma, rows)
+    found = found_for(n, 1)
+    while True:
+        pairs = kernel_pairs(kernel, gamma, rows, found, seed=seed)
+        left = pairs_left_out(pairs.values, norm, n)
+        enough = np.flatnonzero(left <= share)
+        if len(enough) or found >= most:
+            rank = min(most, int(enough[0]) + 1 if len(enough) else most)
+            return pairs, rank, float(left[rank - 1])
+        found = found_for(n, found + 1)
+
+
+def found_for(n: int, rank: int) -> int:
+    """How many pairs of n rows are found where ``rank`` are wanted: all of a small matrix, 16, 32, 64, ... else."""
+    if n <= SMALL:
+        return n
+    return min(n, 16 << max(0, int(np.ceil(np.log2(rank / 16)))))
+
+
+def pairs_left_out(values: Floats, norm: float, n: int) -> Floats:
+    """For 1, 2, ... leading eigenvalues the Frobenius norm of the rest of a matrix of squared norm ``norm``.
+
+    Of all n eigenvalues the rest is summed up; of some it is the smaller of what the norm leaves and what n - D
+    eigenvalues no larger than the next one (Lemma 2) would be.
+    """
+    squares = np.maximum(values, 0.0) ** 2
+    if len(values) == n:
+        after = np.cumsum(squares[::-1])[::-1] - squares
+        return np.asarray(np.sqrt(np.maximum(after, 0.0)))
+    by_norm = np.sqrt(np.maximum(norm - np.cumsum(squares), 0.0) + 1e-15 * norm)
+    after_each = np.sqrt(n - np.arange(1, len(values) + 1)) * np.maximum(np.r_[values[1:], values[-1]], 0.0)
+    return np.asarray(np.minimum(by_norm, after_each))
+
+
+def _squared_norm(kernel: str, gamma: float, rows: Rows) -> float:
+    """The squared Frobenius norm of a kernel matrix, a few rows of it at a time."""
+    exact = rows.astype(np.float64, copy=False)
+    if kernel == "linear":
+        gram = exact.T @ exact if exact.shape[1] <= len(exact) else exact @ exact.T
+        return float(np.vdot(gram, gram))
+    rbf, total = Kernel("rbf", gamma), 0.0
+    for i in range(0, len(rows), TILE):
+        block = rbf.quick(exact[i : i + TILE], exact)
+        total += float(np.vdot(block, block))
+    return total
+
+
+def scaled_distances(new: Floats, rows: Floats, gamma: float) -> Floats:
+    """gamma times the squared distances between two sets of rows, by one product of matrices near the origin."""
+    middle = rows.mean(axis=0)
+    one, other = new - middle, rows - middle
+    values = one @ (-2 * other.T)
+    values += np.vecdot(other, other)
+    values += np.vecdot(one, one)[:, None]
+    return np.asarray(np.maximum(values, 0.0) * gamma)
+
+
+def sin_theta(one: Floats, other: Floats) -> float:
+    """The Frobenius norm of the sines of the angles between the spaces that two sets of columns span (eq. 11)."""
+    if one.shape != other.shape:
+        raise InputError(f"angles between {one.shape} and {other.shape}: both need the same rows and columns.")
+    first, second = linalg.qr(one, mode="economic")[0], linalg.qr(other, mode="economic")[0]
+    return float(np.linalg.norm(second - first @ (first.T @ second)))
 
 
 def _filled(found: Ritz, n: int, count: int) -> Ritz:

@@ -29,6 +29,7 @@ class Refusal(IntEnum):
     GUARDED = 17
     ROSTER_FORBIDDEN = 18
     UNMASKING_FORBIDDEN = 19
+    UNALIGNED = 20
 
     @property
     def sentence(self) -> str:
@@ -65,6 +66,7 @@ _SENTENCES = {
     Refusal.GUARDED: "the site's guard holds the answer back: with what left before it would tell of too few rows",
     Refusal.ROSTER_FORBIDDEN: "the site's policy does not let it be summed up with these sites",
     Refusal.UNMASKING_FORBIDDEN: "the site does not unmask this sum",
+    Refusal.UNALIGNED: "the site has no keys or no alignment_key to match rows by, or not the rows asked for",
     Refusal.FAILED: "the site's computation failed; its log says why",
 }
 
@@ -78,5 +80,6 @@ _FINAL = frozenset(
         Refusal.OUT_OF_RANGE,
         Refusal.GUARDED,
         Refusal.ROSTER_FORBIDDEN,
+        Refusal.UNALIGNED,
     }
 )

@@ -28,6 +28,8 @@ __all__ = [
     "find_answer",
     "find_carrier",
     "find_keeper",
+    "keys_of",
+    "new_rows_of",
     "remembers",
     "rows_at",
 ]
@@ -82,6 +84,18 @@ class Table(Protocol):
     def blocks(self) -> Iterator[Block]:
         """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
         ...
+
+
+def keys_of(table: Table) -> tuple[str, ...] | None:
+    """What names each row, the same at every site that holds columns of it; None where rows go by their place."""
+    keys: tuple[str, ...] | None = getattr(table, "keys", None)
+    return keys
+
+
+def new_rows_of(table: Table) -> Table | None:
+    """Rows of the same columns that came later, to be embedded as the others were."""
+    new: Table | None = getattr(table, "new", None)
+    return new
 
 
 def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
@@ -163,6 +177,8 @@ class Memory(dict[str, Any]):
     """A prepared view of the site's table that later requests see in its place."""
     min_count: int = 1
     """The fewest rows the site's own rules let an average stand for, whatever a request says."""
+    alignment_key: bytes | None = None
+    """The sites' common secret, by which keys of rows become tags."""
     guard: Guard | None = None
     """Where the site's rules protect small sets of rows; None in a simulation."""
 

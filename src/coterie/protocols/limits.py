@@ -17,7 +17,7 @@ from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers
 from coterie.messages.verbs import Protocol, Question, total
 
-__all__ = ["MarkLargest", "Marks", "find_limits", "find_units", "highest", "mark", "within"]
+__all__ = ["N_MARKS", "MarkLargest", "Marks", "find_limits", "find_units", "highest", "mark", "within"]
 
 MOST_ORIGINS = 4
 """Zero and the columns' means before rows are prepared, zero after, and zero once they are embedded."""

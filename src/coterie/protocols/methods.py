@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.protocols.agreement import Agree
+from coterie.protocols.alignment import Attend, SendTags
 from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
 from coterie.protocols.ce_pca import (
     DrawRows,
@@ -17,6 +18,7 @@ from coterie.protocols.ce_pca import (
     SketchFeatures,
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
+from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
 from coterie.protocols.dspgd_limits import MarkFeatures
@@ -42,6 +44,15 @@ from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.preparation import SumColumns
 from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split, Summarise
+from coterie.protocols.vertical_sites import (
+    Decompose,
+    FindRank,
+    MarkProducts,
+    MeasureSpread,
+    SumDistances,
+    SumProducts,
+    Treat,
+)
 
 __all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]
 
@@ -315,5 +326,37 @@ register(
         "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 (sums)",
         "local: each site's principal axes; sums: products of all pairs of columns over all sites",
         single_answers="only with local axes (where every site allows averages)",
+    )
+)
+register(
+    Method(
+        "vertical-kernel-pca",
+        "Kernel PCA and kernel k-means of rows whose columns are at several sites, in one shot (He et al. 2020)",
+        (
+            Attend,
+            SendTags,
+            Treat,
+            MeasureSpread,
+            FindRank,
+            Decompose,
+            SumDistances,
+            MarkProducts,
+            SumProducts,
+        ),
+        "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; "
+        "then T a new row (rbf) or one a component of it (linear)",
+        "all distances between a site's rows in its own columns, and with them its rows up to a turn; tags tell "
+        "which rows are the same",
+        single_answers=ROWS,
+    )
+)
+register(
+    Method(
+        "dpca",
+        "PCA of columns at several sites, by ADMM among neighbours (Schizas & Aduroja 2015): a baseline",
+        (CountColumns, SolveCopy, SendComponents),
+        "D T a step, 12 steps an iteration; 1 and m_j D at the end",
+        "a fit of every row to the site's own columns, anew in every step",
+        single_answers=ROWS,
     )
 )

@@ -21,7 +21,7 @@ from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
 
-__all__ = ["RESULT_SCHEMA", "asked_of", "labels_of", "result_of", "write_labels", "write_run"]
+__all__ = ["RESULT_SCHEMA", "asked_of", "labels_of", "result_of", "write_centers", "write_labels", "write_run"]
 
 RESULT_SCHEMA = 1
 DRAWN_ROWS = 1500
@@ -78,7 +78,7 @@ def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
     return found
 
 
-def result_of(estimator: FederatedKMeans, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The result as plain numbers and words."""
     ledger = estimator.ledger_
     return {
@@ -121,7 +121,7 @@ def write_run(
     result = result_of(estimator, columns, settings)
     for name, table in tables.items():
         write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")
-    _write_centers(folder / "centers.csv", columns, result)
+    write_centers(folder / "centers.csv", columns, result)
     estimator.ledger_.write(folder)
     save_model(estimator, folder / "model.json")
     _draw(folder / "clusters.png", estimator, tables)
@@ -130,7 +130,8 @@ def write_run(
     return result
 
 
-def _write_centers(path: Path, columns: list[str], result: Mapping[str, Any]) -> None:
+def write_centers(path: Path, columns: list[str], result: Mapping[str, Any]) -> None:
+    """One line a cluster: its rows and its center."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["cluster", "rows", *columns])

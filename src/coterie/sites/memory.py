@@ -28,15 +28,16 @@ class RunMemories:
     Forgetting costs nothing but time: the site says so and is sent the run's remembered requests again.
     """
 
-    def __init__(self, min_count: int = 1) -> None:
+    def __init__(self, min_count: int = 1, alignment_key: bytes | None = None) -> None:
         self._runs: OrderedDict[bytes, RunMemory] = OrderedDict()
-        self._min_count = min_count
+        self._min_count, self._alignment_key = min_count, alignment_key
 
     def of(self, run: bytes) -> RunMemory:
         """The memory of ``run``, a blank one where there is none."""
         if run not in self._runs:
             self._runs[run] = RunMemory()
             self._runs[run].memory.min_count = self._min_count
+            self._runs[run].memory.alignment_key = self._alignment_key
         found = self._runs[run]
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from coterie.errors import InputError
@@ -18,6 +18,7 @@ _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
 
 
 MAX_MIN_COUNT = 32
+MIN_KEY_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Policy:
     """How many runs this site takes part in, over the life of its ledger."""
     min_rows: int = 0
     """How many rows the site must hold to take part."""
+    alignment_key: bytes | None = field(default=None, repr=False)
+    """A secret the sites share, and the server does not: with it the keys of rows become tags that match."""
 
     def __post_init__(self) -> None:
         if self.min_count > MAX_MIN_COUNT:
@@ -56,11 +59,17 @@ class Policy:
                 f"min_count={self.min_count}; a site keeps small sketches of its sets of rows, good for at most "
                 f"{MAX_MIN_COUNT}."
             )
+        if self.alignment_key is not None and len(self.alignment_key) < MIN_KEY_BYTES:
+            raise InputError(
+                f"alignment_key has {len(self.alignment_key)} bytes; at least {MIN_KEY_BYTES} random ones are needed."
+            )
 
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(single_answers="rows", min_count=1, min_roster=1, rosters="any", gram_rows=0)
+        return cls(
+            single_answers="rows", min_count=1, min_roster=1, rosters="any", gram_rows=0, alignment_key=bytes(32)
+        )
 
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -77,6 +78,8 @@ def _checked(where: object, key: str, value: Any) -> Any:
         return _methods(where, value)
     if key == "peers":
         return _peers(where, value)
+    if key == "alignment_key":
+        return _secret(where, value)
     if key in _WORDS:
         *most, last = _WORDS[key]
         if value not in _WORDS[key]:
@@ -107,6 +110,18 @@ def _peers(where: object, value: Any) -> dict[str, bytes]:
     return {site: _public_key(where, site, text) for site, text in value.items()}
 
 
+def _secret(where: object, text: Any) -> bytes:
+    """The sites' common secret; never quoted in a message."""
+    if isinstance(text, str) and _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    if isinstance(text, str) and _BASE64.fullmatch(text):
+        return base64.b64decode(text)
+    raise InputError(
+        f"{where}: alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits; "
+        "`coterie policy secret` prints a new one, to be told to the other sites and not to the server"
+    )
+
+
 def _public_key(where: object, site: str, text: Any) -> bytes:
     if site in {field.name for field in fields(Policy)}:
         raise InputError(f"{where}: {site} = {text!r} stands below [peers] and so is read as a site; move it above")
@@ -133,6 +148,7 @@ def explain_policy(policy: Policy) -> list[str]:
         *_masked_sums(policy),
         _grams(policy),
         *_keys(policy),
+        _alignment(policy),
         *_refused(policy),
     ]
 
@@ -226,6 +242,17 @@ def _keys(policy: Policy) -> list[str]:
     if len(policy.peers) + 1 < policy.min_roster:
         told.append(f"With itself that is fewer than the {policy.min_roster} sites of a masked sum: it joins none.")
     return told
+
+
+def _alignment(policy: Policy) -> str:
+    if policy.alignment_key is None:
+        return "Rows are not matched with other sites' by a key column: there is no alignment_key to tag keys with."
+    mark = hashlib.sha256(b"coterie alignment key" + policy.alignment_key).hexdigest()[:8]
+    return (
+        "Where columns of the same rows are at several sites, this site tags the key of each row with the sites' "
+        f"alignment_key (fingerprint {mark}, the same at every site); the server sees the tags, which tell it which "
+        "rows match, and not the keys."
+    )
 
 
 def _refused(policy: Policy) -> list[str]:

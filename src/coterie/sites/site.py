@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange
+from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange, Unaligned
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
@@ -38,6 +38,7 @@ _CODES: dict[type[Exception], Refusal] = {
     OutOfRange: Refusal.OUT_OF_RANGE,
     BadAnswer: Refusal.INVALID_ANSWER,
     Guarded: Refusal.GUARDED,
+    Unaligned: Refusal.UNALIGNED,
 }
 
 
@@ -66,7 +67,7 @@ class Site:
         self.masking_key = self.ledger.secret()
         self.peers = self.policy.peers
         self._tag = codec.site_tag(name)
-        self._memories = RunMemories(self.policy.min_count)
+        self._memories = RunMemories(self.policy.min_count, self.policy.alignment_key)
         self._guards = Guards(self.policy, self.ledger)
         self._lock = threading.Lock()
 

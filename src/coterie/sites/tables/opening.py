@@ -15,13 +15,13 @@ from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.delimited import CsvSource
 from coterie.sites.tables.encoders import Encoder
 from coterie.sites.tables.files import IpcSource, ParquetSource
-from coterie.sites.tables.kinds import Kind, kind_of
-from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
+from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, checked_keys
 from coterie.sites.tables.sources import ArraySource, Source, source_of_object
-from coterie.sites.tables.streams import StreamedTable, counted
-from coterie.sites.tables.wording import quoted, reading
+from coterie.sites.tables.streams import LOOK, StreamedTable, counted
+from coterie.sites.tables.wording import no_column, quoted, reading
 
-__all__ = ["ParquetTable", "open_table", "read_columns", "source_of"]
+__all__ = ["ParquetTable", "open_table", "read_columns", "read_keys", "source_of"]
 
 READERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": ParquetSource,
@@ -44,6 +44,7 @@ def open_table(
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
     categories: Categories | None = None,
+    key: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Table:
@@ -52,14 +53,44 @@ def open_table(
     Its columns are exactly ``columns``, in this order, or all but those to ``ignore``. A text column becomes one
     of 0 and 1 for each of its declared ``categories``. What cannot be read is refused here rather than in the middle
     of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
-    ``.npz``.
+    ``.npz``. ``key`` is a column that names each row wherever columns of it are held; it is none of the columns.
     """
     found = source_of(source, name)
-    encoders = encoders_of(found, Choice(columns, ignore, categories))
+    choice = Choice(columns, ignore, categories)
+    if key is not None:
+        return _keyed(found, choice, key, block_bytes)
+    encoders = encoders_of(found, choice)
     if isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
         names = [encoder.column for encoder in encoders]
         return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
     return StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
+
+
+def _keyed(found: Source, choice: Choice, key: str, block_bytes: int) -> Table:
+    """A table whose rows have names."""
+    keys = _keys(found, key)
+    encoders = encoders_of(found, choice.without(key))
+    table = StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
+    table.keys = checked_keys(found.name, keys, table.n_rows)
+    return table
+
+
+def read_keys(source: object, key: str) -> tuple[str, ...]:
+    """What a column names the rows of a file or an object by."""
+    found = source_of(source, None)
+    keys = _keys(found, key)
+    return checked_keys(found.name, keys, len(keys))
+
+
+def _keys(found: Source, key: str) -> list[str | None]:
+    if key not in found.schema.names:
+        raise no_column(found.name, key, found.schema.names)
+    kind = found.schema.field(key).type
+    if kind_of(kind) is Kind.OTHER:
+        raise InputError(f"{found.name}: column {key!r} holds {kind}, which names no rows; use numbers or text")
+    found.texts = {**found.texts, key: frozenset()}
+    texts = [text for batch in found.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
+    return [text and text.strip() for text in texts]
 
 
 def read_columns(source: object) -> tuple[Column, ...]:

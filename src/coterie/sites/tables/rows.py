@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError, MissingValues
-from coterie.messages.site_part import Block, Column, Rows
+from coterie.messages.site_part import Block, Column, Rows, Table, keys_of
 
-__all__ = ["BLOCK_BYTES", "ArrayTable", "CheckedTable", "rows_a_block"]
+__all__ = ["BLOCK_BYTES", "ArrayTable", "CheckedTable", "PairedTable", "rows_a_block"]
 
 BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
@@ -22,6 +22,8 @@ class CheckedTable(ABC):
 
     name: str
     columns: tuple[Column, ...]
+    keys: tuple[str, ...] | None = None
+    """What names each row at every site that holds columns of it; None where rows go by their place."""
     _is_finite = False
 
     @abstractmethod
@@ -50,6 +52,17 @@ class CheckedTable(ABC):
             )
 
 
+def checked_keys(name: str, keys: Sequence[str | None], n_rows: int) -> tuple[str, ...]:
+    """Keys that name every row; what names none is refused."""
+    if len(keys) != n_rows:
+        raise InputError(f"{name}: {len(keys)} keys for {n_rows} rows")
+    missing = sum(not key for key in keys)
+    if missing:
+        rows = f"{missing} rows have" if missing > 1 else "1 row has"
+        raise InputError(f"{name}: {rows} no key; fill it in, or remove such rows")
+    return tuple(str(key) for key in keys)
+
+
 class ArrayTable(CheckedTable):
     """Rows in memory (or mapped from a file), float32 or float64; other numbers become float64."""
 
@@ -59,6 +72,7 @@ class ArrayTable(CheckedTable):
         *,
         columns: Sequence[str] | None = None,
         weights: npt.ArrayLike | None = None,
+        keys: Sequence[object] | None = None,
         name: str = "table",
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -79,6 +93,7 @@ class ArrayTable(CheckedTable):
         self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if self._weights is not None and self._weights.shape != (len(values),):
             raise InputError(f"{name}: {self._weights.shape} weights for {len(values)} rows")
+        self.keys = None if keys is None else checked_keys(name, [str(key) for key in keys], len(values))
         self._step = rows_a_block(values.shape[1], values.dtype.itemsize, block_bytes)
 
     @property
@@ -92,6 +107,29 @@ class ArrayTable(CheckedTable):
             rows = np.ascontiguousarray(self._rows[start : start + self._step])
             weights = None if self._weights is None else self._weights[start : start + self._step]
             yield Block(rows, weights)
+
+
+class PairedTable:
+    """A table, and rows of the same columns that came later."""
+
+    def __init__(self, table: Table, new: Table) -> None:
+        self.columns, self.n_rows, self.new = table.columns, table.n_rows, new
+        if [column.name for column in new.columns] != [column.name for column in table.columns]:
+            raise InputError(f"{_name(table)}: its new rows have other columns than those it was fitted on.")
+        self.name, self.keys = _name(table), keys_of(table)
+        self._table = table
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows as they are."""
+        return self._table.raw_blocks()
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows, every value finite."""
+        return self._table.blocks()
+
+
+def _name(table: Table) -> str:
+    return str(getattr(table, "name", "table"))
 
 
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:

@@ -1,0 +1,76 @@
+"""Components of new rows, columns of which are at several sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from coterie.engines.inprocess import Schedule, in_process
+from coterie.errors import InputError
+from coterie.estimators.fitting import check_alignment, check_roster, check_rows_allowed, opened_tables, rules_of
+from coterie.estimators.vertical import VerticalEstimator
+from coterie.protocols.vertical_kpca import project
+from coterie.runtime.layers import PlainSums
+from coterie.runtime.run import Progress, run
+from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
+from coterie.sites.policy import Policy
+from coterie.sites.tables import PairedTable
+
+__all__ = ["Projected", "transform"]
+
+
+class Projected(NamedTuple):
+    """Components of new rows, and the rows' tags where they were matched by a key."""
+
+    components: npt.NDArray[np.float64]
+    tags: npt.NDArray[np.int64] | None
+
+
+def transform(
+    estimator: VerticalEstimator,
+    tables: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    policy: Policy | Mapping[str, Policy] | None = None,
+    sums: Literal["masked", "plain"] = "masked",
+    key: str | None = None,
+    terms: Terms | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    schedule: Schedule | None = None,
+) -> Projected:
+    """The components of sites' ``new`` rows, as those of ``tables``, which the estimator was fitted on.
+
+    Distances of new rows from the others (rbf) or their products with the components (linear) are summed over the
+    sites, masked unless ``sums="plain"``. Counted in the estimator's ledger. Options as for :func:`coterie.fit`.
+    """
+    if not isinstance(estimator, VerticalEstimator):
+        raise InputError(f"{type(estimator).__name__} embeds rows by itself: estimator.transform(rows).")
+    check_is_fitted(estimator)
+    if sums not in ("masked", "plain"):
+        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    fitted, later = opened_tables(tables, key), opened_tables(new, key)
+    sites = set(estimator.local_ranks_)
+    if set(fitted) != sites or set(later) != sites:
+        raise InputError(f"tables and new rows are needed of every site: {', '.join(sorted(sites))}.")
+    rules = rules_of(policy, fitted)
+    check_rows_allowed(estimator, rules)
+    check_alignment(fitted, rules)
+    if sums == "masked":
+        check_roster(rules)
+    paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
+    with in_process(paired, policy=rules, schedule=schedule) as channel:
+        made = run(
+            project(estimator.vertical_fit_, measured=sums == "masked"),
+            channel,
+            method=estimator.method_name,
+            terms=terms,
+            layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
+            ledger=estimator.ledger_,
+            watch=watch,
+        )
+    return Projected(*made)

@@ -1,0 +1,322 @@
+"""Kernel principal components and clusters of rows whose columns are at several sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from coterie.engines.inprocess import in_process
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.maths.clustering import nearest, weighted_kmeans
+from coterie.maths.factors import sin_theta
+from coterie.messages.site_part import Column
+from coterie.messages.verbs import Protocol
+from coterie.protocols.prepared import Preparation, Spread
+from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.run import run
+from coterie.sites.tables import ArrayTable, PairedTable
+
+__all__ = ["VerticalEstimator", "VerticalKernelKMeans", "VerticalKernelPCA"]
+
+Rows = npt.NDArray[np.floating[Any]]
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int32]
+Columns = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
+
+
+class VerticalEstimator(FederatedEstimator):
+    """What those have in common whose sites hold columns of the same rows."""
+
+    method = "vertical-kernel-pca"
+    splits_columns = True
+
+    vertical_fit_: VerticalFit
+    _parts: dict[str, tuple[list[int], ArrayTable]] | None = None
+    """Of one owner who plays all sites: which columns each has, and the rows."""
+
+    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+        """The parameters, checked."""
+        raise NotImplementedError
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, columns: Columns | None = None) -> Self:
+        """Fit the rows of ``X``, simulating one site for each of ``columns``: lists of columns by number or name, or
+        such lists by the name of their site. Without any, one site has all columns."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        names = [str(name) for name in getattr(self, "feature_names_in_", range(rows.shape[1]))]
+        parts = {
+            site: (own, ArrayTable(rows[:, own], columns=[names[i] for i in own], name=site))
+            for site, own in split_columns(names, columns).items()
+        }
+        self.check(rows.shape[1])
+        self.begin()
+        ledger = Ledger()
+        with in_process({site: table for site, (_, table) in parts.items()}) as channel:
+            result = run(self.protocol(rows.shape[1]), channel, method=self.method_name, ledger=ledger)
+        self.settle(result, None, ledger)
+        self._parts = parts
+        return self
+
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False
+    ) -> Protocol[VerticalFit]:
+        """Algorithm 1, columns as they are."""
+        return (yield from vertical_kernel_pca(self.vertical_settings(Wishes()), seed=self._run_seed))
+
+    def whole_protocol(
+        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes, *, measured: bool
+    ) -> Protocol[tuple[Preparation | None, Any]]:
+        """The same, columns treated by their sites; there is nothing to agree on."""
+        if wishes.ranges is not None:
+            raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
+        found = yield from vertical_kernel_pca(self.vertical_settings(wishes), seed=self._run_seed)
+        return None, found
+
+    def check(self, n_columns: int) -> None:
+        """Raise what is wrong with the parameters."""
+        self.vertical_settings(Wishes())
+
+    def settle(self, result: VerticalFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run."""
+        self.preparation_, self.ledger_, self.vertical_fit_ = None, ledger, result
+        self.embedding_ = result.embedding
+        self.eigenvalues_, self.eigenvectors_ = result.pairs
+        self.gamma_, self.error_bound_ = result.gamma, result.error_bound
+        self.local_ranks_, self.tags_ = result.ranks, result.alignment.tags
+        self.n_components_ = len(self.eigenvalues_)
+        self._parts = None
+
+    def sin_theta(self, reference: Any) -> float:
+        """How far the components are from a reference, as the Frobenius norm of the sines of the angles between both
+        (eq. 11). ``reference``: eigenvectors as columns, rows in this fit's order, or an estimator that has them."""
+        check_is_fitted(self)
+        vectors = np.asarray(getattr(reference, "eigenvectors_", reference), np.float64)
+        return sin_theta(self.eigenvectors_, vectors)
+
+    def _projected(self, X: npt.ArrayLike) -> Floats:
+        """Components of rows given whole, each site seeing its own columns; counted in the ledger."""
+        check_is_fitted(self)
+        if self._parts is None:
+            raise InputError(
+                "the rows this was fitted on are at their sites; coterie.transform(estimator, tables, new) embeds "
+                "the sites' new rows."
+            )
+        rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
+        tables = {
+            site: PairedTable(table, ArrayTable(rows[:, own], columns=[c.name for c in table.columns], name=site))
+            for site, (own, table) in self._parts.items()
+        }
+        with in_process(tables) as channel:
+            made, _ = run(project(self.vertical_fit_), channel, method=self.method_name, ledger=self.ledger_)
+        return made
+
+
+def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, list[int]]:
+    """Which columns each site has, by number; every column is at one site."""
+    if columns is None:
+        return {"all": list(range(len(names)))}
+    by_site = columns if isinstance(columns, Mapping) else {f"site-{i}": own for i, own in enumerate(columns)}
+    places = {name: i for i, name in enumerate(names)}
+    found = {str(site): [_place(one, places) for one in own] for site, own in by_site.items()}
+    taken = [place for own in found.values() for place in own]
+    if not all(found.values()) or not found:
+        raise InputError("a site without columns; every site has at least one.")
+    twice = sorted({place for place in taken if taken.count(place) > 1}) if len(set(taken)) < len(taken) else []
+    if twice:
+        raise InputError(f"column {names[twice[0]]} is named twice in columns; it is at one site.")
+    nowhere = [name for i, name in enumerate(names) if i not in set(taken)]
+    if nowhere:
+        raise InputError(f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns names every one.")
+    return found
+
+
+def _place(column: Any, places: Mapping[str, int]) -> int:
+    if isinstance(column, int | np.integer) and not isinstance(column, bool):
+        if not -len(places) <= column < len(places):
+            raise InputError(f"columns names column {column}; there are {len(places)}.")
+        return int(column) % len(places)
+    if str(column) not in places:
+        raise InputError(f"columns names {column!r}; there is no such column.")
+    return places[str(column)]
+
+
+class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator):
+    """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
+
+    Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
+    eigenpairs all distances between its rows follow, so sites must allow it (``single_answers = "rows"``).
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        How many components.
+    kernel : {"rbf", "linear"}, default="rbf"
+        exp(-gamma |x - y|^2), or x'y.
+    gamma : float, default=None
+        Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes
+        the inverse of twice the mean squared distance.
+    local_rank : int, default=None
+        D: how many eigenpairs a site sends, D (T + 1) numbers; None is ``n_components``. With a tolerance the most
+        it may send.
+    center : bool, default=True
+        Take the features' mean off, as for PCA.
+    tolerance : float, default=None
+        Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its trace
+        (Frobenius norm; Lemma 2): first the ranks, then the pairs.
+    precision : {"float64", "float32"}, default="float64"
+        Of eigenvectors and distances on the wire.
+    random_state : int, RandomState or None, default=None
+        Draws the run's public seed: where eigensolvers of large tables start.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+        The rows' components as the joined matrix has them. ``transform`` of the same rows uses exact kernel values
+        and differs where eigenpairs were left out.
+    eigenvalues_, eigenvectors_ : arrays of shape (n_components,) and (n_samples, n_components)
+        Of the joined matrix, centered or not.
+    gamma_ : float
+        The kernel's gamma.
+    local_ranks_ : dict
+        How many eigenpairs each site sent.
+    error_bound_ : float
+        The joined kernel matrix is no farther than this from the true one (Frobenius norm).
+    tags_ : array of shape (n_samples,) or None
+        The rows' tags, in the order of ``embedding_``, where rows were matched by a key; :func:`coterie.row_tags`
+        makes them of keys, at a site.
+    ledger_ : Ledger
+        Everything that was asked and answered, by ``transform`` as well.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: str = "rbf",
+        gamma: float | None = None,
+        local_rank: int | None = None,
+        center: bool = True,
+        tolerance: float | None = None,
+        precision: str = "float64",
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.local_rank = local_rank
+        self.center = center
+        self.tolerance = tolerance
+        self.precision = precision
+        self.random_state = random_state
+
+    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+        """The parameters, checked."""
+        return VerticalSettings(
+            int(self.n_components), self.kernel, self.gamma, self.local_rank, bool(self.center), self.tolerance,
+            self.precision, wishes.missing, wishes.scale,
+        )  # fmt: skip
+
+    def transform(self, X: npt.ArrayLike) -> Floats:
+        """The components of rows given whole, in a simulation: distances (eq. 10) or products (eq. 9) are summed over
+        the sites that hold their columns. :func:`coterie.transform` does it for rows at their sites."""
+        return self._projected(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
+    """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
+
+    Sites send what :class:`VerticalKernelPCA` has them send, and nothing more.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        k.
+    n_components : int, default=None
+        Components the rows are clustered by; None is as many as clusters.
+    kernel, gamma, local_rank, tolerance, precision, random_state
+        As in :class:`VerticalKernelPCA`. ``local_rank=None`` is ten more than components.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_samples,)
+        The rows' clusters, in the order of ``embedding_``.
+    cluster_centers_ : array of shape (n_clusters, n_components)
+        Centers among the components.
+    counts_ : array of shape (n_clusters,)
+        Rows by cluster.
+    inertia_ : float
+        Squared distances of the components from their centers.
+    embedding_, eigenvalues_, eigenvectors_, gamma_, local_ranks_, error_bound_, tags_, ledger_
+        As in :class:`VerticalKernelPCA`.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_components: int | None = None,
+        kernel: str = "rbf",
+        gamma: float | None = None,
+        local_rank: int | None = None,
+        tolerance: float | None = None,
+        precision: str = "float64",
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.local_rank = local_rank
+        self.tolerance = tolerance
+        self.precision = precision
+        self.random_state = random_state
+
+    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+        """The parameters, checked."""
+        if self.n_clusters < 1:
+            raise InputError(f"n_clusters={self.n_clusters} must be at least 1.")
+        components = int(self.n_clusters if self.n_components is None else self.n_components)
+        rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
+        return VerticalSettings(
+            components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, wishes.missing,
+            wishes.scale,
+        )  # fmt: skip
+
+    def settle(self, result: VerticalFit, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Take in the result of a run, and cluster its components."""
+        super().settle(result, preparation, ledger)
+        if len(self.embedding_) < self.n_clusters:
+            raise InputError(f"{len(self.embedding_)} rows cannot make {self.n_clusters} clusters.")
+        ones = np.ones(len(self.embedding_))
+        self.take_centers(weighted_kmeans(self.embedding_, ones, int(self.n_clusters), seed=self._run_seed))
+
+    def take_centers(self, centers: Floats) -> None:
+        """Cluster the rows by these centers among their components."""
+        self.cluster_centers_ = centers
+        labels, squared = nearest(self.embedding_, centers)
+        self.labels_, self.inertia_ = labels.astype(np.int32), float(squared.sum())
+        self.counts_ = np.bincount(self.labels_, minlength=len(centers)).astype(np.float64)
+
+    def predict(self, X: npt.ArrayLike) -> Labels:
+        """The nearest center of every row, in a simulation."""
+        return self.label_components(self._projected(X))
+
+    def label_components(self, components: npt.ArrayLike) -> Labels:
+        """The nearest center of every row of components, such as :func:`coterie.transform` finds."""
+        check_is_fitted(self)
+        labels: Labels = nearest(np.asarray(components, np.float64), self.cluster_centers_)[0].astype(np.int32)
+        return labels
+
+
+SPARE = 10
+"""Eigenpairs a site sends beyond the components rows are clustered by: components alone were too rough."""

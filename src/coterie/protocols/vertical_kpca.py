@@ -1,0 +1,292 @@
+"""Kernel principal components of a table whose columns are at several sites, in one shot (He et al. 2020).
+
+Every site sends the leading eigenpairs of the kernel matrix of its own columns (Algorithm 1); the center joins them:
+their sum for a linear kernel (eq. 5), their product entry by entry for rbf (eq. 8). Neither a site nor the center
+writes a T x T matrix down where T is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie.errors import InputError, Unaligned
+from coterie.maths.factors import JOINS, Joined, found_for
+from coterie.maths.spectra import Ritz
+from coterie.messages.schema import Floats, Integers
+from coterie.messages.verbs import Protocol, each, present, total
+from coterie.protocols.alignment import Alignment, align, align_cost
+from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.limits import highest
+from coterie.protocols.vertical_sites import (
+    Decompose,
+    FindRank,
+    MarkProducts,
+    MeasureSpread,
+    SumDistances,
+    SumProducts,
+    Treat,
+)
+
+__all__ = [
+    "VerticalFit",
+    "VerticalSettings",
+    "project",
+    "project_cost",
+    "vertical_kernel_pca",
+    "vertical_kernel_pca_cost",
+]
+
+METHOD = "vertical-kernel-pca"
+NONE = 1e-12
+"""Eigenvalues below this share of the largest count as none."""
+AT_ONCE = 1 << 20
+"""Numbers of new rows a site sends at a time."""
+LARGEST = 1e300
+
+
+@dataclass(frozen=True)
+class VerticalSettings:
+    """What is looked for, and how."""
+
+    n_components: int
+    kernel: str = "rbf"
+    gamma: float | None = None
+    """None: the inverse of twice the mean squared distance, as for the other kernels."""
+    local_rank: int | None = None
+    """D: eigenpairs a site sends; None is ``n_components``, or, with a tolerance, as many as it takes."""
+    center: bool = True
+    tolerance: float | None = None
+    """How far K_hat may be from K in Frobenius norm, as a share of K's trace."""
+    precision: str = "float64"
+    missing: str = "refuse"
+    scale: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.kernel not in JOINS:
+            raise InputError(f"kernel={self.kernel!r}; of columns split between sites it is {' or '.join(JOINS)}.")
+        if self.n_components < 1:
+            raise InputError(f"n_components={self.n_components} must be at least 1.")
+        if self.local_rank is not None and self.local_rank < 1:
+            raise InputError(f"local_rank={self.local_rank} must be at least 1.")
+        if self.gamma is not None and not (np.isfinite(self.gamma) and self.gamma > 0):
+            raise InputError(f"gamma={self.gamma} must be above 0.")
+        if self.tolerance is not None and not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance={self.tolerance} must be above 0 and below 1.")
+        if self.precision not in ("float64", "float32"):
+            raise InputError(f"precision={self.precision!r}; it is 'float64' or 'float32'.")
+        if self.missing not in ("refuse", "mean"):
+            raise InputError(
+                f"missing={self.missing!r}; where columns are split between sites it is 'refuse' or 'mean', since a "
+                "row left out at one site would have to be left out at all."
+            )
+        if self.scale not in ("none", "standard"):
+            raise InputError(
+                f"scale={self.scale!r}; where columns are split between sites it is 'none' or 'standard', which "
+                "every site does for itself."
+            )
+
+    @property
+    def treatment(self) -> Treat | None:
+        """What sites are asked to do with their columns first, if anything."""
+        return None if (self.missing, self.scale) == ("refuse", "none") else Treat(self.missing, self.scale)
+
+
+@dataclass(frozen=True)
+class VerticalFit:
+    """Components of the joined table."""
+
+    settings: VerticalSettings
+    alignment: Alignment
+    gamma: float
+    pairs: Ritz
+    """Eigenpairs of K_hat, or of K_hat with the features' mean taken off."""
+    means: Floats
+    """The mean of every row of K_hat; zeros where nothing is taken off."""
+    ranks: dict[str, int]
+    """How many eigenpairs each site sent."""
+    error_bound: float
+    """K_hat is no farther than this from K, in Frobenius norm."""
+    trace: float
+    seed: int = 0
+    asked_spread: bool = field(default=False, repr=False)
+
+    @property
+    def embedding(self) -> Floats:
+        """The rows' components, as K_hat has them."""
+        return np.asarray(self.pairs.vectors * np.sqrt(np.maximum(self.pairs.values, 0.0)))
+
+    @property
+    def weights(self) -> Floats:
+        """What makes components of kernel values: eigenvectors over the roots of their values; none where there is
+        no value."""
+        values = self.pairs.values
+        is_there = values > NONE * max(float(values[0]), 1e-300)
+        return np.asarray(self.pairs.vectors * np.where(is_there, 1 / np.sqrt(np.where(is_there, values, 1.0)), 0.0))
+
+
+def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[VerticalFit]:
+    """Algorithm 1: rows aligned, columns treated by their sites, one round of eigenpairs.
+
+    A round before finds gamma where none is given, and one finds the sites' ranks where a tolerance is.
+    """
+    aligned = yield from align()
+    if settings.treatment is not None:
+        yield from each(settings.treatment, complete=True)
+    gamma, trace, asked = yield from _scale_of(settings, aligned.n_rows)
+    ranks, found = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
+    questions = {
+        name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
+        for name, rank in ranks.items()
+    }
+    sent = yield from each(questions, complete=True)
+    parts = tuple(Ritz(one.values, one.vectors) for one in sent.values())
+    joined = Joined(settings.kernel, parts)
+    count = min(settings.n_components, aligned.n_rows)
+    pairs = joined.leading(count, center=settings.center, seed=seed)
+    means = joined.means if settings.center else np.zeros(aligned.n_rows)
+    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, joined.error_bound(), trace, seed, asked)
+
+
+def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float, bool]]:
+    """gamma, the trace of K (not a number where it is not needed), and whether the sites were asked."""
+    is_rbf = settings.kernel == "rbf"
+    if is_rbf and settings.gamma is not None:
+        return float(settings.gamma), float(n_rows), False
+    if not is_rbf and settings.tolerance is None:
+        return 1.0, float("nan"), False
+    spreads = yield from each(MeasureSpread(), complete=True)
+    if not is_rbf:
+        return 1.0, sum(float(one.squares) for one in spreads.values()), True
+    variance = sum(float(one.variance) for one in spreads.values())
+    if not variance > 0:
+        raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
+    return 1 / (4 * variance), float(n_rows), True
+
+
+def _ranks(
+    settings: VerticalSettings, n_rows: int, gamma: float, trace: float, seed: int
+) -> Protocol[tuple[dict[str, int], dict[str, int]]]:
+    """How many pairs each site sends, and of how many it finds."""
+    names = yield from present()
+    if settings.tolerance is None:
+        rank = min(settings.local_rank or settings.n_components, n_rows)
+        return dict.fromkeys(names, rank), dict.fromkeys(names, rank)
+    most = min(settings.local_rank or n_rows, n_rows)
+    share = settings.tolerance * trace / len(names)
+    if not share > 0:
+        raise InputError("all values are zero: there are no components.")
+    asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
+    ranks = {name: int(one.rank) for name, one in asked.items()}
+    return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}
+
+
+# ---------------------------------------------------------------- new rows
+
+
+def project(fit: VerticalFit, *, measured: bool = False) -> Protocol[tuple[Floats, Integers | None]]:
+    """The components of the sites' new rows, and their tags: by summed distances (eq. 10) or products (eq. 9).
+
+    Kernel values of new rows are exact, those of the fit K_hat's; new rows are centered with K_hat's means.
+    ``measured`` has sites mark how large products are, as masked sums need it; distances have a bound of their own.
+    """
+    again = yield from align()
+    _check_same(fit.alignment, again)
+    new = yield from align(new=True)
+    if fit.settings.treatment is not None:
+        yield from each(fit.settings.treatment, complete=True)
+    if fit.settings.kernel == "rbf":
+        made = yield from _by_distances(fit, new.n_rows)
+    else:
+        made = yield from _by_products(fit, new.n_rows, measured)
+    return made - fit.means @ fit.weights, new.tags
+
+
+def _by_distances(fit: VerticalFit, n_new: int) -> Protocol[Floats]:
+    made = []
+    for ask in _distance_questions(fit, n_new):
+        found = yield from total(ask, complete=True)
+        made.append(np.exp(-found.values.astype(np.float64)) @ fit.weights)
+    return np.concatenate(made)
+
+
+def _distance_questions(fit: VerticalFit, n_new: int) -> Iterator[SumDistances]:
+    n_rows, step = fit.alignment.n_rows, max(1, AT_ONCE // fit.alignment.n_rows)
+    for first in range(0, n_new, step):
+        yield SumDistances(fit.gamma, first, min(step, n_new - first), n_rows, fit.settings.precision)
+
+
+def _by_products(fit: VerticalFit, n_new: int, measured: bool) -> Protocol[Floats]:
+    reach = LARGEST
+    if measured:
+        marks = yield from total(MarkProducts(fit.weights), complete=True)
+        reach = float(highest(marks.size[None])[0])
+    made = []
+    for ask in _product_questions(fit, n_new, reach):
+        made.append((yield from total(ask, complete=True)).values)
+    return np.concatenate(made)
+
+
+def _product_questions(fit: VerticalFit, n_new: int, reach: float) -> Iterator[SumProducts]:
+    step = max(1, AT_ONCE // fit.weights.shape[1])
+    for first in range(0, n_new, step):
+        yield SumProducts(first, min(step, n_new - first), reach, fit.weights)
+
+
+def _check_same(fitted: Alignment, now: Alignment) -> None:
+    then_tags, now_tags = fitted.tags, now.tags
+    if (then_tags is None) != (now_tags is None):
+        raise Unaligned("rows went by key when the components were found and go by their place now, or the reverse.")
+    apart = abs(fitted.n_rows - now.n_rows)
+    if then_tags is not None and now_tags is not None:
+        apart = len(np.setxor1d(then_tags, now_tags))
+    if apart:
+        raise Unaligned(
+            f"the sites do not hold the {fitted.n_rows} rows the components were found from: {now.n_rows} now, "
+            f"{apart} of them at one time only."
+        )
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
+    """J D (T + 1) numbers for the eigenpairs (each site's own D); 3 a site and T for its tags to align; 2 a site for
+    gamma or the trace, and 2 for ranks, where these are asked for."""
+    s, n, names = fit.settings, fit.alignment.n_rows, list(fit.ranks)
+    cost = align_cost(len(names), fit.alignment, method=method)
+    if s.treatment is not None:
+        cost += one_round([s.treatment] * len(names), method=method)
+    if fit.asked_spread:
+        cost += one_round([MeasureSpread()] * len(names), method=method)
+    if s.tolerance is not None:
+        share, most = s.tolerance * fit.trace / len(names), min(s.local_rank or n, n)
+        cost += one_round([FindRank(s.kernel, fit.gamma, fit.seed, n, most, share)] * len(names), method=method)
+    asks = []
+    for rank in fit.ranks.values():
+        found = rank if s.tolerance is None else found_for(n, rank)
+        asks.append(Decompose(s.kernel, fit.gamma, fit.seed, n, rank, found, s.precision))
+    return cost + one_round(asks, method=method)
+
+
+def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD, reach: float = LARGEST) -> Cost:
+    """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew.
+
+    ``reach`` is what the sites marked products with, where they were asked to.
+    """
+    n_sites = len(fit.ranks)
+    cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
+    if fit.settings.treatment is not None:
+        cost += one_round([fit.settings.treatment] * n_sites, method=method)
+    asks: Iterator[SumDistances | SumProducts] = (
+        _distance_questions(fit, new.n_rows)
+        if fit.settings.kernel == "rbf"
+        else _product_questions(fit, new.n_rows, reach)
+    )
+    if reach < LARGEST:
+        cost += one_round([MarkProducts(fit.weights)] * n_sites, method=method)
+    for ask in asks:
+        cost += one_round([ask] * n_sites, method=method)
+    return cost

@@ -1,0 +1,112 @@
+"""What a run over columns of the same rows leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.estimators.models import save_model
+from coterie.estimators.vertical import VerticalKernelKMeans
+from coterie.messages.site_part import Table, keys_of
+from coterie.protocols.alignment import row_tags
+from coterie.report.outputs import result_of, write_centers
+from coterie.report.page import write_page
+from coterie.report.pictures import draw_clusters_by_site
+from coterie.sites.policy import Policy
+
+__all__ = ["labels_at_site", "write_vertical_run"]
+
+DRAWN_ROWS = 4000
+
+
+def labels_at_site(
+    estimator: VerticalKernelKMeans, table: Table, alignment_key: bytes | None
+) -> npt.NDArray[np.int32]:
+    """The labels in the order of a site's own rows: by their tags, where rows have keys."""
+    keys = keys_of(table)
+    if estimator.tags_ is None or keys is None:
+        return estimator.labels_
+    if alignment_key is None:
+        raise InputError("there is no alignment_key to tag keys with.")
+    return estimator.labels_[np.searchsorted(estimator.tags_, row_tags(keys, alignment_key))]
+
+
+def write_vertical_run(
+    folder: Path,
+    estimator: VerticalKernelKMeans,
+    tables: Mapping[str, Table],
+    policies: Mapping[str, Policy],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Result, components and labels by tag, labels by site, ledger, model, picture, page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
+    ranks = sorted(set(estimator.local_ranks_.values()))
+    result = {
+        **result_of(estimator, columns, settings),
+        "gamma": estimator.gamma_,
+        "local_ranks": estimator.local_ranks_,
+        "error_bound": estimator.error_bound_,
+        "caption": "The rows' first two components, coloured by cluster; crosses are centers. No site has them all: "
+        f"they were found from {_several(ranks)} eigenpairs of each site's columns.",
+    }
+    _write_components(folder / "components.parquet", estimator, columns)
+    for name, table in tables.items():
+        own = labels_at_site(estimator, table, policies[name].alignment_key)
+        _write_labels(folder / "labels" / f"{quote(name, safe='')}.parquet", table, own, settings.get("key"))
+    write_centers(folder / "centers.csv", columns, result)
+    estimator.ledger_.write(folder)
+    save_model(estimator, folder / "model.json")
+    _draw(folder / "clusters.png", estimator)
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
+    return result
+
+
+def _several(ranks: list[int]) -> str:
+    return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+
+
+def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list[str]) -> None:
+    """What the center has of every row: its tag (or place), its components and its cluster."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    named = {} if estimator.tags_ is None else {"tag": pa.array(estimator.tags_, pa.uint64())}
+    parts = {name: estimator.embedding_[:, i] for i, name in enumerate(columns)}
+    pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), path)
+
+
+def _write_labels(path: Path, table: Table, labels: npt.NDArray[np.int32], key: str | None) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keys = keys_of(table)
+    named = {} if keys is None else {key or "key": list(keys)}
+    pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), path)
+
+
+def _draw(path: Path, estimator: VerticalKernelKMeans) -> None:
+    step = max(1, len(estimator.embedding_) // DRAWN_ROWS)
+    points, centers = _two(estimator.embedding_[::step]), _two(estimator.cluster_centers_)
+    labels = estimator.labels_[::step]
+    draw_clusters_by_site(
+        path,
+        points,
+        np.full(len(points), "all rows"),
+        {"clusters": {"all rows": labels}},
+        centers,
+        ["first component", "second component"],
+    )
+
+
+def _two(points: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.hstack([points[:, :2], np.zeros((len(points), max(0, 2 - points.shape[1])))])
