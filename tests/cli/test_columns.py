@@ -137,3 +137,93 @@ def test_a_site_sees_beforehand_what_it_would_send(cli, patients):
 
 def test_secrets_differ(cli):
     assert cli("policy", "secret")[1] != cli("policy", "secret")[1]
+
+
+class Stopped(BaseException):
+    """A run killed in the middle."""
+
+
+def _stopped(monkeypatch, cli, *words):
+    """Run a command that is killed once the tags are in the journal."""
+    from coterie.runtime import run as running
+
+    count = running.Run._count
+
+    def killing(self, question, number, delivery):
+        count(self, question, number, delivery)
+        if number == 2:
+            raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running.Run, "_count", killing)
+        with pytest.raises(Stopped):
+            cli(*words)
+
+
+def test_a_run_resumes_with_the_same_keys_and_secret_only(cli, patients, rules, monkeypatch):
+    for name in NAMES:
+        frame = pd.read_csv(f"{name}.csv")
+        frame.insert(1, "other", frame.patient.to_numpy()[::-1])
+        frame.to_csv(f"{name}.csv", index=False)
+    words = (*WORDS, "--ignore", "other", "--policy", rules, "--out", "run")
+    _stopped(monkeypatch, cli, *words)
+    swapped = [{"patient": "other", "other": "patient"}.get(word, word) for word in words]
+    code, _, err = cli(*swapped, "--resume")
+    assert code == 2
+    assert "not those the run began with" in err
+    secret = cli("policy", "secret")[1].strip()
+    Path("other.toml").write_text(f'single_answers = "rows"\nalignment_key = "{secret}"\n')
+    code, _, err = cli(*[{rules: "other.toml"}.get(word, word) for word in words], "--resume")
+    assert code == 2
+    assert "not those the run began with" in err
+    code, out, err = cli(*words, "--resume", "--json")
+    assert code == 0, err
+    assert json.loads(out)["counts"] == [30, 30, 30]
+
+
+def test_what_is_said_of_a_column_holds_where_it_is(cli, patients, rules):
+    frame = pd.read_csv("lab.csv")
+    frame.assign(sex=["f", "m"] * 45, note="x").to_csv("lab.csv", index=False)
+    words = (*WORDS, "--policy", rules, "--ignore", "note", "--categories", "sex=f,m", "--json")
+    code, _, err = cli(*words, "--out", "run")
+    assert code == 0, err
+    code, _, err = cli(*words, "--ignore", "nothing", "--out", "again")
+    assert code == 2
+    assert "no column 'nothing' in any of the files" in err
+
+
+def test_a_key_may_be_called_like_anything(cli, patients, rules):
+    for name in NAMES:
+        pd.read_csv(f"{name}.csv").rename(columns={"patient": "cluster"}).to_csv(f"{name}.csv", index=False)
+    words = [{"patient": "cluster"}.get(word, word) for word in WORDS]
+    assert cli(*words, "--policy", rules, "--out", "run")[0] == 0
+    assert pq.read_table("run/labels/lab.parquet").column_names == ["key", "cluster"]
+    assert "several sites" in cli("assign", "run/model.json", "lab.csv")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--set", "local_rank=true"), "local_rank=True must be a whole number"),
+        (("--set", "gamma=auto"), "gamma='auto' must be a number"),
+        (("--set", "tolerance=abc"), "tolerance='abc' must be a number"),
+        (("--set", "n_components=1.7"), "n_components=1.7 must be a whole number"),
+        (("--scale", "minmax"), "each site scales its own columns"),
+        (("-k", 91), "hold 90 rows; at least 91"),
+    ],
+)
+def test_settings_that_cannot_be_leave_nothing_behind(cli, patients, rules, words, told):
+    code, _, err = cli(*WORDS, *words, "--policy", rules, "--out", "run")
+    assert code == 2
+    assert told in err
+    assert not Path("run").exists()
+
+
+def test_tags_are_written_whole_or_not_at_all(cli, patients, rules):
+    words = ("site", "tags", "lab.csv", "--key", "patient", "--policy", rules, "--out")
+    assert "ends in .parquet" in cli(*words, "tags.csv")[2]
+    assert "no such folder" in cli(*words, "gone/tags.parquet")[2]
+    assert cli(*words, "tags.parquet")[0] == 0
+    assert "already there" in cli(*words, "tags.parquet")[2]
+    assert sorted(p.name for p in Path().glob("tags*")) == ["tags.parquet"]
+    assert "matches no rows by key" in cli("site", "preview", "lab.csv", "-k", 2, "--key", "patient")[2]

@@ -69,6 +69,9 @@ def test_columns_are_named_or_numbered(columns):
         ([], "a site without columns"),
         ([[13]], "column 13; there are 13"),
         ([["alcool"]], "'alcool'; there is no such column"),
+        (5, "columns=5: a list of columns for every site"),
+        ([0, 1], "columns holds 0 where a list"),
+        ("alcohol", "columns='alcohol'"),
     ],
 )
 def test_columns_that_are_no_partition_are_errors(columns, told):
@@ -126,7 +129,7 @@ def test_circles_whose_two_columns_are_at_two_sites_are_told_apart():
 
 
 def test_more_clusters_than_rows_is_an_error():
-    with pytest.raises(InputError, match="3 rows cannot make 4 clusters"):
+    with pytest.raises(InputError, match="hold 3 rows; at least 4 are needed"):
         VerticalKernelKMeans(4, gamma=1.0).fit(ROWS[:3], columns=SPLIT)
     with pytest.raises(InputError, match="n_clusters=0"):
         VerticalKernelKMeans(0).fit(ROWS)
@@ -206,6 +209,9 @@ def test_transform_needs_every_site_and_an_estimator_of_columns():
     model = coterie.fit(VerticalKernelPCA(2, gamma=0.1), tables, key="patient", policy=OPEN)
     with pytest.raises(InputError, match="of every site: imaging, lab, ward"):
         coterie.transform(model, tables, {"lab": tables["lab"]}, key="patient", policy=OPEN)
+    other = {site: frame.drop(columns=frame.columns[0]) for site, frame in tables.items()}
+    with pytest.raises(InputError, match="do not have the 13 columns the components were found from"):
+        coterie.transform(model, other, other, key="patient", policy=OPEN)
     with pytest.raises(InputError, match="embeds rows by itself"):
         coterie.transform(coterie.FederatedPCA(2), tables, tables)
     with pytest.raises(InputError, match="neither 'masked' nor 'plain'"):
@@ -247,6 +253,10 @@ def test_a_damaged_model_is_an_error(tmp_path):
         {"vertical": {**whole["vertical"], "tags": [1, 2]}},
         {"vertical": {**whole["vertical"], "kernel": "laplacian"}},
         {"clusters": {**whole["clusters"], "centers": [[0.0]]}},
+        {"clusters": {**whole["clusters"], "counts": []}},
+        {"vertical": {**whole["vertical"], "tags": [2**70] * 178}},
+        {"vertical": {**whole["vertical"], "tags": [-1] * 178}},
+        {"vertical": {**whole["vertical"], "values": [float("nan")] * 3}},
     ):
         (tmp_path / "bad.json").write_text(json.dumps({**whole, **change}))
         with pytest.raises(InputError, match="damaged"):
@@ -265,3 +275,19 @@ def test_a_data_frame_with_text_beside_the_key_is_refused():
     tables["lab"] = pd.DataFrame({**tables["lab"], "note": "x"})
     with pytest.raises(InputError, match="'note' holds text"):
         coterie.fit(VerticalKernelPCA(), tables, key="patient", policy=OPEN)
+
+
+def test_a_key_is_not_ignored_for_tables_that_were_opened_without():
+    tables = {site: coterie.open_table(frame, ignore=["patient"]) for site, frame in frames().items()}
+    with pytest.raises(InputError, match="the table of lab was opened without keys"):
+        coterie.fit(VerticalKernelPCA(), tables, key="patient", policy=OPEN)
+    opened = {site: coterie.open_table(frame, key="patient") for site, frame in frames().items()}
+    model = coterie.fit(VerticalKernelPCA(2, gamma=0.05), opened, policy=OPEN)
+    assert len(model.tags_) == 178
+
+
+@pytest.mark.parametrize("name", ["n_components", "local_rank"])
+def test_whole_numbers_are_whole(name):
+    with pytest.raises(InputError, match=f"{name}=2.5 must be a whole number"):
+        VerticalKernelPCA(**{name: 2.5}).fit(ROWS)
+    VerticalKernelPCA(**{name: np.int64(2)}).fit(ROWS)

@@ -155,3 +155,17 @@ def test_more_neighbours_are_faster(beta):
 def test_a_larger_gap_is_faster(neighbours):
     large, small = (paper_errors(beta, neighbours) for beta in (100, 2))
     assert (large[:15] < small[:15] / 3).all()
+
+
+def test_ten_components_of_the_papers_tables_are_not_determined():
+    """Figure 4's caption has D = 10: eigenvalues after the second are all 50, so any eight of their axes will do."""
+    parts, axes = with_values([5000.0, 2500.0, *[50.0] * 48], 100, [100] * 10)
+    whole = np.concatenate(parts, axis=1)
+    first = np.linalg.svd(whole, full_matrices=False)[2][:10].T
+    again = np.linalg.svd(whole[np.random.default_rng(0).permutation(100)], full_matrices=False)[2][:10].T
+    for exact in (first, again):  # both exact, both far from the axes the table was made of
+        np.testing.assert_allclose(
+            whole.T @ (whole @ exact), exact * (exact * (whole.T @ (whole @ exact))).sum(0), atol=1e-8
+        )
+        assert off([exact], axes[:, :10]) > 5
+    assert off([exact[:, :2]], axes[:, :2]) < 1e-20

@@ -40,6 +40,15 @@ def test_tags_are_hmacs_of_the_keys_text():
     assert not set(row_tags(["anna"], bytes(32))) & set(found)
 
 
+def test_keys_spelt_alike_are_alike():
+    composed, apart = "J\u00f6rg", "Jo\u0308rg"
+    assert composed != apart
+    for one, other in ((composed, apart), (7, 7.0), (" x ", "x"), (np.int64(7), "7")):
+        np.testing.assert_array_equal(row_tags([one], SECRET), row_tags([other], SECRET))
+    with pytest.raises(InputError, match="is bytes"):
+        row_tags(["x"], "secret")
+
+
 def test_sites_in_other_orders_are_brought_into_one():
     keys = [f"patient {i}" for i in range(50)]
     turned = list(np.random.default_rng(1).permutation(keys))
@@ -84,7 +93,7 @@ def test_a_mismatch_names_how_many_rows_differ_and_never_which(a, b, told):
 
 def test_a_site_with_another_secret_matches_nobody():
     other = Policy(single_answers="rows", min_count=1, min_roster=1, alignment_key=bytes(32))
-    with pytest.raises(Unaligned, match=r"3 of 3 at a, 3 of 3 at b .the same alignment_key at every site"):
+    with pytest.raises(Unaligned, match=r"3 of 3 at a, 3 of 3 at b .is the alignment_key the same"):
         aligned({"a": table(["x", "y", "z"]), "b": table(["x", "y", "z"])}, {"a": OPEN, "b": other})
 
 
@@ -175,6 +184,10 @@ def test_a_row_without_a_key_is_an_error_that_counts(missing):
 def test_a_key_that_is_not_there_names_the_nearest():
     with pytest.raises(InputError, match="there is no column 'idd'; there are 'id'"):
         open_table(pd.DataFrame({"id": [1], "x": [2.0]}), key="idd")
+    with pytest.raises(InputError, match="2 rows have no key"):
+        ArrayTable(np.zeros((3, 1)), keys=["a", None, float("nan")])
+    with pytest.raises(InputError, match="1 row has no key"):
+        ArrayTable(np.zeros((1, 1)), keys=["  "])
     with pytest.raises(InputError, match="2 keys for 3 rows"):
         ArrayTable(np.zeros((3, 1)), keys=["a", "b"])
 

@@ -156,7 +156,7 @@ def test_the_closed_form_is_the_ledger(widths, neighbours, n_components):
 
 def test_what_is_seen_are_rows_and_default_policies_refuse():
     assert has_row_axis(reply_type(SolveCopy))
-    assert [reply_type(ask).content for ask in REQUESTS] == ["schema", "rows", "rows"]
+    assert [reply_type(ask).content for ask in REQUESTS] == ["rows", "rows", "rows"]
     for policy in (Policy(), Policy(single_answers="averages")):
         with pytest.raises(QuorumLost):
             fit(tables(parts_of([3, 4])), policy=policy)

@@ -104,8 +104,8 @@ def test_a_linear_kernel_is_exact_with_as_many_pairs_as_columns(rank):
 def test_with_some_pairs_it_is_what_algorithm_1_and_equations_9_and_10_say(kernel, center):
     """A twin with matrices written down: K_hat by (5) or (8), new rows by exact kernel values, K_hat's means."""
     fit = fitted(VerticalSettings(4, kernel, GAMMA, local_rank=3, center=center), shared_out(ROWS, 4))
-    hats = []
-    for part in shared_out(ROWS, 4).values():
+    hats, mean = [], ROWS.mean(0) if center and kernel == "linear" else np.zeros(64)  # linear: centered at the sites
+    for part in shared_out(ROWS - mean, 4).values():
         values, vectors = np.linalg.eigh(kernel_matrix(kernel, part, part))
         hats.append((vectors[:, -3:] * values[-3:]) @ vectors[:, -3:].T)
     joined = sum(hats) if kernel == "linear" else np.prod(hats, axis=0)
@@ -115,7 +115,7 @@ def test_with_some_pairs_it_is_what_algorithm_1_and_equations_9_and_10_say(kerne
     np.testing.assert_allclose(fit.pairs.values, values, rtol=1e-9)
     np.testing.assert_allclose(np.abs(fit.embedding), np.abs(vectors * np.sqrt(values)), atol=1e-8)
     new, _ = projected(fit, pairs_of(ROWS, NEW, 4))
-    cross = kernel_matrix(kernel, NEW, ROWS)
+    cross = kernel_matrix(kernel, NEW - mean, ROWS - mean)
     if center:
         cross = cross - cross.mean(1, keepdims=True) - joined.mean(0) + joined.mean()
     expected = cross @ vectors / np.sqrt(values)
@@ -238,7 +238,7 @@ def test_new_rows_are_asked_for_in_pieces_and_counted(kernel, monkeypatch):
     for what in ("floats_up", "bytes_up", "bytes_down", "rounds"):
         assert ledger.total(what) == getattr(cost, what)
     assert cost.floats_up == 4 * (9 * (3 if kernel == "linear" else 70) + 6)
-    assert cost.rounds == 2 + 9
+    assert cost.rounds == 2 + 9 + (kernel == "linear")
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -316,6 +316,13 @@ def test_missing_values_nobody_spoke_of_are_refused(caplog):
     [
         ({"kernel": "laplacian"}, "linear or rbf"),
         ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 2.5}, "n_components=2.5 must be a whole number"),
+        ({"n_components": "two"}, "n_components='two'"),
+        ({"local_rank": True}, "local_rank=True must be a whole number"),
+        ({"gamma": "auto"}, "gamma='auto' must be a number"),
+        ({"gamma": True}, "gamma=True"),
+        ({"tolerance": ""}, "tolerance=''"),
+        ({"center": "no"}, "center='no'"),
         ({"local_rank": 0}, "local_rank=0"),
         ({"gamma": -1.0}, "gamma=-1.0"),
         ({"gamma": float("nan")}, "gamma=nan"),
@@ -372,3 +379,68 @@ def test_new_rows_of_other_tables_than_the_fits_are_refused():
     }
     with pytest.raises(Unaligned, match="70 now, 2 of them at one time only"):
         projected(by_key, other)
+
+
+def test_the_gap_as_printed_is_nothing():
+    """Equation (12) takes eigenvalues of K_hat up to its first or from its D-th on: every number is one of these."""
+    values = fitted(VerticalSettings(5, "rbf", GAMMA, local_rank=5, center=False), shared_out(ROWS, 2)).pairs.values
+    first, last = values[0], values[2]
+    of_k = np.linalg.eigvalsh(kernel_matrix("rbf", ROWS, ROWS))[::-1]
+    for value in np.linspace(of_k[2], of_k[0], 50):  # lambda in [lambda_D(K), lambda_1(K)]
+        assert value <= first or value >= last  # a lambda_hat as near as one likes
+
+
+# ---------------------------------------------------------------- what a review found
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8, 1e10])
+def test_linear_columns_far_from_zero_lose_no_digits(offset):
+    """Each site takes off its own means: the Gram of raw columns would keep nothing of the rows."""
+    rows = np.random.default_rng(0).normal(size=(40, 4)) * [4, 2, 1, 0.5]
+    fit = fitted(VerticalSettings(3, "linear", local_rank=2), shared_out(rows + offset, 2))
+    near = fitted(VerticalSettings(3, "linear", local_rank=2), shared_out(rows, 2))
+    np.testing.assert_allclose(fit.pairs.values, near.pairs.values, rtol=1e-15 * offset + 1e-9)
+    new, _ = projected(fit, pairs_of(rows + offset, rows[:5] + offset, 2))
+    np.testing.assert_allclose(np.abs(new), np.abs(near.embedding[:5]), atol=1e-14 * offset + 1e-8)
+
+
+def test_a_new_row_far_away_does_not_spoil_others_masked():
+    fit = fitted(VerticalSettings(3, "linear", local_rank=16), shared_out(ROWS, 4))
+    far = np.concatenate([NEW, NEW[:1] + 1e15])
+    masked, _ = projected(fit, pairs_of(ROWS, far, 4), layer=MaskedSums(), measured=True)
+    plain, _ = projected(fit, pairs_of(ROWS, NEW, 4))
+    np.testing.assert_allclose(masked[:9], plain, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_rows", [1201, 1500])
+def test_eigenvalues_that_lie_close_together_are_told_apart(n_rows):
+    """Rows in order under a narrow kernel: a few passes of block Lanczos do not do, the whole matrix does."""
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    rows = np.arange(n_rows)[:, None] / 3.0
+    found = factors.kernel_pairs("rbf", 0.5, rows, 5, seed=0)
+    matrix = rbf_kernel(rows, gamma=0.5)
+    left = np.linalg.norm(matrix @ found.vectors - found.vectors * found.values, axis=0)
+    assert left.max() < 1e-9 * found.values[0]
+    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(matrix)[::-1][:5], rtol=1e-10)
+
+
+def test_a_site_without_a_column_left_refuses(caplog):
+    holes = ROWS.copy()
+    holes[::2, :16] = np.nan
+    with caplog.at_level(logging.CRITICAL), pytest.raises(QuorumLost, match="missing values"):
+        fitted(VerticalSettings(3, missing="mean"), shared_out(holes, 4))
+
+
+def test_too_few_rows_are_found_before_pairs_are_asked_for():
+    ledger = Ledger()
+    with pytest.raises(InputError, match="hold 1 row; at least 2"):
+        fitted(VerticalSettings(3), shared_out(ROWS[:1], 4), ledger=ledger)
+    assert ledger.total("rounds") == 1
+
+
+def test_a_tolerance_bounds_the_error_it_promises():
+    for kernel in ("linear", "rbf"):
+        fit = fitted(VerticalSettings(3, kernel, GAMMA, tolerance=0.01), shared_out(ROWS, 4))
+        rows = ROWS - ROWS.mean(0) if kernel == "linear" else ROWS
+        assert fit.error_bound <= 0.01 * np.trace(kernel_matrix(kernel, rows, rows)) * (1 + 1e-9)

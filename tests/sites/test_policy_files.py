@@ -167,6 +167,8 @@ def test_every_rule_can_be_written(written):
         ("[peers]\nnorth = 3", r"the key of north under \[peers\] is 3; a public key is 32 bytes"),
         ('[peers]\nnorth = "ab"', r"'ab' \(2 characters\); a public key is 32 bytes"),
         ("[peers]\nmin_rows = 20", r"min_rows = 20 stands below \[peers\] and so is read as a site; move it above"),
+        ("[peers]\nalignment_key = 'AAAA'", r"alignment_key stands below \[peers\] and so is read as a site"),
+        (f"[peers]\nalignement_key = '{KEY.hex()}'", r"alignement_key stands below \[peers\]"),
         ("alignment_key = 'secret'", "alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits"),
         ("roster = 'any'", "there is no key 'roster'; did you mean 'rosters'"),
         ("= 3", "not a TOML file"),
@@ -176,6 +178,13 @@ def test_a_bad_value_is_an_error_that_says_what_is_allowed(written, text, told):
     with pytest.raises(InputError, match=told) as found:
         written(text)
     assert "site.toml: " in str(found.value)
+
+
+@pytest.mark.parametrize("text", ["[peers]\nalignment_key = 'S3CR3T'", "alignment_key = 'S3CR3T'"])
+def test_a_secret_is_never_quoted(written, text):
+    with pytest.raises(InputError) as found:
+        written(text)
+    assert "S3CR3T" not in str(found.value)
 
 
 @given(st.binary(min_size=32, max_size=32))

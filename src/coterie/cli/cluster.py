@@ -184,6 +184,11 @@ def assign(
     from coterie.sites.tables import open_table
 
     fitted = load_model(model)
+    if fitted.splits_columns:
+        raise InputError(
+            f"{model}: its columns are at several sites, so that no site can label rows by itself; in Python "
+            "coterie.transform embeds the sites' new rows, and label_components labels them."
+        )
     names = [str(name) for name in fitted.feature_names_in_]
     chosen = _categories(categories) or _categories_in(names)
     raw = list(dict.fromkeys(_raw_column(name, chosen) for name in names))
@@ -287,10 +292,17 @@ def tags(
     secret = find_policy(policy).alignment_key
     if secret is None:
         raise InputError(f"{policy}: there is no alignment_key in it; `coterie policy secret` prints a new one.")
+    if out.suffix != ".parquet":
+        raise InputError(f"{out}: tags are written as Parquet; give a name that ends in .parquet.")
     if out.exists() and not force:
         raise InputError(f"{out} is already there; pass --force to overwrite it.")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"{out.parent}: there is no such folder.")
     keys = read_keys(data, key)
-    pq.write_table(pa.table({key: list(keys), "tag": pa.array(row_tags(keys, secret), pa.uint64())}), out)
+    temporary = out.with_name(out.name + ".partial")
+    named = key if key != "tag" else "key"
+    pq.write_table(pa.table({named: list(keys), "tag": pa.array(row_tags(keys, secret), pa.uint64())}), temporary)
+    temporary.replace(out)
     console.print(f"{len(keys):,} tags in [bold]{out}[/].", soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from coterie.cli.claims import Claimed, SiteWords, check_fingerprints, look_through
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
-from coterie.messages.site_part import Table
+from coterie.messages.site_part import Table, keys_of
 from coterie.sites.toml_files import read_toml
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Job:
         """Every site's table and the fingerprint of its rows."""
         from coterie.sites.tables import open_table, split_by_site
 
-        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        options = self._chosen()
         named = self.data if isinstance(self.data, dict) else _named(self.data)
         if self.site_column is not None:
             if len(named) != 1:
@@ -78,9 +79,36 @@ class Job:
             (path,) = named.values()
             found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
-            options["key"] = self.key
-            found = {name: open_table(path, name=Path(path).name, **options) for name, path in named.items()}
+            by_site = self._chosen_by_site(named) if self._splits_columns else dict.fromkeys(named, options)
+            found = {
+                name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
+                for name, path in named.items()
+            }
         return {name: (table, self._look_through(table)) for name, table in found.items()}
+
+    @property
+    def _splits_columns(self) -> bool:
+        return bool(self.estimator().splits_columns)
+
+    def _chosen(self) -> dict[str, Any]:
+        return {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+
+    def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """Where every file has columns of its own: what is said of a column holds where it is."""
+        from coterie.sites.tables import read_columns
+
+        there = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
+        for name in (*(self.columns or ()), *self.ignore, *self.categories):
+            if not any(name in own for own in there.values()):
+                raise InputError(f"there is no column {name!r} in any of the files.")
+        return {
+            site: {
+                "columns": None if self.columns is None else [name for name in self.columns if name in own],
+                "ignore": [name for name in self.ignore if name in own],
+                "categories": {name: values for name, values in self.categories.items() if name in own},
+            }
+            for site, own in there.items()
+        }
 
     def _look_through(self, table: Table) -> str:
         """One pass over the rows, so that what cannot be used is named before anything is sent; their fingerprint."""
@@ -89,9 +117,11 @@ class Job:
             place = int(np.argmax(missing > 0))
             raise MissingValues(
                 f"{_name(table)}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
-                "pass --missing mean to fill them, or --missing drop to leave their rows out."
+                "pass --missing mean to fill them"
+                f"{'' if self._splits_columns else ', or --missing drop to leave their rows out'}."
             )
-        return seen
+        keys = keys_of(table)
+        return seen if keys is None else f"{seen}-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's rules."""
@@ -124,15 +154,18 @@ class Job:
         out = Path(self.out)
         self._check_folder(out, resume)
         estimator = self.estimator()
-        self._check_key(estimator)
+        self.check_key(estimator)
         looked_at = self._looked_at()
         tables = {name: table for name, (table, _) in looked_at.items()}
+        if estimator.splits_columns and self.scale == "minmax":
+            raise InputError("scale 'minmax' takes ranges in common; each site scales its own columns by 'standard'.")
         ranges, terms = self._ranges(tables), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums = "masked" if estimator.splits_columns else _sums(policies)
         with Claimed(out) as claim, SiteWords() as words:
             self._check_folder(out, resume)
-            check_fingerprints(out / "journal", {n: seen for n, (_, seen) in looked_at.items()}, resume=resume)
+            seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
+            check_fingerprints(out / "journal", seen, resume=resume)
             try:
                 fitted = fit(
                     estimator,
@@ -144,6 +177,7 @@ class Job:
                     scale=self.scale,  # type: ignore[arg-type]
                     missing=self.missing,  # type: ignore[arg-type]
                     ranges=ranges,
+                    key=self.key,
                     terms=terms,
                     watch=watch,
                 )
@@ -168,7 +202,8 @@ class Job:
         if resume and not (out / "journal").exists():
             raise InputError(f"{out} holds no run to resume; leave --resume out.")
 
-    def _check_key(self, estimator: Any) -> None:
+    def check_key(self, estimator: Any) -> None:
+        """Say what does not go with columns of the same rows, or only with these."""
         if self.key is not None and not estimator.splits_columns:
             raise InputError(f"{self.method} matches no rows by key; leave {self.key!r} out with --ignore instead.")
         if estimator.splits_columns and self.site_column is not None:
@@ -208,6 +243,12 @@ def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
             "If all files are yours, pass --policy simulation (in a job file: policy = 'simulation')."
         )
     return "masked"
+
+
+def _mark(policy: Policy) -> str:
+    """Tells one alignment_key from another; none is nothing."""
+    secret = policy.alignment_key
+    return "" if secret is None else "-" + hashlib.blake2b(secret, digest_size=8, person=b"alignment").hexdigest()
 
 
 def _named(paths: list[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ def played(job: Job) -> list[dict[str, Any]]:
     from coterie.estimators.fitting import fit
     from coterie.sites.policy import Policy
 
+    job.check_key(job.estimator())
     with tempfile.TemporaryDirectory() as folder:
         fit(
             job.estimator(),

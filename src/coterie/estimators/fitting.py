@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, Wishes
 from coterie.messages.site_part import Column, Table, keys_of
 from coterie.protocols.prepared import Missing
+from coterie.runtime.channel import Channel
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
@@ -23,7 +24,16 @@ from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
 
-__all__ = ["check_alignment", "check_roster", "check_rows_allowed", "fit", "opened_tables", "rules_of"]
+__all__ = [
+    "check_alignment",
+    "check_roster",
+    "check_rows_allowed",
+    "column_names",
+    "fit",
+    "fit_over",
+    "opened_tables",
+    "rules_of",
+]
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -72,25 +82,44 @@ def fit(
     elif masked:
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
-    names = _column_names(estimator, columns)
     wishes = Wishes(scale, missing, ranges)
-    estimator.check(len(names))
+    estimator.check(len(column_names(estimator, columns)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
-    estimator.begin(None if kept is None or kept.header is None else kept.header.settings.get("parameters"))
-    ledger = Ledger()
+    extra = {} if key is None else {"key": key}
     with in_process(opened, policy=rules, folder=folder and folder / "sites", schedule=schedule) as channel:
-        preparation, result = run(
-            estimator.whole_protocol(columns, wishes, measured=masked),
-            channel,
-            method=estimator.method_name,
-            terms=terms,
-            layers=[MaskedSums()] if masked else [PlainSums()],
-            ledger=ledger,
-            journal=kept,
-            settings={**_settings(estimator, names, wishes), "sums": sums, **({} if key is None else {"key": key})},
-            watch=watch,
+        return fit_over(
+            channel, estimator, columns, wishes, sums=sums, journal=kept, terms=terms, watch=watch, settings=extra
         )
+
+
+def fit_over(
+    channel: Channel,
+    estimator: E,
+    columns: Mapping[str, tuple[Column, ...]],
+    wishes: Wishes,
+    *,
+    sums: Literal["masked", "plain"] = "masked",
+    journal: Journal | None = None,
+    terms: Terms | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> E:
+    """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on."""
+    names = column_names(estimator, columns)
+    estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
+    ledger = Ledger()
+    preparation, result = run(
+        estimator.whole_protocol(columns, wishes, measured=sums == "masked"),
+        channel,
+        method=estimator.method_name,
+        terms=terms,
+        layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
+        ledger=ledger,
+        journal=journal,
+        settings={**_settings(estimator, names, wishes), "sums": sums, **(settings or {})},
+        watch=watch,
+    )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.settle(result, preparation, ledger)
@@ -101,10 +130,16 @@ def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table
     """Every site's table, opened where it is not."""
     if not tables:
         raise InputError("there is no table; at least one site is needed.")
-    return {
+    found = {
         str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
         for name, table in tables.items()
     }
+    without = [name for name, table in found.items() if keys_of(table) is None]
+    if key is not None and without:
+        raise InputError(
+            f"key={key!r}: the table of {without[0]} was opened without keys; open_table takes key, too."
+        )
+    return found
 
 
 def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
@@ -144,7 +179,7 @@ def check_roster(rules: Mapping[str, Policy]) -> None:
         )
 
 
-def _column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
+def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
     """The columns of all rows: the first table's, or every site's own one after the other."""
     if not estimator.splits_columns:
         return [column.name for column in next(iter(columns.values()))]

@@ -212,7 +212,7 @@ def load_model(path: str | Path) -> Fitted:
     try:
         model = msgspec.convert(raw, _Model)
         return _fitted(model)
-    except (msgspec.ValidationError, MalformedMessage, ValueError) as problem:
+    except (msgspec.ValidationError, MalformedMessage, ValueError, OverflowError) as problem:
         raise InputError(f"{path}: the model file is damaged ({problem}).") from None
 
 
@@ -255,12 +255,15 @@ def _read_vertical(model: _Model, clusters: KMeansFit | None) -> VerticalEstimat
     if v is None or (clusters is None) != (model.kind == "vertical-kernel-pca"):
         raise ValueError("there are no components in it, or no centers")
     values, vectors, means = (np.array(part, np.float64) for part in (v.values, v.vectors, v.means))
-    if vectors.shape != (len(means), len(values)) or not np.isfinite(vectors).all() or not v.ranks:
+    are_finite = all(np.isfinite(part).all() for part in (values, vectors, means))
+    if vectors.shape != (len(means), len(values)) or not len(values) or not are_finite or not v.ranks:
         raise ValueError(f"components of shape {vectors.shape} for {len(means)} rows")
     tags: Any = None if v.tags is None else np.array(v.tags, np.uint64)
     if tags is not None and tags.shape != means.shape:
         raise ValueError(f"{len(tags)} tags for {len(means)} rows")
     rank, gamma = max(v.ranks.values()), v.gamma if v.kernel == "rbf" else None
+    if clusters is not None and clusters.counts.shape != (len(clusters.centers),):
+        raise ValueError("counts that are not of its centers")
     settings = VerticalSettings(
         len(values), v.kernel, gamma, rank, v.center, v.tolerance, v.precision, v.missing, v.scale
     )

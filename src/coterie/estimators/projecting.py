@@ -11,8 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
-from coterie.estimators.fitting import check_alignment, check_roster, check_rows_allowed, opened_tables, rules_of
+from coterie.estimators.fitting import (
+    check_alignment,
+    check_roster,
+    check_rows_allowed,
+    column_names,
+    opened_tables,
+    rules_of,
+)
 from coterie.estimators.vertical import VerticalEstimator
+from coterie.messages.site_part import Table
 from coterie.protocols.vertical_kpca import project
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import Progress, run
@@ -57,6 +65,7 @@ def transform(
     sites = set(estimator.local_ranks_)
     if set(fitted) != sites or set(later) != sites:
         raise InputError(f"tables and new rows are needed of every site: {', '.join(sorted(sites))}.")
+    _check_columns(estimator, fitted)
     rules = rules_of(policy, fitted)
     check_rows_allowed(estimator, rules)
     check_alignment(fitted, rules)
@@ -74,3 +83,16 @@ def transform(
             watch=watch,
         )
     return Projected(*made)
+
+
+def _check_columns(estimator: VerticalEstimator, tables: Mapping[str, Table]) -> None:
+    """The tables' columns are those of the fit, where it knows them by site."""
+    then = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    for site, table in tables.items():
+        now = column_names(estimator, {site: table.columns})
+        kept = [name for name in then if name in set(now)]
+        if estimator._parts is None and kept != now:
+            apart = next((name for name in now if name not in then), "their order")
+            raise InputError(f"the tables do not have the columns the components were found from: {apart} at {site}.")
+    if estimator._parts is None and sum(len(table.columns) for table in tables.values()) != len(then):
+        raise InputError(f"the tables do not have the {len(then)} columns the components were found from.")

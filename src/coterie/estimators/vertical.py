@@ -18,7 +18,7 @@ from coterie.maths.factors import sin_theta
 from coterie.messages.site_part import Column
 from coterie.messages.verbs import Protocol
 from coterie.protocols.prepared import Preparation, Spread
-from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
+from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, is_whole, project, vertical_kernel_pca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable
@@ -121,6 +121,11 @@ def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, li
     """Which columns each site has, by number; every column is at one site."""
     if columns is None:
         return {"all": list(range(len(names)))}
+    if not isinstance(columns, Mapping | Sequence) or isinstance(columns, str):
+        raise InputError(f"columns={columns!r}: a list of columns for every site is needed.")
+    for own in columns.values() if isinstance(columns, Mapping) else columns:
+        if isinstance(own, str) or not hasattr(own, "__iter__"):
+            raise InputError(f"columns holds {own!r} where a list of columns of one site is needed.")
     by_site = columns if isinstance(columns, Mapping) else {f"site-{i}": own for i, own in enumerate(columns)}
     places = {name: i for i, name in enumerate(names)}
     found = {str(site): [_place(one, places) for one in own] for site, own in by_site.items()}
@@ -157,7 +162,7 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
     n_components : int, default=2
         How many components.
     kernel : {"rbf", "linear"}, default="rbf"
-        exp(-gamma |x - y|^2), or x'y.
+        ``exp(-gamma |x - y|^2)``, or ``x'y``.
     gamma : float, default=None
         Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes
         the inverse of twice the mean squared distance.
@@ -218,7 +223,7 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
         return VerticalSettings(
-            int(self.n_components), self.kernel, self.gamma, self.local_rank, bool(self.center), self.tolerance,
+            self.n_components, self.kernel, self.gamma, self.local_rank, self.center, self.tolerance,
             self.precision, wishes.missing, wishes.scale,
         )  # fmt: skip
 
@@ -283,20 +288,18 @@ class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
 
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
-        if self.n_clusters < 1:
-            raise InputError(f"n_clusters={self.n_clusters} must be at least 1.")
-        components = int(self.n_clusters if self.n_components is None else self.n_components)
+        if not is_whole(self.n_clusters) or self.n_clusters < 1:
+            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
+        components = self.n_clusters if self.n_components is None else self.n_components
         rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
         return VerticalSettings(
             components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, wishes.missing,
-            wishes.scale,
+            wishes.scale, max(2, int(self.n_clusters)),
         )  # fmt: skip
 
     def settle(self, result: VerticalFit, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run, and cluster its components."""
         super().settle(result, preparation, ledger)
-        if len(self.embedding_) < self.n_clusters:
-            raise InputError(f"{len(self.embedding_)} rows cannot make {self.n_clusters} clusters.")
         ones = np.ones(len(self.embedding_))
         self.take_centers(weighted_kmeans(self.embedding_, ones, int(self.n_clusters), seed=self._run_seed))
 

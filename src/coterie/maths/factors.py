@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from coterie.errors import InputError
-from coterie.maths.block_krylov import SMALL, leading_pairs
+from coterie.maths.block_krylov import SMALL, WRITTEN, leading_pairs
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 
@@ -34,8 +34,6 @@ JOINS = ("linear", "rbf")
 """Kernels of a joined table that follow from its parts': a sum of theirs, or their product entry by entry."""
 TILE = 1024
 """Rows and columns of a matrix that are written down at a time."""
-WRITTEN = 5000
-"""Up to so many rows a matrix is written down whole while its eigenpairs are found."""
 
 
 @dataclass(frozen=True)
@@ -207,12 +205,13 @@ def pairs_left_out(values: Floats, norm: float, n: int) -> Floats:
 def _squared_norm(kernel: str, gamma: float, rows: Rows) -> float:
     """The squared Frobenius norm of a kernel matrix, a few rows of it at a time."""
     exact = rows.astype(np.float64, copy=False)
-    if kernel == "linear":
-        gram = exact.T @ exact if exact.shape[1] <= len(exact) else exact @ exact.T
+    if kernel == "linear" and exact.shape[1] <= len(exact):
+        gram = exact.T @ exact
         return float(np.vdot(gram, gram))
     rbf, total = Kernel("rbf", gamma), 0.0
     for i in range(0, len(rows), TILE):
-        block = rbf.quick(exact[i : i + TILE], exact)
+        some = exact[i : i + TILE]
+        block = some @ exact.T if kernel == "linear" else rbf.quick(some, exact)
         total += float(np.vdot(block, block))
     return total
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -26,8 +27,8 @@ SHOWN_SITES = 4
 
 
 @dataclass(frozen=True)
-class Attendance(Reply, content="sums"):
-    """How many rows a site holds, and whether they have keys or weights."""
+class Attendance(Reply, content="rows"):
+    """How many rows a site holds, and whether they have keys or weights; for sites that take part with their rows."""
 
     held: Floats = array(nonnegative=True)
     keyed: Integers = array(dtype="uint1")
@@ -60,9 +61,20 @@ class SendTags(Request[RowTags], remembered=True):
 
 
 def row_tags(keys: Iterable[object], alignment_key: bytes) -> Integers:
-    """The 64-bit tag of every key: the first bytes of its HMAC-SHA256 under the sites' secret."""
-    made = (hmac.digest(alignment_key, str(key).strip().encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
+    """The 64-bit tag of every key: the first bytes of its HMAC-SHA256 under the sites' secret.
+
+    Keys are compared as text without spaces around it, letters composed (NFC), whole numbers without a fraction.
+    """
+    if not isinstance(alignment_key, bytes):
+        raise InputError("an alignment_key is bytes; `coterie policy secret` prints one in base64.")
+    made = (hmac.digest(alignment_key, _spelt(key).encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
     return np.frombuffer(b"".join(made), "<u8")
+
+
+def _spelt(key: object) -> str:
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    return unicodedata.normalize("NFC", str(key)).strip()
 
 
 def subject(table: Table, new: bool) -> Table:
@@ -174,8 +186,8 @@ def _by_tags(tags: Mapping[str, Integers]) -> Alignment:
     if any(apart.values()):
         told = [f"{many} of {len(tags[name])} at {name}" for name, many in apart.items()]
         raise Unaligned(
-            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(told)} "
-            "(the same alignment_key at every site?). Keep the rows that all sites hold."
+            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(told)} (is the "
+            "alignment_key the same, are keys spelt alike?). Keep the rows that all sites hold."
         )
     return Alignment(len(common), common)
 

@@ -40,8 +40,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ColumnCount(Reply, content="schema"):
-    """m_j: how many columns a site holds."""
+class ColumnCount(Reply, content="rows"):
+    """m_j: how many columns a site holds; for sites that take part with their rows."""
 
     columns: Integers = array(dtype="uint32")
 

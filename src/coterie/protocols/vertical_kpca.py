@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from coterie.protocols.vertical_sites import (
 __all__ = [
     "VerticalFit",
     "VerticalSettings",
+    "is_whole",
     "project",
     "project_cost",
     "vertical_kernel_pca",
@@ -63,18 +65,22 @@ class VerticalSettings:
     precision: str = "float64"
     missing: str = "refuse"
     scale: str = "none"
+    least_rows: int = 2
+    """How many rows there must be."""
 
     def __post_init__(self) -> None:
         if self.kernel not in JOINS:
             raise InputError(f"kernel={self.kernel!r}; of columns split between sites it is {' or '.join(JOINS)}.")
-        if self.n_components < 1:
-            raise InputError(f"n_components={self.n_components} must be at least 1.")
-        if self.local_rank is not None and self.local_rank < 1:
-            raise InputError(f"local_rank={self.local_rank} must be at least 1.")
-        if self.gamma is not None and not (np.isfinite(self.gamma) and self.gamma > 0):
-            raise InputError(f"gamma={self.gamma} must be above 0.")
-        if self.tolerance is not None and not 0 < self.tolerance < 1:
-            raise InputError(f"tolerance={self.tolerance} must be above 0 and below 1.")
+        if not is_whole(self.n_components) or self.n_components < 1:
+            raise InputError(f"n_components={self.n_components!r} must be a whole number, at least 1.")
+        if self.local_rank is not None and (not is_whole(self.local_rank) or self.local_rank < 1):
+            raise InputError(f"local_rank={self.local_rank!r} must be a whole number, at least 1.")
+        if self.gamma is not None and not (_is_number(self.gamma) and np.isfinite(self.gamma) and self.gamma > 0):
+            raise InputError(f"gamma={self.gamma!r} must be a number above 0.")
+        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 < self.tolerance < 1):
+            raise InputError(f"tolerance={self.tolerance!r} must be a number above 0 and below 1.")
+        if not isinstance(self.center, bool | np.bool_):
+            raise InputError(f"center={self.center!r} is neither True nor False.")
         if self.precision not in ("float64", "float32"):
             raise InputError(f"precision={self.precision!r}; it is 'float64' or 'float32'.")
         if self.missing not in ("refuse", "mean"):
@@ -90,8 +96,13 @@ class VerticalSettings:
 
     @property
     def treatment(self) -> Treat | None:
-        """What sites are asked to do with their columns first, if anything."""
-        return None if (self.missing, self.scale) == ("refuse", "none") else Treat(self.missing, self.scale)
+        """What sites are asked to do with their columns first, if anything.
+
+        The features of a linear kernel are the columns, so that each site takes off its own means: no digits are lost
+        far from zero, and no eigenpair is spent on them.
+        """
+        scale = "center" if (self.scale, self.kernel, self.center) == ("none", "linear", True) else self.scale
+        return None if (self.missing, scale) == ("refuse", "none") else Treat(self.missing, scale)
 
 
 @dataclass(frozen=True)
@@ -133,10 +144,13 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     A round before finds gamma where none is given, and one finds the sites' ranks where a tolerance is.
     """
     aligned = yield from align()
+    if aligned.n_rows < settings.least_rows:
+        held = "row" if aligned.n_rows == 1 else "rows"
+        raise InputError(f"the sites hold {aligned.n_rows} {held}; at least {settings.least_rows} are needed.")
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
     gamma, trace, asked = yield from _scale_of(settings, aligned.n_rows)
-    ranks, found = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
+    ranks, found, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
     questions = {
         name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
         for name, rank in ranks.items()
@@ -147,7 +161,8 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     count = min(settings.n_components, aligned.n_rows)
     pairs = joined.leading(count, center=settings.center, seed=seed)
     means = joined.means if settings.center else np.zeros(aligned.n_rows)
-    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, joined.error_bound(), trace, seed, asked)
+    bound = min(promised, joined.error_bound())
+    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, bound, trace, seed, asked)
 
 
 def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float, bool]]:
@@ -163,24 +178,27 @@ def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, 
     variance = sum(float(one.variance) for one in spreads.values())
     if not variance > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
+    if not np.isfinite(1 / (4 * variance)) or not 1 / (4 * variance) > 0:
+        raise InputError("values are too small or too large for a gamma; use other units (scale='standard').")
     return 1 / (4 * variance), float(n_rows), True
 
 
 def _ranks(
     settings: VerticalSettings, n_rows: int, gamma: float, trace: float, seed: int
-) -> Protocol[tuple[dict[str, int], dict[str, int]]]:
-    """How many pairs each site sends, and of how many it finds."""
+) -> Protocol[tuple[dict[str, int], dict[str, int], float]]:
+    """How many pairs each site sends, of how many it finds, and what all leave out at most, as far as they said."""
     names = yield from present()
     if settings.tolerance is None:
         rank = min(settings.local_rank or settings.n_components, n_rows)
-        return dict.fromkeys(names, rank), dict.fromkeys(names, rank)
+        return dict.fromkeys(names, rank), dict.fromkeys(names, rank), np.inf
     most = min(settings.local_rank or n_rows, n_rows)
     share = settings.tolerance * trace / len(names)
     if not share > 0:
         raise InputError("all values are zero: there are no components.")
     asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
     ranks = {name: int(one.rank) for name, one in asked.items()}
-    return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}
+    left = sum(float(one.left) for one in asked.values())
+    return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}, left
 
 
 # ---------------------------------------------------------------- new rows
@@ -219,20 +237,20 @@ def _distance_questions(fit: VerticalFit, n_new: int) -> Iterator[SumDistances]:
 
 
 def _by_products(fit: VerticalFit, n_new: int, measured: bool) -> Protocol[Floats]:
-    reach = LARGEST
-    if measured:
-        marks = yield from total(MarkProducts(fit.weights), complete=True)
-        reach = float(highest(marks.size[None])[0])
     made = []
-    for ask in _product_questions(fit, n_new, reach):
-        made.append((yield from total(ask, complete=True)).values)
+    for mark in _mark_questions(fit, n_new):
+        unit, reach = np.ones(mark.some), LARGEST
+        if measured:
+            unit, reach = highest((yield from total(mark, complete=True)).sizes), 1.0
+        found = yield from total(SumProducts(mark.first, mark.some, reach, unit, fit.weights), complete=True)
+        made.append(found.values * unit[:, None])
     return np.concatenate(made)
 
 
-def _product_questions(fit: VerticalFit, n_new: int, reach: float) -> Iterator[SumProducts]:
+def _mark_questions(fit: VerticalFit, n_new: int) -> Iterator[MarkProducts]:
     step = max(1, AT_ONCE // fit.weights.shape[1])
     for first in range(0, n_new, step):
-        yield SumProducts(first, min(step, n_new - first), reach, fit.weights)
+        yield MarkProducts(first, min(step, n_new - first), fit.weights)
 
 
 def _check_same(fitted: Alignment, now: Alignment) -> None:
@@ -271,22 +289,30 @@ def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
     return cost + one_round(asks, method=method)
 
 
-def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD, reach: float = LARGEST) -> Cost:
+def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD, measured: bool = False) -> Cost:
     """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew.
 
-    ``reach`` is what the sites marked products with, where they were asked to.
+    ``measured``: and 48 marks of a bit a row before these.
     """
     n_sites = len(fit.ranks)
     cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
     if fit.settings.treatment is not None:
         cost += one_round([fit.settings.treatment] * n_sites, method=method)
-    asks: Iterator[SumDistances | SumProducts] = (
-        _distance_questions(fit, new.n_rows)
-        if fit.settings.kernel == "rbf"
-        else _product_questions(fit, new.n_rows, reach)
-    )
-    if reach < LARGEST:
-        cost += one_round([MarkProducts(fit.weights)] * n_sites, method=method)
-    for ask in asks:
-        cost += one_round([ask] * n_sites, method=method)
+    if fit.settings.kernel == "rbf":
+        for distances in _distance_questions(fit, new.n_rows):
+            cost += one_round([distances] * n_sites, method=method)
+        return cost
+    for mark in _mark_questions(fit, new.n_rows):
+        cost += one_round([mark] * n_sites, method=method) if measured else Cost()
+        products = SumProducts(mark.first, mark.some, 1.0, np.ones(mark.some), fit.weights)
+        cost += one_round([products] * n_sites, method=method)
     return cost
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

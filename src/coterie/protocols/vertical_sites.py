@@ -34,7 +34,7 @@ FAR = 750.0
 @dataclass(frozen=True)
 class Treat(Request[Nothing], remembered=True):
     """From now on see your columns so. ``missing="mean"``: columns with more than a tenth missing are left out, in
-    others the mean stands in; ``scale="standard"``: mean 0 and variance 1."""
+    others the mean stands in; ``scale="center"``: mean 0; ``scale="standard"``: and variance 1."""
 
     missing: str
     scale: str
@@ -115,7 +115,7 @@ class SumDistances(Request[Distances]):
 
 @dataclass(frozen=True)
 class Products(Reply, content="rows"):
-    """Products of new rows with sums of rows, in this site's columns."""
+    """Products of new rows with sums of rows, in this site's columns and in units of each row."""
 
     values: Floats = array("some", "c", bound="reach")
 
@@ -127,20 +127,23 @@ class SumProducts(Request[Products]):
     first: int
     some: int
     reach: float
+    unit: Floats = array("some")
     vectors: Floats = array("rows", "c")
 
 
 @dataclass(frozen=True)
-class ProductMark(Reply, content="rows"):
-    """One mark; of vectors of the server's choice it tells of single rows."""
+class ProductMarks(Reply, content="rows"):
+    """A mark for every new row."""
 
-    size: Integers = array(N_MARKS, dtype="uint1", bound="1")
+    sizes: Integers = array("some", N_MARKS, dtype="uint1", bound="1")
 
 
 @dataclass(frozen=True)
-class MarkProducts(Request[ProductMark]):
-    """Mark the power of sixteen above the largest of these products, over all new rows."""
+class MarkProducts(Request[ProductMarks]):
+    """Mark the power of sixteen above the largest of these products, for ``some`` new rows from the ``first`` on."""
 
+    first: int
+    some: int
     vectors: Floats = array("rows", "c")
 
 
@@ -164,12 +167,14 @@ class Treatment:
         if ask.missing == "mean":
             absent = np.isnan(rows)
             kept = np.flatnonzero((absent.mean(axis=0) <= MOST_MISSING) & ~absent.all(axis=0))
+            if not len(kept):
+                raise MissingValues("more than a tenth is missing in every column here: none is left")
             fill = np.nanmean(rows[:, kept].astype(np.float64), axis=0)
             rows = np.where(absent[:, kept], fill, rows[:, kept])
         shift, scale = np.zeros(len(kept)), np.ones(len(kept))
-        if ask.scale == "standard":
+        if ask.scale in ("center", "standard"):
             exact = rows.astype(np.float64)
-            shift, spread = exact.mean(axis=0), exact.std(axis=0)
+            shift, spread = exact.mean(axis=0), exact.std(axis=0) if ask.scale == "standard" else np.ones(len(kept))
             noise = 10 * np.finfo(float).eps * np.abs(shift)
             scale = np.where(spread > noise, spread, 1.0)
         return cls(kept, fill, shift, scale)
@@ -184,7 +189,7 @@ class Treatment:
 @remembers(Treat)
 def keep_treatment(table: Table, memory: Memory, ask: Treat) -> None:
     """Find the treatment, and forget rows seen without it."""
-    if ask.missing not in ("refuse", "mean") or ask.scale not in ("none", "standard"):
+    if ask.missing not in ("refuse", "mean") or ask.scale not in ("none", "center", "standard"):
         raise MalformedMessage("there is no such treatment of columns")
     if ask.missing == "refuse":
         _check(_gathered(table), table)
@@ -284,16 +289,17 @@ def local_distances(table: Table, memory: Memory, ask: SumDistances) -> Distance
 @answers(SumProducts)
 def local_products(table: Table, memory: Memory, ask: SumProducts) -> Products:
     """This site's share of the products."""
+    if not (ask.unit > 0).all():
+        raise MalformedMessage("a unit is a number above 0")
     rows = _held(table, memory, len(ask.vectors))
-    return Products(_some(table, memory, ask.first, ask.some) @ (rows.T @ ask.vectors))
+    return Products(_some(table, memory, ask.first, ask.some) @ (rows.T @ ask.vectors) / ask.unit[:, None])
 
 
 @answers(MarkProducts)
-def local_product_mark(table: Table, memory: Memory, ask: MarkProducts) -> ProductMark:
-    """The site's mark."""
-    rows, new = _held(table, memory, len(ask.vectors)), columns_of(table, memory, new=True)
-    largest = float(np.abs(new @ (rows.T @ ask.vectors)).max(initial=0.0))
-    return ProductMark(mark(np.array([largest]))[0])
+def local_product_marks(table: Table, memory: Memory, ask: MarkProducts) -> ProductMarks:
+    """The site's marks."""
+    rows, new = _held(table, memory, len(ask.vectors)), _some(table, memory, ask.first, ask.some)
+    return ProductMarks(mark(np.abs(new @ (rows.T @ ask.vectors)).max(axis=1, initial=0.0)))
 
 
 def _some(table: Table, memory: Memory, first: int, some: int) -> Floats:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError
+from coterie.errors import InputError, Unaligned
 from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.messages.site_part import Table, keys_of
@@ -35,7 +35,11 @@ def labels_at_site(
         return estimator.labels_
     if alignment_key is None:
         raise InputError("there is no alignment_key to tag keys with.")
-    return estimator.labels_[np.searchsorted(estimator.tags_, row_tags(keys, alignment_key))]
+    tags = row_tags(keys, alignment_key)
+    places = np.minimum(np.searchsorted(estimator.tags_, tags), len(estimator.tags_) - 1)
+    if (estimator.tags_[places] != tags).any():
+        raise Unaligned("a site's rows are not those that were clustered: other keys, or another alignment_key.")
+    return estimator.labels_[places]
 
 
 def write_vertical_run(
@@ -90,7 +94,7 @@ def _write_labels(path: Path, table: Table, labels: npt.NDArray[np.int32], key: 
 
     path.parent.mkdir(parents=True, exist_ok=True)
     keys = keys_of(table)
-    named = {} if keys is None else {key or "key": list(keys)}
+    named = {} if keys is None else {key if key and key != "cluster" else "key": list(keys)}
     pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), path)
 
 

@@ -123,6 +123,8 @@ def _secret(where: object, text: Any) -> bytes:
 
 
 def _public_key(where: object, site: str, text: Any) -> bytes:
+    if difflib.get_close_matches(site.lower(), ["alignment_key"], cutoff=0.8):  # a secret: never quoted
+        raise InputError(f"{where}: {site} stands below [peers] and so is read as a site; move it above")
     if site in {field.name for field in fields(Policy)}:
         raise InputError(f"{where}: {site} = {text!r} stands below [peers] and so is read as a site; move it above")
     if isinstance(text, str) and _HEX.fullmatch(text):

@@ -52,6 +52,13 @@ class CheckedTable(ABC):
             )
 
 
+def _key_text(key: object) -> str | None:
+    """A key as text, None where there is none."""
+    if key is None or key != key:  # NaN is not itself
+        return None
+    return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key).strip()
+
+
 def checked_keys(name: str, keys: Sequence[str | None], n_rows: int) -> tuple[str, ...]:
     """Keys that name every row; what names none is refused."""
     if len(keys) != n_rows:
@@ -93,7 +100,7 @@ class ArrayTable(CheckedTable):
         self._weights = None if weights is None else np.asarray(weights, dtype=np.float64)
         if self._weights is not None and self._weights.shape != (len(values),):
             raise InputError(f"{name}: {self._weights.shape} weights for {len(values)} rows")
-        self.keys = None if keys is None else checked_keys(name, [str(key) for key in keys], len(values))
+        self.keys = None if keys is None else checked_keys(name, [_key_text(key) for key in keys], len(values))
         self._step = rows_a_block(values.shape[1], values.dtype.itemsize, block_bytes)
 
     @property
