@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import edge, kernel, landmarks, lloyd, masking
+from benchmarks import columns, edge, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
@@ -16,6 +16,7 @@ BENCHMARKS = {
     **kernel.BENCHMARKS,
     **landmarks.BENCHMARKS,
     **edge.BENCHMARKS,
+    **columns.BENCHMARKS,
 }
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "data_folder",
     "digits",
     "gaussian_sites",
+    "gse2187",
     "heart_disease",
     "mnist",
     "mnist_small",
@@ -194,3 +195,13 @@ def covtype() -> SiteData:
     low, high = z["X"].min(axis=0), z["X"].max(axis=0)
     rows = (z["X"] - low.astype(float)) / np.maximum(high.astype(float) - low, 1.0)
     return _shared_out(np.ascontiguousarray(rows), tuple(f"column {i}" for i in range(rows.shape[1])), z["y"])
+
+
+def gse2187() -> SiteData:
+    """8,565 genes of 537 rats' livers after fibrates, statins, azoles or toxicants (Natsoulis et al. 2005).
+
+    It is columns that sites share here, so ``site`` is a row's treatment: two or three rats had the same. Values are
+    logarithms; some are missing.
+    """
+    z = _stored("gse2187")
+    return SiteData(z["X"].astype(float), tuple(map(str, z["probe_id"])), z["treatment"], z["class_names"][z["y"]])

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from coterie.studies import edge_kmeans, federated_kernel_kmeans, federated_kmeans, landmarks, natural_sites
+from coterie.studies import (
+    edge_kmeans,
+    federated_kernel_kmeans,
+    federated_kmeans,
+    landmarks,
+    natural_sites,
+    vertical_kernel_pca,
+)
 from coterie.studies.study import Study
 
 __all__ = ["STUDIES"]
@@ -14,6 +21,7 @@ STUDIES: dict[str, Study] = {
         federated_kernel_kmeans.STUDY,
         landmarks.STUDY,
         edge_kmeans.STUDY,
+        vertical_kernel_pca.STUDY,
         natural_sites.STUDY,
     )
 }
