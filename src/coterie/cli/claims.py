@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import logging
 import os
 import shutil
@@ -14,32 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import numpy as np
-import numpy.typing as npt
-
 from coterie.errors import InputError
-from coterie.messages.site_part import Table
 
-__all__ = ["Claimed", "SiteWords", "check_fingerprints", "look_through"]
-
-LARGEST = 1e150
-"""Squares of larger values do not fit a float64."""
-
-
-def look_through(table: Table) -> tuple[npt.NDArray[np.int64], str]:
-    """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
-    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
-    name = str(getattr(table, "name", "table"))
-    for block in table.raw_blocks():
-        missing = missing + np.isnan(block.rows).sum(axis=0)
-        large = np.abs(block.rows) > LARGEST
-        if large.any():
-            column = table.columns[int(np.argmax(large.any(axis=0)))].name
-            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
-            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
-        seen.update(np.ascontiguousarray(block.rows).tobytes())
-    return missing, seen.hexdigest()
-
+__all__ = ["Claimed", "SiteWords", "check_fingerprints"]
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
     """Keep each site's fingerprint in its own corner of the journal; a resumed run must find the same rows."""

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.claims import look_through
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, watching
 from coterie.errors import InputError
@@ -181,7 +180,7 @@ def assign(
     """Label rows at a site from a saved model. Nothing is sent anywhere."""
     from coterie.estimators.models import load_model
     from coterie.report.outputs import write_labels
-    from coterie.sites.tables import open_table
+    from coterie.sites.tables import look_through, open_table
 
     fitted = load_model(model)
     if fitted.splits_columns:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coterie.cli.claims import Claimed, SiteWords, check_fingerprints, look_through
+from coterie.cli.claims import Claimed, SiteWords, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table, keys_of
 from coterie.sites.toml_files import read_toml
@@ -112,6 +112,8 @@ class Job:
 
     def _look_through(self, table: Table) -> str:
         """One pass over the rows, so that what cannot be used is named before anything is sent; their fingerprint."""
+        from coterie.sites.tables import look_through
+
         missing, seen = look_through(table)
         if self.missing == "refuse" and missing.any():
             place = int(np.argmax(missing > 0))

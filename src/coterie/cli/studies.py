@@ -62,7 +62,8 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="A study: federated-kmeans, federated-kernel-kmeans, edge-kmeans, landmarks, natural-sites."
+            help="A study: federated-kmeans, federated-kernel-kmeans, edge-kmeans, vertical-kernel-pca, landmarks, "
+            "natural-sites."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,

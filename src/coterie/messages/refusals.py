@@ -30,6 +30,7 @@ class Refusal(IntEnum):
     ROSTER_FORBIDDEN = 18
     UNMASKING_FORBIDDEN = 19
     UNALIGNED = 20
+    OTHER_ROWS = 21
 
     @property
     def sentence(self) -> str:
@@ -67,6 +68,7 @@ _SENTENCES = {
     Refusal.ROSTER_FORBIDDEN: "the site's policy does not let it be summed up with these sites",
     Refusal.UNMASKING_FORBIDDEN: "the site does not unmask this sum",
     Refusal.UNALIGNED: "the site has no keys or no alignment_key to match rows by, or not the rows asked for",
+    Refusal.OTHER_ROWS: "the site's rows are not those it began this run with",
     Refusal.FAILED: "the site's computation failed; its log says why",
 }
 
@@ -81,5 +83,6 @@ _FINAL = frozenset(
         Refusal.GUARDED,
         Refusal.ROSTER_FORBIDDEN,
         Refusal.UNALIGNED,
+        Refusal.OTHER_ROWS,
     }
 )

@@ -114,17 +114,20 @@ def _many(count: int, what: str) -> str:
 def write_run(
     folder: Path, estimator: FederatedKMeans, tables: Mapping[str, Table], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All of a run's files: result, centers, labels by site, ledger, model, picture, page."""
+    """All of a run's files: result, centers, labels by site, ledger, model, picture, page.
+
+    Where tables stay at their sites there are none here, so neither labels nor a picture.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    columns = [column.name for column in next(iter(tables.values())).columns]
-    columns = estimator.center_columns() or columns
+    columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
     result = result_of(estimator, columns, settings)
     for name, table in tables.items():
         write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")
     write_centers(folder / "centers.csv", columns, result)
     estimator.ledger_.write(folder)
     save_model(estimator, folder / "model.json")
-    _draw(folder / "clusters.png", estimator, tables)
+    if tables:
+        _draw(folder / "clusters.png", estimator, tables)
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     write_page(folder)
     return result

@@ -24,16 +24,14 @@ SHOWN_COLUMNS = 12
 
 
 def write_page(folder: Path) -> Path:
-    """``report.html`` from ``result.json``, ``ledger.json`` and ``clusters.png`` of the same folder."""
+    """``report.html`` from ``result.json``, ``ledger.json`` and, where there is one, ``clusters.png`` of the folder."""
     result = json.loads((folder / "result.json").read_text())
     ledger = json.loads((folder / "ledger.json").read_text())
-    picture = base64.b64encode((folder / "clusters.png").read_bytes()).decode()
     parts = [f"<h1>{_text(result['title'])}</h1><p class=lead>{_text(result['summary'])}</p>"]
     if "comparisons" in result:
         parts += ["<h2>Together, pooled, and each site alone</h2>", _comparisons(result["comparisons"]), _LEGEND]
     parts += [
-        f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{picture}'>",
-        f"<p><small>{_text(result['caption'])}</small></p>",
+        _picture(folder / "clusters.png", result["caption"]),
         "<h2>What left each site</h2>",
         _sites(ledger["sites"]),
         f"<h2>What was asked</h2>{_asked(result['asked'])}",
@@ -50,6 +48,14 @@ _LEGEND = (
     "<p><small>ARI and NMI against the known classes, over all rows; cost as a ratio to the pooled optimum. "
     "Pooling sends every value of every row.</small></p>"
 )
+
+
+def _picture(path: Path, caption: str) -> str:
+    if not path.exists():
+        return "<p><small>Rows stayed at their sites, so there is no picture of them here.</small></p>"
+    data = base64.b64encode(path.read_bytes()).decode()
+    image = f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{data}'>"
+    return f"{image}<p><small>{_text(caption)}</small></p>"
 
 
 def _comparisons(rows: list[dict[str, Any]]) -> str:

@@ -56,7 +56,9 @@ class Site:
         policy: Policy | None = None,
         ledger: SiteLedger | None = None,
         log: logging.Logger | None = None,
+        rows: str = "",
     ) -> None:
+        """``rows`` is a fingerprint of the table: a run that was begun with another one is not gone on with."""
         self.name = name
         self.table = table
         self.policy = policy or Policy()
@@ -69,6 +71,9 @@ class Site:
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.min_count, self.policy.alignment_key)
         self._guards = Guards(self.policy, self.ledger)
+        self._rows = rows.encode()
+        self._known: set[bytes] = set()
+        """Runs that are known to have begun with these rows."""
         self._lock = threading.Lock()
 
     def answer(self, frame: bytes) -> bytes:
@@ -141,12 +146,25 @@ class Site:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
         if self.policy.max_runs is not None and self.ledger.n_runs_besides(envelope.run) >= self.policy.max_runs:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+        if not self._began_so(envelope.run):
+            raise _Refused(Refusal.OTHER_ROWS)
         if self.table.n_rows < self.policy.min_rows:
             raise _Refused(Refusal.TOO_FEW_ROWS)
         self._guards.check_limits(envelope.run, decoded.limits)
         if self.table.n_rows > decoded.limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {decoded.limits['rows']:g}")
         return request
+
+    def _began_so(self, run: bytes) -> bool:
+        """Whether the run began with the rows that are there now; written down when it begins."""
+        if self._rows and run not in self._known:
+            kept = self.ledger.notes(run, "fingerprint")
+            if not kept:
+                self.ledger.note(run, "fingerprint", self._rows)
+            elif kept[0] != self._rows:
+                return False
+            self._known.add(run)
+        return True
 
     def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""

@@ -1,5 +1,6 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
+from coterie.sites.tables.looking import fingerprint, look_through
 from coterie.sites.tables.opening import ParquetTable, open_table, read_columns, read_keys
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, PairedTable, rows_a_block
 from coterie.sites.tables.splitting import split_by_site
@@ -9,6 +10,8 @@ __all__ = [
     "ArrayTable",
     "PairedTable",
     "ParquetTable",
+    "fingerprint",
+    "look_through",
     "open_table",
     "read_columns",
     "read_keys",

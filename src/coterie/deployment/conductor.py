@@ -1,0 +1,144 @@
+"""Carries out an analyst's order in the server's job process, from the run's journal as far as that goes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from coterie.deployment.order import Order, read_order
+from coterie.engines.nvflare.center import AuxChannel, Center, Ended
+from coterie.errors import CoterieError, QuorumLost, RunError
+from coterie.estimators.fitting import fit_over
+from coterie.report.outputs import write_run
+from coterie.report.vertical import write_vertical_run
+from coterie.runtime.journal import Journal
+
+__all__ = ["EVENTS", "OUTCOME", "STOP", "Conductor"]
+
+EVENTS = "coterie.events"
+STOP = "coterie.stop"
+OUTCOME = "outcome.json"
+PATIENCE = 15.0
+"""Seconds to wait for an earlier job of the same run that is about to end."""
+
+
+class Conductor(Center):
+    """Fits what was ordered and leaves the result where the analyst fetches it.
+
+    What a job may say is an order and nothing else; the run's journal lies in the server's own folder and is removed
+    when the result is written.
+    """
+
+    def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:
+        """Run the order; whatever comes of it is in ``outcome.json``."""
+        told = Told()
+        engine.register_app_command(EVENTS, told.since)
+        engine.register_app_command(STOP, lambda *_: _stop(channel))
+        out = folder / "coterie"
+        out.mkdir(parents=True, exist_ok=True)
+        outcome: dict[str, Any] = {"status": "done"}
+        try:
+            order = read_order(self.told)
+            home = kit / "coterie" / "runs" / order.run
+            with _Claim(home):
+                self._fit(order, channel, home, out, told)
+                shutil.rmtree(home, ignore_errors=True)
+        except Ended as problem:
+            outcome = {"status": "ended", "message": str(problem)}
+        except RunError as problem:
+            absent = [name for name, did in problem.outcomes.items() if did != "answered"]
+            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__, "absent": absent}
+        except CoterieError as problem:
+            outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
+        except (TypeError, ValueError) as problem:
+            outcome = {"status": "refused", "message": f"the settings cannot be used: {problem}", "kind": "InputError"}
+        outcome["carried"] = channel.carried
+        told.end()
+        (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
+        logging.getLogger("coterie").info("the run ended: %s", outcome["status"])
+
+    def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, told: Told) -> None:
+        wrong = channel.greet()
+        needed = max(1, -(-len(channel.sites()) * order.quorum // 1))
+        if len(channel.sites()) - len(wrong) < needed:
+            words = "; ".join(f"{name} {what}" for name, what in wrong.items())
+            outcomes = {name: wrong.get(name, "answered") for name in channel.sites()}
+            raise QuorumLost(f"too few sites are ready. {words}.", outcomes)
+        estimator = order.estimator()
+        columns = {} if estimator.splits_columns else {"": order.asked_columns()}
+        fitted: Any = fit_over(
+            channel,
+            estimator,
+            columns,
+            order.wishes(),
+            sums=order.sums,
+            journal=Journal(home / "journal", resume=True),
+            terms=order.terms(),
+            watch=told.take,
+        )
+        if estimator.splits_columns:
+            write_vertical_run(out, fitted, {}, {}, order.settings)
+        else:
+            write_run(out, fitted, {}, order.settings)
+
+
+class Told:
+    """What happened so far, for an analyst who asks."""
+
+    def __init__(self) -> None:
+        self._lines: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def take(self, progress: Any) -> None:
+        """One exchange more."""
+        import msgspec
+
+        with self._lock:
+            self._lines.append({"time": time.time(), **msgspec.to_builtins(progress.exchange)})
+
+    def since(self, topic: str, told: Any, *_: Any) -> dict[str, Any]:
+        """What came after the first so many lines."""
+        start = told.get("from", 0) if isinstance(told, dict) else 0
+        with self._lock:
+            lines = self._lines[start:] if isinstance(start, int) and start >= 0 else []
+        return {"lines": lines}
+
+    def end(self) -> None:
+        """Nothing more will come."""
+
+
+def _stop(channel: AuxChannel) -> dict[str, Any]:
+    channel.stop = True
+    return {"stopping": True}
+
+
+class _Claim:
+    """A run's folder at the server, held by one process at a time."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._lock = home, -1
+
+    def __enter__(self) -> None:
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(self._home.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        ends = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() > ends:
+                    raise RunError("another job carries this run out already.") from None
+                time.sleep(0.1)
+
+    def __exit__(self, *_: Any) -> None:
+        if not self._home.exists():
+            self._home.with_suffix(".lock").unlink(missing_ok=True)
+        os.close(self._lock)

@@ -1,0 +1,79 @@
+"""What an analyst orders of a federation: plain values that travel with a job, checked where they arrive."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from coterie.errors import InputError
+from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.estimators.registry import make_estimator
+from coterie.messages.site_part import Column
+from coterie.runtime.terms import Terms
+
+__all__ = ["Order", "read_order"]
+
+_RUN = re.compile("[0-9a-f]{32}")
+
+
+class Order(msgspec.Struct, forbid_unknown_fields=True):
+    """A run over sites: which method, with what, over which columns, and when to give up."""
+
+    run: str
+    """Names the run over all its lives: its journal at the server is found by it."""
+    method: str
+    parameters: dict[str, Any]
+    columns: list[str] = []
+    """The columns sites are asked for, in order; none where each site has its own."""
+    scale: Literal["none", "standard", "minmax"] = "none"
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    ranges: tuple[list[float], list[float]] | None = None
+    sums: Literal["masked", "plain"] = "masked"
+    quorum: float = 1.0
+    deadline: float = 60.0
+    settings: dict[str, Any] = {}
+    """What the analyst said, for the result file."""
+
+    def estimator(self) -> FederatedEstimator:
+        """The estimator that is fitted."""
+        return make_estimator(self.method, self.parameters)
+
+    def terms(self) -> Terms:
+        """When to wait, ask again and give up."""
+        return Terms(deadline=self.deadline, quorum=self.quorum)
+
+    def wishes(self) -> Wishes:
+        """How rows are prepared."""
+        return Wishes(self.scale, self.missing, self.ranges)
+
+    def asked_columns(self) -> tuple[Column, ...]:
+        """What sites are asked for."""
+        return tuple(Column(name) for name in self.columns)
+
+    def check(self) -> None:
+        """Raise what is wrong with it, before anyone is asked."""
+        if not _RUN.fullmatch(self.run):
+            raise InputError("a run is named by 32 hex digits.")
+        estimator = self.estimator()
+        self.terms()
+        if estimator.splits_columns:
+            estimator.check(0)
+            return
+        if not self.columns:
+            raise InputError(
+                f"{self.method} needs the names of the columns, in order: columns = ['age', ...] in the job file. "
+                "Sites are asked whether they hold these; what else they hold they keep to themselves."
+            )
+        estimator.check(len(self.columns))
+
+
+def read_order(raw: Any) -> Order:
+    """An order from plain values; anything else is refused."""
+    try:
+        order = msgspec.convert(raw, Order)
+    except msgspec.ValidationError as problem:
+        raise InputError(f"this is no order that coterie knows ({problem}).") from None
+    order.check()
+    return order

@@ -1,0 +1,207 @@
+"""An analyst's run over a federation: submitted, followed, and taken up again where it stopped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from coterie.deployment.order import Order
+from coterie.engines.nvflare.session import Session, Unreachable
+from coterie.errors import CoterieError, InputError, QuorumLost, RunError
+
+__all__ = ["Remote", "Stopped"]
+
+EVENTS, STOP, OUTCOME = "coterie.events", "coterie.stop", "outcome.json"
+POLL = 0.5
+STARTING = 60.0
+"""Seconds a job may take from its submission until it is heard of."""
+log = logging.getLogger("coterie.remote")
+
+
+class Stopped(RunError):
+    """The run could not be brought to its end; it can be resumed."""
+
+
+@dataclass
+class Remote:
+    """One run over the sites of a federation.
+
+    A job that ends before its run does (a site or the server was lost, or a site came back that sums may take in) is
+    followed by another one that goes on from the run's journal, ``attempts`` of them at most; before each, up to
+    ``patience`` seconds are given to the server and to the sites the run began with to be there again.
+    """
+
+    session: Session
+    out: Path
+    attempts: int = 5
+    patience: float = 120.0
+    say: Callable[[str], None] = lambda _: None
+    watch: Callable[[dict[str, Any]], None] = lambda _: None
+    jobs: list[str] = field(default_factory=list)
+
+    def run(self, order: Order, *, resume: bool) -> dict[str, Any]:
+        """Bring the order to its end; the outcome, with the result's files in ``out``."""
+        state = self._begin(order, resume)
+        order = msgspec.structs.replace(order, run=state["run"])
+        order.check()
+        for attempt in range(1, self.attempts + 1):
+            sites = self._gathered(state, order)
+            outcome = self._once(order, state, sites)
+            status = outcome["status"]
+            if status == "done":
+                self._tidy(state)
+                return outcome
+            if status == "refused":
+                raise _problem(outcome)
+            if attempt == self.attempts:
+                break
+            self.say(f"{outcome['message']} Going on from the journal (attempt {attempt + 1} of {self.attempts}).")
+        raise Stopped(f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended.")
+
+    # ------------------------------------------------------------ what is kept at the analyst's
+
+    @property
+    def _kept(self) -> Path:
+        return self.out / "remote.json"
+
+    def _begin(self, order: Order, resume: bool) -> dict[str, Any]:
+        if resume:
+            if not self._kept.exists():
+                raise InputError(f"{self.out} holds no run to resume; leave --resume out.")
+            state: dict[str, Any] = json.loads(self._kept.read_text())
+            settings = {**msgspec.to_builtins(order), "run": state["run"]}
+            if {**state["order"], "deadline": 0, "quorum": 0} != {**settings, "deadline": 0, "quorum": 0}:
+                raise InputError(f"{self.out} holds another run; resume it with the settings it was begun with.")
+            return state
+        state = {"run": secrets.token_hex(16), "sites": [], "jobs": []}
+        state["order"] = {**msgspec.to_builtins(order), "run": state["run"]}
+        self._keep(state)
+        return state
+
+    def _keep(self, state: Mapping[str, Any]) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        temporary = self._kept.with_suffix(".tmp")
+        temporary.write_text(json.dumps(state, indent=2) + "\n")
+        temporary.replace(self._kept)
+
+    def _tidy(self, state: Mapping[str, Any]) -> None:
+        """The server forgets the run's jobs; the result is here."""
+        for job in state["jobs"]:
+            self.session.delete(job)
+
+    # ------------------------------------------------------------ one job
+
+    def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
+        """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
+        ends, told = time.monotonic() + self.patience, False
+        while True:
+            try:
+                there = sorted(self.session.sites())
+                missing = sorted(set(state["sites"]) - set(there))
+            except Unreachable:
+                if time.monotonic() > ends:
+                    raise
+                there, missing = [], ["the server"]
+            wanted = max(1, math.ceil(order.quorum * len(state["sites"]) - 1e-9))
+            if there and not missing:
+                break
+            if time.monotonic() > ends:
+                if len(there) >= wanted and there:
+                    break
+                absent = ", ".join(missing) or "any site"
+                raise QuorumLost(f"{absent} did not come back within {self.patience:g} s; --resume goes on later.")
+            if not told:
+                self.say(f"waiting for {', '.join(missing) or 'sites'} ...")
+                told = True
+            time.sleep(POLL)
+        if not state["sites"]:
+            state["sites"] = there
+        self._keep(state)
+        return there
+
+    def _once(self, order: Order, state: dict[str, Any], sites: list[str]) -> dict[str, Any]:
+        """Submit one job and follow it to its end, whatever that is."""
+        least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
+        try:
+            job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
+        except Unreachable as problem:
+            return {"status": "lost", "message": str(problem)}
+        state["jobs"].append(job)
+        self._keep(state)
+        ended = self._followed(job, state)
+        if ended is not None:
+            self.session.abort(job)
+            return {"status": "lost", "message": ended}
+        return self._fetched(job)
+
+    def _followed(self, job: str, state: Mapping[str, Any]) -> str | None:
+        """Follow a job until it is over (None) or lost (why)."""
+        seen, began, heard, failing = 0, time.monotonic(), False, 0.0
+        started = self._server_started()
+        while True:
+            time.sleep(POLL)
+            try:
+                found = self.session.command(job, EVENTS, {"from": seen})
+                for line in found.get("lines", []):
+                    seen += 1
+                    self.watch(line)
+                heard = heard or bool(found)
+                status = self.session.status(job)
+                if status.startswith("FINISHED"):
+                    return None
+                if not found and self._server_started() != started:
+                    return "the server was started anew."
+                if not heard and time.monotonic() - began > STARTING:
+                    return f"the job was not begun within {STARTING:g} s (the server says {status})."
+                failing = 0.0
+            except Unreachable:
+                failing = failing or time.monotonic()
+                if time.monotonic() - failing > self.patience:
+                    return "the server could not be reached."
+            except CoterieError as problem:
+                failing = failing or time.monotonic()
+                if time.monotonic() - failing > 10:
+                    return str(problem)
+
+    def _server_started(self) -> str:
+        try:
+            return self.session.server_started()
+        except CoterieError:
+            return ""
+
+    def _fetched(self, job: str) -> dict[str, Any]:
+        """What came of a job that is over."""
+        path = self.out / OUTCOME
+        path.unlink(missing_ok=True)
+        try:
+            self.session.fetch(job, self.out)
+            outcome: dict[str, Any] = json.loads(path.read_text())
+        except (CoterieError, OSError, ValueError):
+            words = "; ".join(self._problems(job))
+            return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
+        finally:
+            path.unlink(missing_ok=True)
+        return outcome
+
+    def _problems(self, job: str) -> list[str]:
+        try:
+            return self.session.problems(job)
+        except CoterieError:
+            return []
+
+
+def _problem(outcome: Mapping[str, Any]) -> CoterieError:
+    """What the center said is wrong with the order, as the error it was."""
+    from coterie import errors
+
+    kind = getattr(errors, str(outcome.get("kind")), InputError)
+    return kind(outcome["message"]) if issubclass(kind, CoterieError) else InputError(outcome["message"])

@@ -1,0 +1,250 @@
+"""Start-up kits: certificates and addresses for a server, its sites and its analysts, with code forbidden to all.
+
+NVFlare's own provisioning signs them; what it leaves open is then closed: no role may bring code or run shell commands,
+a site loads one class and streams no log, and the server keeps its files in its own folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+
+__all__ = ["CENTER_CLASS", "SITE_CLASS", "Kit", "place_server", "provision", "read_kit"]
+
+PROJECT = "coterie"
+SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
+CENTER_CLASS = "coterie.deployment.conductor.Conductor"
+HEARTBEAT = 30
+"""Seconds without a sign of life after which the server takes a site for gone."""
+_ROLES = ("project_admin", "org_admin", "lead", "member")
+_FORBIDDEN = ("byoc", "server-predeployed-flwr", "shell_commands", "clone_job")
+_LEAD = {
+    "submit_job": "any",
+    "app_command": "n:submitter",
+    "manage_job": "n:submitter",
+    "download_job": "n:submitter",
+    "view": "any",
+    "operate": "none",
+}
+_RIGHTS = {
+    "project_admin": {**_LEAD, "manage_job": "any", "download_job": "any", "operate": "any"},
+    "lead": _LEAD,
+    "org_admin": {"submit_job": "none", "manage_job": "none", "view": "any", "operate": "o:site"},
+    "member": {"submit_job": "none", "manage_job": "none", "view": "any", "operate": "none"},
+}
+_SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")
+_ANALYST = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A start-up kit: where it lies, whose it is, and where its server listens."""
+
+    folder: Path
+    kind: str
+    """``server``, ``site`` or ``analyst``."""
+    name: str
+    host: str
+    port: int
+
+    @property
+    def startup(self) -> Path:
+        """Certificates and addresses."""
+        return self.folder / "startup"
+
+
+def provision(
+    out: Path,
+    sites: Sequence[str],
+    *,
+    server: str = "localhost",
+    port: int = 8002,
+    analysts: Sequence[str] = ("analyst@coterie.local",),
+) -> dict[str, Kit]:
+    """Make kits below ``out``: ``server``, ``sites/NAME``, ``analysts/NAME``; the signing key stays in ``authority``.
+
+    Where the authority is there already, kits are added for sites and analysts that have none; no kit is changed.
+    """
+    _check_names(sites, server, port, analysts)
+    authority = out / "authority"
+    known = _known(authority)
+    if known and (known["server"], known["port"]) != (server, port):
+        raise InputError(
+            f"{out} holds kits for a server at {known['server']}:{known['port']}; sites are added with the same "
+            "--server and --port, or a new folder is begun."
+        )
+    everyone = {
+        "sites": list(dict.fromkeys([*known.get("sites", []), *sites])),
+        "analysts": list(dict.fromkeys([*known.get("analysts", []), *analysts])),
+    }
+    authority.mkdir(parents=True, exist_ok=True)
+    authority.chmod(0o700)
+    made = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
+    places = {"server": (made / server, out / "server", _close_server)}
+    for name in everyone["sites"]:
+        places[name] = (made / name, out / "sites" / name, _close_site)
+    for name in everyone["analysts"]:
+        places[name] = (made / name, out / "analysts" / name, _close_analyst)
+    for source, target, close in places.values():
+        if not target.exists():
+            _placed(source, target, close)
+    (authority / "coterie.json").write_text(json.dumps({"server": server, "port": port, **everyone}, indent=2) + "\n")
+    shutil.rmtree(made, ignore_errors=True)  # kits that nobody was given
+    return {name: read_kit(target) for name, (_, target, _) in places.items()}
+
+
+def read_kit(folder: Path) -> Kit:
+    """What a kit is; anything else is one clear error."""
+    for file, kind in (("fed_server.json", "server"), ("fed_client.json", "site"), ("fed_admin.json", "analyst")):
+        path = folder / "startup" / file
+        if path.is_file():
+            raw = json.loads(path.read_text())
+            if kind == "analyst":
+                admin = raw["admin"]
+                return Kit(folder.absolute(), kind, admin["username"], admin["host"], int(admin["port"]))
+            host, _, port = raw["servers"][0]["service"]["target"].rpartition(":")
+            name = host if kind == "server" else raw["client"]["fqsn"]
+            return Kit(folder.absolute(), kind, name, host, int(port))
+    raise InputError(f"{folder}: this is no start-up kit; `coterie provision` makes them.")
+
+
+def _known(authority: Path) -> dict[str, Any]:
+    path = authority / "coterie.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def _check_names(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> None:
+    if not sites:
+        raise InputError("there is no site; --sites a,b,c names them.")
+    twice = sorted({name for name in sites if list(sites).count(name) > 1})
+    if twice:
+        raise InputError(f"site {twice[0]!r} is named twice; every site has a name of its own.")
+    for name in sites:
+        if not _SITE_NAME.fullmatch(name) or name in ("server", "localhost", server):
+            raise InputError(f"site {name!r}: a site's name has letters, digits, - and _, and is not the server's.")
+    if not _HOST.fullmatch(server):
+        raise InputError(f"server {server!r}: a host name that sites can look up is needed (center.example.org).")
+    if not 1 <= port <= 65535:
+        raise InputError(f"port {port}: it is 1 to 65535.")
+    for name in analysts:
+        if not _ANALYST.fullmatch(name):
+            raise InputError(f"analyst {name!r}: analysts are named as by e-mail (ana@university.example).")
+
+
+def _project(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> dict[str, Any]:
+    return {
+        "api_version": 3,
+        "name": PROJECT,
+        "description": "a coterie federation",
+        "participants": [
+            {"name": server, "type": "server", "org": "center", "fed_learn_port": port},
+            *[{"name": n, "type": "client", "org": n.replace("-", "_"), "connect_to": server} for n in sites],
+            *[
+                {"name": n, "type": "admin", "org": "center", "role": "lead", "connect_to": server}
+                for n in analysts
+            ],
+        ],
+        "builders": [
+            {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder"},
+            {
+                "path": "nvflare.lighter.impl.static_file.StaticFileBuilder",
+                "args": {"scheme": "tcp", "require_signed_jobs": True},
+            },
+            {"path": "nvflare.lighter.impl.cert.CertBuilder"},
+            {"path": "nvflare.lighter.impl.signature.SignatureBuilder"},
+        ],
+    }
+
+
+def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
+    """The folder with everybody's kits, signed by the authority's key."""
+    from nvflare.lighter.prov_utils import prepare_builders
+    from nvflare.lighter.provision import prepare_project
+    from nvflare.lighter.provisioner import Provisioner
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = prepare_project(dict(project))
+        Provisioner(str(authority / "workspace"), prepare_builders(dict(project))).provision(made)
+    newest = max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
+    return newest
+
+
+def _placed(source: Path, target: Path, close: Any) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(target.name + ".partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary)
+    temporary.chmod(0o700)
+    close(temporary)
+    for key in temporary.rglob("*.key"):
+        key.chmod(0o600)
+    temporary.replace(target)
+
+
+def place_server(kit: Kit) -> None:
+    """Let the server keep its files in its own folder, wherever that lies now: by default all federations of a machine
+    share one."""
+    path, store = kit.folder / "local" / "resources.json", kit.folder / "store"
+    resources = json.loads(path.read_text())
+    resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
+    for one in resources["components"]:
+        if one["id"] == "job_manager":
+            one["args"]["uri_root"] = str(store / "jobs")
+    path.write_text(json.dumps(resources, indent=2) + "\n")
+
+
+# ---------------------------------------------------------------- what is closed
+
+
+def _defaults(kit: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((kit / "local" / f"{name}.default").read_text())
+    return found
+
+
+def _write(kit: Path, name: str, value: Mapping[str, Any]) -> None:
+    (kit / "local" / name).write_text(json.dumps(value, indent=2) + "\n")
+
+
+def _close_rights(kit: Path) -> None:
+    """No role brings code, runs shell commands or clones a job."""
+    rights = {role: {**_RIGHTS[role], **dict.fromkeys(_FORBIDDEN, "none")} for role in _ROLES}
+    _write(kit, "authorization.json", {"format_version": "1.0", "permissions": rights})
+
+
+def _close_site(kit: Path) -> None:
+    _close_rights(kit)
+    resources = _defaults(kit, "resources.json")
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["class_allow_list"] = [SITE_CLASS]
+    resources["allow_log_streaming"] = False
+    resources["components"] = [one for one in resources["components"] if one["id"] != "site_log_streamer"]
+    _write(kit, "resources.json", resources)
+
+
+def _close_server(kit: Path) -> None:
+    """As a site's, and one job at a time."""
+    _close_rights(kit)
+    resources = _defaults(kit, "resources.json")
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["class_allow_list"] = [CENTER_CLASS]
+    resources["servers"][0] |= {"heart_beat_timeout": HEARTBEAT, "admin_timeout": 30.0}
+    for one in resources["components"]:
+        if one["id"] == "job_scheduler":
+            one["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 10.0}
+    resources["components"] = [one for one in resources["components"] if one["id"] != "log_receiver"]
+    _write(kit, "resources.json", resources)
+
+
+def _close_analyst(kit: Path) -> None:
+    """An analyst's kit loads nothing."""

@@ -1,0 +1,131 @@
+"""A site as it is installed: a folder that says what it holds, what it may say, and keeps what it said."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Table
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.logs import log_to
+from coterie.sites.policy import Policy
+from coterie.sites.policy_files import find_policy
+from coterie.sites.site import Site
+from coterie.sites.tables import fingerprint, open_table
+
+__all__ = ["Holdings", "InstalledSite"]
+
+PATIENCE = 15.0
+"""Seconds to wait for another process of this site that is about to end."""
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a site holds and by which rules: said by its owner, and by nobody else."""
+
+    data: str
+    policy: str = "standard"
+    columns: list[str] | None = None
+    ignore: list[str] = field(default_factory=list)
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    key: str | None = None
+
+    def table(self) -> Table:
+        """The table, opened as said."""
+        return open_table(
+            self.data, columns=self.columns, ignore=self.ignore, categories=self.categories, key=self.key
+        )
+
+    def rules(self) -> Policy:
+        """The policy, read anew."""
+        return find_policy(self.policy)
+
+
+class InstalledSite:
+    """The folder of a site: its holdings in ``local/coterie.json``, its books in ``coterie/``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.books = folder / "coterie"
+        self._lock = -1
+        self._site: Site | None = None
+
+    @property
+    def _told(self) -> Path:
+        return self.folder / "local" / "coterie.json"
+
+    @property
+    def ledger_path(self) -> Path:
+        """What left this site, in all runs."""
+        return self.books / "ledger.jsonl"
+
+    @property
+    def log_path(self) -> Path:
+        """What happened here, a JSON line each."""
+        return self.books / "site.log"
+
+    def tell(self, holdings: Holdings) -> Table:
+        """Write down what the site holds, once it has been seen that it can be opened; relative paths are made
+        absolute, since whoever opens them works elsewhere."""
+        placed = {**asdict(holdings), "data": str(Path(holdings.data).absolute())}
+        if Path(holdings.policy).is_file():
+            placed["policy"] = str(Path(holdings.policy).absolute())
+        made = Holdings(**placed)
+        made.rules()
+        table = made.table()
+        self._told.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._told.with_suffix(".tmp")
+        temporary.write_text(json.dumps(placed, indent=2) + "\n")
+        temporary.chmod(0o600)
+        temporary.replace(self._told)
+        return table
+
+    def holdings(self) -> Holdings:
+        """What the site's owner said it holds."""
+        try:
+            raw: Any = json.loads(self._told.read_text())
+            return Holdings(**{item.name: raw[item.name] for item in fields(Holdings) if item.name in raw})
+        except FileNotFoundError:
+            raise InputError(
+                f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
+            ) from None
+        except (OSError, ValueError, TypeError, KeyError):
+            raise InputError(f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew.") from None
+
+    def open(self, name: str) -> Site:
+        """The site, ready to answer; only one process at a time has it."""
+        self._claim()
+        log_to(self.log_path, name)
+        holdings = self.holdings()
+        table = holdings.table()
+        ledger = SiteLedger(self.ledger_path, durable=True)
+        self._site = Site(name, table, policy=holdings.rules(), ledger=ledger, rows=fingerprint(table))
+        return self._site
+
+    def close(self) -> None:
+        """Give the books back."""
+        if self._site is not None:
+            self._site.ledger.close()
+            self._site = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _claim(self) -> None:
+        self.books.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(self.books / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        ends = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                if time.monotonic() > ends:
+                    raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
+                time.sleep(0.1)

@@ -1,0 +1,37 @@
+"""One look through a table before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.messages.site_part import Table, keys_of
+
+__all__ = ["fingerprint", "look_through"]
+
+LARGEST = 1e150
+"""Squares of larger values do not fit a float64."""
+
+
+def look_through(table: Table) -> tuple[npt.NDArray[np.int64], str]:
+    """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
+    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
+    name = str(getattr(table, "name", "table"))
+    for block in table.raw_blocks():
+        missing = missing + np.isnan(block.rows).sum(axis=0)
+        large = np.abs(block.rows) > LARGEST
+        if large.any():
+            column = table.columns[int(np.argmax(large.any(axis=0)))].name
+            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
+            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
+        seen.update(np.ascontiguousarray(block.rows).tobytes())
+    return missing, seen.hexdigest()
+
+
+def fingerprint(table: Table) -> str:
+    """What tells these rows, and their keys where they have any, from others."""
+    seen, keys = look_through(table)[1], keys_of(table)
+    return seen if keys is None else f"{seen}-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
