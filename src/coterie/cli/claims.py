@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,13 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from coterie.errors import InputError
+from coterie.runtime.events import EVENTS
 
-__all__ = ["Claimed", "SiteWords", "check_fingerprints"]
+__all__ = ["Claimed", "SiteWords", "check_fingerprints", "is_at_work"]
+
+LOCK = ".running"
+TRIES = 3
+
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
     """Keep each site's fingerprint in its own corner of the journal; a resumed run must find the same rows."""
@@ -36,25 +42,27 @@ class Claimed:
     def __init__(self, folder: Path) -> None:
         self._folder, self._was_there = folder, folder.exists()
         self._journal_was_there = (folder / "journal").exists()
+        self._events_were_there = (folder / EVENTS).exists()
         self._lock = -1
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._folder / ".running", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise InputError(
-                f"another coterie is at work in {self._folder}; wait for it, or choose another folder."
-            ) from None
-        return self
+        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        for _ in range(TRIES):  # whoever asks if somebody is at work holds the lock for a moment
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return self
+        os.close(self._lock)
+        raise InputError(f"another coterie is at work in {self._folder}; wait for it, or choose another folder.")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(OSError):
-            (self._folder / ".running").unlink(missing_ok=True)
+            (self._folder / LOCK).unlink(missing_ok=True)
             if not self._was_there and not any(self._folder.iterdir()):
                 self._folder.rmdir()
         os.close(self._lock)
@@ -63,6 +71,23 @@ class Claimed:
         """Remove what this process made, and nothing else."""
         if not self._journal_was_there:
             shutil.rmtree(self._folder / "journal", ignore_errors=True)
+        if not self._events_were_there:
+            (self._folder / EVENTS).unlink(missing_ok=True)
+
+
+def is_at_work(folder: Path) -> bool:
+    """Whether a process holds its claim on a folder; one that was killed left the file, and its lock is free."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 class SiteWords(logging.Handler):

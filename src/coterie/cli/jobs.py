@@ -151,7 +151,9 @@ class Job:
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
         from coterie.report.vertical import write_vertical_run
+        from coterie.runtime.events import EVENTS, EventFile
         from coterie.runtime.terms import Terms
+        from coterie.sites.logs import SiteLogs
 
         out = Path(self.out)
         self._check_folder(out, resume)
@@ -168,28 +170,30 @@ class Job:
             self._check_folder(out, resume)
             seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
             check_fingerprints(out / "journal", seen, resume=resume)
-            try:
-                fitted = fit(
-                    estimator,
-                    tables,
-                    journal=out / "journal",
-                    resume=resume,
-                    policy=policies,
-                    sums=sums,
-                    scale=self.scale,  # type: ignore[arg-type]
-                    missing=self.missing,  # type: ignore[arg-type]
-                    ranges=ranges,
-                    key=self.key,
-                    terms=terms,
-                    watch=watch,
-                )
-            except RunError as problem:
-                raise type(problem)(f"{problem} {words.said()}".strip(), problem.outcomes) from None
-            except (CoterieError, TypeError, ValueError) as problem:
-                claim.give_back()
-                if isinstance(problem, CoterieError):
-                    raise
-                raise InputError(f"the settings cannot be used: {problem}") from None
+            with EventFile(out / EVENTS) as events, SiteLogs(out / "journal" / "sites"):
+                try:
+                    fitted = fit(
+                        estimator,
+                        tables,
+                        journal=out / "journal",
+                        resume=resume,
+                        policy=policies,
+                        sums=sums,
+                        scale=self.scale,  # type: ignore[arg-type]
+                        missing=self.missing,  # type: ignore[arg-type]
+                        ranges=ranges,
+                        key=self.key,
+                        terms=terms,
+                        watch=watch,
+                        events=events,
+                    )
+                except RunError as problem:
+                    raise type(problem)(f"{problem} {words.said()}".strip(), problem.outcomes) from None
+                except (CoterieError, TypeError, ValueError) as problem:
+                    claim.give_back()
+                    if isinstance(problem, CoterieError):
+                        raise
+                    raise InputError(f"the settings cannot be used: {problem}") from None
             if estimator.splits_columns:
                 return write_vertical_run(out, fitted, tables, policies, self.declared())
             return write_run(out, fitted, tables, self.declared())

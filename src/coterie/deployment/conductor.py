@@ -58,7 +58,11 @@ class Conductor(Center):
         except CoterieError as problem:
             outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
         except (TypeError, ValueError) as problem:
-            outcome = {"status": "refused", "message": f"the settings cannot be used: {problem}", "kind": "InputError"}
+            outcome = {
+                "status": "refused",
+                "message": f"the settings cannot be used: {problem}",
+                "kind": "InputError",
+            }
         outcome["carried"] = channel.carried
         told.end()
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")

@@ -65,7 +65,9 @@ class Remote:
             if attempt == self.attempts:
                 break
             self.say(f"{outcome['message']} Going on from the journal (attempt {attempt + 1} of {self.attempts}).")
-        raise Stopped(f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended.")
+        raise Stopped(
+            f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
+        )
 
     # ------------------------------------------------------------ what is kept at the analyst's
 

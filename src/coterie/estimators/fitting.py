@@ -15,6 +15,7 @@ from coterie.estimators.base import FederatedEstimator, Wishes
 from coterie.messages.site_part import Column, Table, keys_of
 from coterie.protocols.prepared import Missing
 from coterie.runtime.channel import Channel
+from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
@@ -53,6 +54,7 @@ def fit(
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
+    events: Write | None = None,
     schedule: Schedule | None = None,
 ) -> E:
     """Fit an estimator over one table a site and return it.
@@ -61,7 +63,8 @@ def fit(
     (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
     knows how, and takes raw rows. Sums are masked and every site guards its rows by ``policy``, the default one where
     none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal`` a
-    folder keeps what is needed to go on after a crash: ``resume=True`` then continues.
+    folder keeps what is needed to go on after a crash: ``resume=True`` then continues. ``watch`` is called after
+    every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     says which row is which; without one rows go by their place.
@@ -89,7 +92,16 @@ def fit(
     extra = {} if key is None else {"key": key}
     with in_process(opened, policy=rules, folder=folder and folder / "sites", schedule=schedule) as channel:
         return fit_over(
-            channel, estimator, columns, wishes, sums=sums, journal=kept, terms=terms, watch=watch, settings=extra
+            channel,
+            estimator,
+            columns,
+            wishes,
+            sums=sums,
+            journal=kept,
+            terms=terms,
+            watch=watch,
+            events=events,
+            settings=extra,
         )
 
 
@@ -103,6 +115,7 @@ def fit_over(
     journal: Journal | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
+    events: Write | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> E:
     """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on."""
@@ -119,6 +132,7 @@ def fit_over(
         journal=journal,
         settings={**_settings(estimator, names, wishes), "sums": sums, **(settings or {})},
         watch=watch,
+        events=events,
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)

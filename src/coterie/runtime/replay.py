@@ -56,6 +56,7 @@ class Recorder:
 
     def __init__(self, run: Run, journal: Journal, settings: Mapping[str, Any]) -> None:
         self._run, self._journal = run, journal
+        self.is_resumed = journal.header is not None
         header = journal.begin(Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings)))
         run.identity = bytes.fromhex(header.run)
         if any(getattr(layer, "starts_afresh", False) for layer in run.layers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from coterie.messages.schema import Reply, reply_type
 from coterie.messages.verbs import Place, Present, Protocol, Question
 from coterie.runtime.channel import Channel
 from coterie.runtime.delivery import Asked, Delivery
+from coterie.runtime.events import Events, Write
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Layer, PlainSums, ask_through
 from coterie.runtime.ledger import Exchange, Ledger
@@ -46,6 +48,7 @@ class Run:
     layers: tuple[Layer, ...] = (PlainSums(),)
     ledger: Ledger = field(default_factory=Ledger)
     watch: Callable[[Progress], None] | None = None
+    events: Events = field(default_factory=Events)
     identity: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     def __post_init__(self) -> None:
@@ -57,7 +60,17 @@ class Run:
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
-        """Run a protocol to its end, from its journal as far as that goes."""
+        """Run a protocol to its end, from its journal as far as that goes; tell how it ends."""
+        try:
+            result = self._drive(protocol, recorder)
+        except Exception as problem:
+            self.events.failed(problem)
+            raise
+        self.events.caught_up(self.round)
+        self.events.end(self.ledger)
+        return result
+
+    def _drive(self, protocol: Protocol[T], recorder: Recorder | None) -> T:
         answer: Any = None
         failure: RunError | None = None
         record_failure: Callable[[], None] | None = None
@@ -72,7 +85,7 @@ class Run:
             answer, failure, record_failure = None, None, None
             replayed = recorder.replay(question) if recorder else None
             try:
-                answer = self.ask(question) if replayed is None else replayed.value()
+                answer = self._ask_now(question) if replayed is None else replayed.value()
             except RunError as problem:  # an algorithm may catch it
                 failure = problem
             if recorder and replayed is None:
@@ -81,6 +94,13 @@ class Run:
                     record()
                 else:  # a failure that ends the run is not written down: resumed, the question is put again
                     record_failure = record
+
+    def _ask_now(self, question: Question | Present) -> Any:
+        """Ask, and tell of it before the journal has it: what is told may be asked again, never the reverse."""
+        self.events.caught_up(self.round)
+        answer = self.ask(question)
+        self.events.answer(answer)
+        return answer
 
     def ask(self, question: Question | Present) -> Any:
         """Put one question of a protocol through the layers to the sites."""
@@ -104,10 +124,12 @@ class Run:
         needed = question.needed or max(1, math.ceil(self.terms.quorum * len(nominal) - 1e-9))
         asked = self._prepare(question, number, self.roster.choose(set(nominal), number, needed))
         delivery = Delivery(self.channel, asked, self.terms)
+        began = time.perf_counter()
         delivery.deliver()
+        seconds = time.perf_counter() - began
         for name, one in asked.items():
             self._judge(name, one, number)
-        self._count(question, number, delivery)
+        self._count(question, number, delivery, seconds)
         found = {name: one.reply for name, one in asked.items() if one.reply is not None}
         if len(found) < needed or (question.complete and len(found) < len(nominal)):
             raise self._failure(number, nominal, needed, asked)
@@ -147,7 +169,7 @@ class Run:
         else:
             self.roster.missed(name, number)
 
-    def _count(self, question: Question, number: int, delivery: Delivery) -> None:
+    def _count(self, question: Question, number: int, delivery: Delivery, seconds: float) -> None:
         subjects = {one.request.subject for one in delivery.asked.values()}
         replies = {reply_type(subject) for subject in subjects}
         exchange = Exchange(
@@ -161,6 +183,7 @@ class Run:
             sites={name: one.count() for name, one in delivery.asked.items()} | delivery.strangers,
         )
         self.ledger.record(exchange)
+        self.events.exchange(exchange, seconds)
         if self.watch is not None:
             self.watch(Progress(exchange, self.ledger))
 
@@ -205,11 +228,13 @@ def run(
     journal: Journal | None = None,
     settings: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
+    events: Write | None = None,
 ) -> T:
     """Run a protocol over a channel and return its result.
 
     ``settings`` is what, besides the protocol's own code, decides the result (seed, number of clusters, ...);
-    it is kept in the journal's header and must be the same when a run is resumed.
+    it is kept in the journal's header and must be the same when a run is resumed. ``events`` is called with every
+    event of the run, see :mod:`coterie.runtime.events`.
     """
     made = Run(
         channel,
@@ -218,6 +243,9 @@ def run(
         layers=tuple(layers),
         ledger=ledger if ledger is not None else Ledger(),
         watch=watch,
+        events=Events(events),
     )
     recorder = None if journal is None else Recorder(made, journal, settings or {})
+    resumed = recorder is not None and recorder.is_resumed
+    made.events.begin(made.ledger.run, method, made.roster.names, settings or {}, resumed=resumed)
     return made.drive(protocol, recorder)

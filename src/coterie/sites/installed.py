@@ -96,7 +96,9 @@ class InstalledSite:
                 f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
             ) from None
         except (OSError, ValueError, TypeError, KeyError):
-            raise InputError(f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew.") from None
+            raise InputError(
+                f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew."
+            ) from None
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""

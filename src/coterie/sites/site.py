@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -18,6 +19,7 @@ from coterie.messages.verbs import Seen
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.sites.guards import Guards
 from coterie.sites.ledger import Key, SiteLedger
+from coterie.sites.logs import LOGGER, about
 from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy
 
@@ -65,7 +67,7 @@ class Site:
         self.ledger = ledger or SiteLedger()
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
-        self._log = log or logging.getLogger("coterie.site")
+        self._log = log or logging.getLogger(LOGGER)
         self.masking_key = self.ledger.secret()
         self.peers = self.policy.peers
         self._tag = codec.site_tag(name)
@@ -79,22 +81,35 @@ class Site:
     def answer(self, frame: bytes) -> bytes:
         """The one exit. A question asked again gets the bytes it got before."""
         with self._lock:  # the same question may arrive twice at once; it is computed once
+            began = time.perf_counter()
             envelope = Envelope(codec.FORMAT_VERSION, bytes(16), 0, 0, bytes(8), self._tag, bytes(16), "")
             try:
                 decoded = codec.decode_question(frame)
                 if decoded.envelope.site != self._tag:
                     raise _Refused(Refusal.FOREIGN)
                 envelope = decoded.envelope
-                if decoded.form is Form.RECALL:
-                    return self._recall(decoded)
-                return self._stored(envelope) or self._answer(decoded)
-            except _Refused as refused:
-                code = refused.code
-                self._log.warning("%s, round %d: refused: %s", self.name, envelope.round, refused)
+                event, given = self._given(decoded)
             except Exception as problem:
-                code = _CODES.get(type(problem), Refusal.FAILED)
-                self._log.warning("%s, round %d: %s", self.name, envelope.round, problem, exc_info=True)
-            return self._refuse(envelope, code)
+                return self._refuse(envelope, problem)
+            if self._log.isEnabledFor(logging.INFO):
+                with contextlib.suppress(Exception):  # the answer is in the ledger: a log that fails does not hold it
+                    self._tell(event, decoded, len(given), time.perf_counter() - began)
+            return given
+
+    def _given(self, decoded: Decoded) -> tuple[str, bytes]:
+        """What the site gives, and what the giving is called."""
+        if decoded.form is Form.RECALL:
+            return "recall", self._recall(decoded)
+        stored = self._stored(decoded.envelope)
+        return ("answer", self._answer(decoded)) if stored is None else ("resend", stored)
+
+    def _tell(self, event: str, decoded: Decoded, n_bytes: int, seconds: float) -> None:
+        """Tell the site's log what leaves."""
+        envelope, request = decoded.envelope, decoded.request
+        asked = "" if request is None else request.subject.kind
+        extra = about(self.name, envelope, event, asked=asked, bytes=n_bytes, seconds=round(seconds, 6))
+        told = (self.name, envelope.round, event, asked, n_bytes)
+        self._log.info("%s, round %d: %s: %s, %d bytes", *told, extra=extra)
 
     def _stored(self, envelope: Envelope) -> bytes | None:
         """The bytes this question got before, if it was asked before. Questions out of turn are refused."""
@@ -261,12 +276,22 @@ class Site:
         self.ledger.recall(envelope, len(frame))
         return frame
 
-    def _refuse(self, envelope: Envelope, code: Refusal) -> bytes:
+    def _refuse(self, envelope: Envelope, problem: Exception) -> bytes:
+        """A bare code; why it is sent is for the site's log alone."""
+        is_meant = isinstance(problem, _Refused)
+        code = problem.code if isinstance(problem, _Refused) else _CODES.get(type(problem), Refusal.FAILED)
+        self._log.warning(
+            "%s, round %d: refused: %s" if is_meant else "%s, round %d: %s",
+            *(self.name, envelope.round, problem),
+            exc_info=None if is_meant else problem,
+            extra=about(self.name, envelope, "refused" if is_meant else "failed", code=code.name),
+        )
         frame = codec.encode_refusal(envelope, code)
         try:
             self.ledger.refusal(envelope, len(frame), code.name)
         except Exception:  # a full disk must not turn a bare code into silence
-            self._log.exception("%s: the ledger cannot be written", self.name)
+            extra = about(self.name, envelope, "failed", code=code.name)
+            self._log.exception("%s: the ledger cannot be written", self.name, extra=extra)
         return frame
 
 

@@ -150,10 +150,7 @@ def _project(sites: Sequence[str], server: str, port: int, analysts: Sequence[st
         "participants": [
             {"name": server, "type": "server", "org": "center", "fed_learn_port": port},
             *[{"name": n, "type": "client", "org": n.replace("-", "_"), "connect_to": server} for n in sites],
-            *[
-                {"name": n, "type": "admin", "org": "center", "role": "lead", "connect_to": server}
-                for n in analysts
-            ],
+            *[{"name": n, "type": "admin", "org": "center", "role": "lead", "connect_to": server} for n in analysts],
         ],
         "builders": [
             {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder"},

@@ -17,7 +17,10 @@ from coterie.errors import InputError
 
 __all__ = ["Running", "command", "environment", "find_running", "run_here", "start", "stop"]
 
-_MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "nvflare.private.fed.app.client.client_train"}
+_MODULES = {
+    "server": "nvflare.private.fed.app.server.server_train",
+    "site": "nvflare.private.fed.app.client.client_train",
+}
 OUTPUT = "output.log"
 
 

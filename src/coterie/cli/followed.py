@@ -1,0 +1,212 @@
+"""A run as its events tell it, and the folder they are read from."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from coterie.cli.charts import Point
+from coterie.cli.claims import LOCK, is_at_work
+from coterie.errors import InputError
+from coterie.runtime.events import EVENTS, Line, whole_lines
+
+__all__ = ["Folder", "Followed", "SiteTold", "State"]
+
+State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
+ANSWERED = ("answered", "answered after being brought up to date")
+QUIET = 1.0
+"""Seconds without an event after which it is asked whether anybody is at work."""
+
+
+@dataclass
+class SiteTold:
+    """What the events tell of one site."""
+
+    outcome: str = "not asked yet"
+    answered: int = 0
+    missed: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seen: float | None = None
+    """When it last answered."""
+
+    def take(self, when: float, told: dict[str, Any]) -> None:
+        """One more exchange."""
+        self.outcome = told["outcome"]
+        self.bytes_up += told["bytes_up"]
+        self.bytes_down += told["bytes_down"]
+        if self.outcome in ANSWERED:
+            self.answered, self.seen = self.answered + 1, when
+        else:
+            self.missed += 1
+
+
+class Followed:
+    """Everything the events of a run add up to so far."""
+
+    def __init__(self) -> None:
+        self.about: Line = {}
+        self.sites: dict[str, SiteTold] = {}
+        self.exchanges: list[Line] = []
+        self.costs: list[Point] = []
+        self.bytes_curve: list[Point] = []
+        self.end: Line | None = None
+        self.failure: Line | None = None
+        self.last = 0.0
+        self._began, self._before = 0.0, 0.0
+        self._recent: deque[float] = deque(maxlen=20)
+
+    def take(self, line: Line) -> None:
+        """One more event."""
+        event = line.get("event")
+        if event in ("begin", "resumed"):
+            self._begin(line)
+        elif event == "exchange":
+            self._exchange(line)
+        elif event == "cost":
+            self.costs.append((line["round"], line["value"]))
+        elif event == "end":
+            self.end = line
+        elif event == "failed":
+            self.failure = line
+        self.last = line.get("time", self.last)
+
+    def _begin(self, line: Line) -> None:
+        """A new life: what was told of rounds that are asked again no longer holds."""
+        first = line["round"] if line["event"] == "resumed" else 0
+        held = [one for one in self.exchanges if one["round"] < first]
+        self.costs = [point for point in self.costs if point[0] < first]
+        self._before = self._before + self.last - self._began if first and self.about else 0.0
+        self.about, self._began, self.end, self.failure = line, line["time"], None, None
+        self.sites = {name: SiteTold() for name in line["sites"]}
+        self.exchanges, self.bytes_curve = [], []
+        for one in held:
+            self._exchange(one)
+        self._recent.clear()
+
+    def _exchange(self, line: Line) -> None:
+        self.exchanges.append(line)
+        before = self.bytes_curve[-1][1] if self.bytes_curve else 0
+        self.bytes_curve.append((line["round"], before + line["bytes_up"]))
+        self._recent.append(line["time"])
+        for name, told in line["sites"].items():
+            self.sites.setdefault(name, SiteTold()).take(line["time"], told)
+
+    def total(self, what: Literal["bytes_up", "bytes_down"]) -> int:
+        """Bytes of all sites."""
+        return sum(getattr(site, what) for site in self.sites.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the events tell of an end."""
+        return self.end is not None or self.failure is not None
+
+    def elapsed(self, now: float) -> float:
+        """Seconds at work, in all of its lives."""
+        return (
+            self._before + (self.last if self.is_over else max(now, self.last)) - self._began if self.about else 0.0
+        )
+
+    def rate(self) -> float | None:
+        """Rounds a second: lately, or over all of a run that has ended."""
+        if self.is_over and self.exchanges and self.elapsed(0.0) > 0:
+            return len(self.exchanges) / self.elapsed(0.0)
+        seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
+        return (len(self._recent) - 1) / seconds if seconds > 0 else None
+
+    def plain(self, state: State, now: float) -> dict[str, Any]:
+        """The same as plain values."""
+        phases = [line["phase"] for line in self.exchanges]
+        failed = self.failure and {"kind": self.failure["kind"], "message": self.failure["message"]}
+        return {
+            "run": self.about.get("run"),
+            "method": self.about.get("method"),
+            "state": state,
+            "failed": failed,
+            "round": self.exchanges[-1]["round"] if self.exchanges else None,
+            "rounds": phases.count("algorithm"),
+            "rounds_masking": phases.count("masking"),
+            "seconds": round(self.elapsed(now), 3),
+            "rounds_per_second": self.rate(),
+            "bytes_up": self.total("bytes_up"),
+            "bytes_down": self.total("bytes_down"),
+            "floats_up": sum(line["floats_up"] for line in self.exchanges),
+            "sites": {name: asdict(site) for name, site in self.sites.items()},
+            "costs": [list(point) for point in self.costs],
+        }
+
+
+class Folder:
+    """A run's folder, followed as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run = Followed()
+        self.state: State = "starting"
+        self._place, self._file = 0, -1
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is, or was a moment ago, a run."""
+        return self._file != -1 or (self.path / EVENTS).exists()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to come."""
+        return self.state in ("done", "failed", "interrupted", "gone")
+
+    def look(self, *, sure: bool = False) -> None:
+        """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""
+        self._read()
+        alive = self._is_alive(sure)
+        if not alive:
+            self._read()  # what it told before it went
+        self.state = self._found(alive)
+
+    def _found(self, alive: bool) -> State:
+        if self.run.failure is not None:
+            return "failed"
+        if not (self.path / EVENTS).exists():
+            return "gone"
+        if self.run.end is not None and (self.path / "result.json").exists():
+            return "done"
+        if not alive:
+            return "interrupted"
+        if self.run.end is not None:
+            return "writing"
+        return "running" if self.run.about else "starting"
+
+    def _is_alive(self, sure: bool) -> bool:
+        """Asking takes the lock for a moment, so it is done where there is reason to."""
+        if not sure and time.time() - self.run.last < QUIET:
+            return (self.path / LOCK).exists()
+        return is_at_work(self.path)
+
+    def _read(self) -> None:
+        try:
+            with (self.path / EVENTS).open("rb") as file:
+                self._notice(file.fileno())
+                file.seek(self._place)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        for line, size in whole_lines(data):
+            self._place += size
+            try:
+                self.run.take(line)
+            except (KeyError, TypeError, AttributeError):
+                raise InputError(
+                    f"{self.path / EVENTS}: byte {self._place - size}: this is not an event of a run; "
+                    "name a folder that coterie made."
+                ) from None
+
+    def _notice(self, file: int) -> None:
+        """Begin anew where another run's file has taken the place of this one's."""
+        now = os.fstat(file)
+        if self._file not in (-1, now.st_ino) or now.st_size < self._place:
+            self.run, self._place = Followed(), 0
+        self._file = now.st_ino

@@ -1,0 +1,130 @@
+"""A run on a terminal: a line about it, its sites, and how its cost came down."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from coterie.cli.charts import chart
+from coterie.cli.followed import ANSWERED, Folder, Followed, SiteTold, State
+
+__all__ = ["ending", "line_of", "view"]
+
+HEIGHT = 8
+"""Rows of the chart."""
+NARROW = 76
+"""Columns of a terminal below which a part of the table is left out."""
+OTHER_LINES = 11
+"""Lines of a view that are neither sites nor chart."""
+_STYLES: dict[State, str] = {
+    "done": "bold green",
+    "failed": "bold red",
+    "interrupted": "bold red",
+    "gone": "bold red",
+}
+_WORDS: dict[State, str] = {"writing": "writing files", "failed": "stopped", "gone": "given up"}
+
+
+def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
+    """What there is to see; less than all sites where not ``whole`` and they would not fit the terminal."""
+    run = folder.run
+    height = HEIGHT if whole or console.height >= OTHER_LINES + HEIGHT + 4 else HEIGHT // 2
+    room = len(run.sites) if whole else max(3, console.height - OTHER_LINES - height)
+    parts: list[RenderableType] = [_head(folder), _sites(run, room, is_narrow=console.width < NARROW)]
+    if len(run.sites) > room:
+        parts.append(Text(f" and {len(run.sites) - room} more sites", style="dim"))
+    if run.exchanges:
+        parts += _curve(run, console, height)
+    return Group(*parts)
+
+
+def _curve(run: Followed, console: Console, height: int) -> list[RenderableType]:
+    """The cost over rounds; bytes, where the algorithm has seen it less than twice."""
+    is_cost = len(run.costs) > 1
+    number, cost = run.costs[-1] if run.costs else (0, 0.0)
+    told = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
+    title = told if is_cost else f"bytes up, in all ({told})"
+    points, label = (run.costs, "{:.4g}".format) if is_cost else (run.bytes_curve, "{:,.0f}".format)
+    plain = console.options.ascii_only
+    rows = chart(points, console.width - 2, height, label=label, plain=plain)
+    drawn = Text("\n".join(" " + row for row in rows), no_wrap=True, overflow="crop")
+    return [Text(f" {title}", style="bold"), drawn]
+
+
+def _head(folder: Folder) -> Text:
+    run, now = folder.run, time.time()
+    head = Text(" ")
+    head.append(_WORDS.get(folder.state, folder.state), style=_STYLES.get(folder.state, "bold cyan"))
+    if not run.about:
+        return head.append("  no event yet")
+    seconds, rate = run.elapsed(now), run.rate()
+    told = [
+        f"{run.about['method']}, run {run.about['run'][:8]}",
+        f"round {run.exchanges[-1]['round']}" if run.exchanges else "no round yet",
+        str(timedelta(seconds=int(seconds))) if seconds >= 10 else f"{seconds:.1f} s",
+        f"{run.total('bytes_up'):,} bytes up",
+        *([f"{rate:.3g} rounds/s"] if rate is not None else []),
+    ]
+    return head.append("  " + _clean(", ".join(told)))
+
+
+def _sites(run: Followed, room: int, *, is_narrow: bool) -> Table:
+    """The sites in their order; where there is no room for all, those in trouble before the others."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("site", overflow="fold", min_width=min(16, max(map(len, run.sites), default=4)))
+    table.add_column("last outcome", overflow="fold", min_width=12)
+    for head in ("answered", "missed", "bytes up") + (() if is_narrow else ("bytes down", "last seen")):
+        table.add_column(head, justify="right", no_wrap=True)
+    shown = list(run.sites.items())
+    if len(shown) > room:
+        shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
+    at = run.last if run.is_over else time.time()
+    for name, site in shown:
+        told = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
+        told.append("never" if site.seen is None else _when(at - site.seen, run.is_over))
+        outcome = Text(_clean(site.outcome), style="" if _is_well(site) else "red")
+        table.add_row(Text(_clean(name)), outcome, *(told[:3] if is_narrow else told))
+    return table
+
+
+def _is_well(site: SiteTold) -> bool:
+    return site.outcome in ANSWERED or site.answered + site.missed == 0
+
+
+def _when(seconds: float, is_over: bool) -> str:
+    if is_over and seconds < 1:
+        return "at the end"
+    long = f"{max(0.0, seconds):.1f} s" if seconds < 60 else str(timedelta(seconds=int(seconds)))
+    return f"{long} {'before' if is_over else 'ago'}"
+
+
+def _clean(text: str) -> str:
+    """Nothing that would move the cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def line_of(run: Followed) -> str:
+    """The run in a line, where there is no terminal to draw on."""
+    last = run.exchanges[-1]
+    cost = f", cost {run.costs[-1][1]:.6g}" if run.costs else ""
+    return _clean(f"round {last['round']}: {last['asked']}, {run.total('bytes_up'):,} bytes up so far{cost}")
+
+
+def ending(folder: Folder) -> str:
+    """What is to be said of a run that is over, and what can be done."""
+    path: Path = folder.path
+    again = "run the same command with --resume to go on" if (path / "journal").exists() else "nothing of it is kept"
+    if folder.state == "failed" and folder.run.failure is not None:
+        kind, message = folder.run.failure["kind"], folder.run.failure["message"]
+        return f"The run stopped: {kind}{': ' if message else ''}{message.rstrip('.')}; {again}."
+    if folder.state == "interrupted":
+        return f"The run was interrupted, its process is gone; {again}."
+    if folder.state == "gone":
+        return "The run was given up and its files removed; its own command says why."
+    return f"Everything is in {path}/."

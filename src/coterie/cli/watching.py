@@ -1,0 +1,107 @@
+"""Watching a run from another terminal: ``watch``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json
+from coterie.errors import InputError
+
+if TYPE_CHECKING:
+    from coterie.cli.followed import Folder
+
+__all__ = ["add_to"]
+
+SECONDS = 0.25
+"""Between two looks."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command("watch")(watch)
+
+
+def watch(
+    run: Annotated[Path, typer.Argument(help="The folder of a run, its --out.")] = Path("coterie-run"),
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a run that has not begun.")] = 0.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the run as it is now, and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the run as it is now as JSON, and leave.")] = False,
+) -> None:
+    """Watch a run from another terminal: rounds, sites, bytes and the cost as it comes down.
+
+    Reads what the run tells of itself in RUN/events.jsonl and changes nothing. Ends when the run does, with code 3
+    if it stopped or its process is gone; Ctrl-C leaves the run alone. Where there is no terminal, it
+    prints a line every ten rounds.
+    """
+    from coterie.cli.followed import Folder
+
+    folder = Folder(run)
+    try:
+        _wait_for(folder, wait)
+        folder.look(sure=True)
+        if as_json:
+            print_json(folder.run.plain(folder.state, time.time()))
+        else:
+            _show(folder, once)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    if folder.state in ("failed", "interrupted", "gone"):
+        raise typer.Exit(STOPPED)
+
+
+def _wait_for(folder: Folder, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    if not folder.is_there and seconds:
+        errors.print(f"waiting for a run in {folder.path} ...", highlight=False, markup=False, soft_wrap=True)
+    while not folder.is_there:
+        if time.monotonic() >= until:
+            raise InputError(
+                f"{folder.path}: there is no run to watch (no events.jsonl); name the folder a run was given "
+                "as --out, or pass --wait 60 to wait for one."
+            )
+        time.sleep(SECONDS)
+
+
+def _show(folder: Folder, once: bool) -> None:
+    from coterie.cli.views import ending, view
+
+    if once or folder.is_over:
+        console.print(view(folder, console))
+    elif console.is_terminal:
+        _live(folder)
+    else:
+        _lines(folder)
+    if folder.is_over:
+        console.print(ending(folder), markup=False, highlight=False, soft_wrap=True)
+
+
+def _live(folder: Folder) -> None:
+    """Draw the run anew, four times a second, until it ends."""
+    from rich.live import Live
+
+    from coterie.cli.views import view
+
+    with Live(view(folder, console, whole=False), console=console, auto_refresh=False) as live:
+        while not folder.is_over:
+            time.sleep(SECONDS)
+            folder.look()
+            live.update(view(folder, console, whole=folder.is_over), refresh=True)
+
+
+def _lines(folder: Folder) -> None:
+    """A line every ten rounds, and what there is to see at the end."""
+    from coterie.cli.views import line_of, view
+
+    tens = -1
+    while not folder.is_over:
+        now = folder.run.exchanges[-1]["round"] // 10 if folder.run.exchanges else -1
+        if now != tens:
+            tens = now
+            console.print(line_of(folder.run), markup=False, highlight=False, soft_wrap=True)
+        time.sleep(SECONDS)
+        folder.look()
+    console.print(view(folder, console))
