@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from coterie.cli import cluster, inspection, ledgers, studies, watching
+from coterie.cli import cluster, deployment, federation, inspection, ledgers, studies, watching
 from coterie.cli.terminal import BAD_INPUT, BROKEN_LEDGER, INTERRUPTED, STOPPED, Interrupted, errors
 from coterie.errors import CoterieError, LedgerBroken, RunError
 
@@ -24,6 +24,8 @@ app = typer.Typer(
 studies.add_to(app)
 cluster.add_to(app)
 watching.add_to(app)
+deployment.add_to(app)
+federation.add_to(app)
 inspection.add_to(app)
 ledgers.add_to(app)
 

@@ -12,7 +12,7 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, watching
 from coterie.errors import InputError
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "categories_of", "names_of", "show_result", "site"]
 
 site = typer.Typer(help="What a site's owner wants to know before anything is sent.", no_args_is_help=True)
 
@@ -102,9 +102,9 @@ def cluster(
         clusters,
         method,
         site_column,
-        _names(columns),
-        _names(ignore) or [],
-        _categories(categories),
+        names_of(columns),
+        names_of(ignore) or [],
+        categories_of(categories),
         scale,
         missing,
         seed=seed,
@@ -117,11 +117,35 @@ def cluster(
 
 def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; docs/tutorial.md shows one.")],
+    engine: Annotated[
+        str, typer.Option(help="inprocess: files of this machine; nvflare: sites of a federation (needs --kit).")
+    ] = "inprocess",
+    kit: Annotated[Path | None, typer.Option(help="An analyst's start-up kit, with --engine nvflare.")] = None,
+    attempts: Annotated[int, typer.Option(min=1, help="nvflare: how many jobs the run may take.")] = 5,
+    patience: Annotated[float, typer.Option(min=0, help="nvflare: seconds to wait for who was lost.")] = 120.0,
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a clustering described in a TOML file. Paths in it are meant from where the file lies."""
-    _run(read_job(config), resume, as_json)
+    """Run a clustering described in a TOML file. Paths in it are meant from where the file lies.
+
+    With --engine nvflare --kit KIT it runs over the sites of a federation: they bring their own data and policies,
+    so the file's are not used; columns names what they are asked for. A site or server that is lost is waited for,
+    and the run taken up again from its journal, --attempts times at most.
+    """
+    if engine == "inprocess":
+        if kit is not None:
+            raise InputError("--kit goes with --engine nvflare.")
+        _run(read_job(config), resume, as_json)
+        return
+    if engine != "nvflare":
+        raise InputError(f"--engine {engine}: there are inprocess and nvflare.")
+    if kit is None:
+        raise InputError("--engine nvflare takes --kit: the analyst's start-up kit, as `coterie provision` made it.")
+    from coterie.cli.remote_jobs import run_remotely
+
+    job = read_job(config, needs_data=False)
+    result = run_remotely(job, kit, resume=resume, attempts=attempts, patience=patience, quiet=as_json)
+    print_json(result) if as_json else show_result(job, result)
 
 
 def _settings(given: list[str] | None) -> dict[str, Any]:
@@ -149,10 +173,10 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    _show(job, result)
+    show_result(job, result)
 
 
-def _show(job: Job, result: dict[str, Any]) -> None:
+def show_result(job: Job, result: dict[str, Any]) -> None:
     columns = result["columns"][:6]
     heads = ["cluster", "rows", *columns, *(["..."] if len(result["columns"]) > 6 else [])]
     rows = []
@@ -189,7 +213,7 @@ def assign(
             "coterie.transform embeds the sites' new rows, and label_components labels them."
         )
     names = [str(name) for name in fitted.feature_names_in_]
-    chosen = _categories(categories) or _categories_in(names)
+    chosen = categories_of(categories) or _categories_in(names)
     raw = list(dict.fromkeys(_raw_column(name, chosen) for name in names))
     table = open_table(data, columns=raw, categories=chosen, name=data.name)
     found = [column.name for column in table.columns]
@@ -241,9 +265,9 @@ def preview(
         clusters,
         method,
         None,
-        _names(columns),
-        _names(ignore) or [],
-        _categories(categories),
+        names_of(columns),
+        names_of(ignore) or [],
+        categories_of(categories),
         scale,
         missing,
         settings=_settings(settings),
@@ -305,11 +329,11 @@ def tags(
     console.print(f"{len(keys):,} tags in [bold]{out}[/].", soft_wrap=True)
 
 
-def _names(text: str | None) -> list[str] | None:
+def names_of(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _categories(texts: list[str] | None) -> dict[str, list[str]]:
+def categories_of(texts: list[str] | None) -> dict[str, list[str]]:
     found = {}
     for text in texts or []:
         name, sign, values = text.partition("=")

@@ -18,7 +18,7 @@ from coterie.sites.toml_files import read_toml
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
 
-__all__ = ["Job", "read_job"]
+__all__ = ["Job", "named_files", "read_job"]
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
@@ -48,6 +48,8 @@ class Job:
     deadline: float | None = None
     key: str | None = None
     """The column that names each row, where sites hold columns of the same rows."""
+    sums: str | None = None
+    """``masked`` or ``plain``; by default as the policies have it, over a federation masked."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
@@ -60,8 +62,8 @@ class Job:
                 raise InputError(f"settings has {name!r}; say it as {_ALIASES[name]!r} outside of settings.")
         if not isinstance(self.clusters, int) or self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; a whole number, at least 1, is needed.")
-        if not self.data:
-            raise InputError("no data; name one file a site, or one file and its site column.")
+        if self.sums not in (None, "masked", "plain"):
+            raise InputError(f"sums={self.sums!r} is neither 'masked' nor 'plain'.")
 
     def tables(self) -> dict[str, Table]:
         """Every site's table, opened and looked through once: what cannot be clustered is said here."""
@@ -71,8 +73,10 @@ class Job:
         """Every site's table and the fingerprint of its rows."""
         from coterie.sites.tables import open_table, split_by_site
 
+        if not self.data:
+            raise InputError("no data; name one file a site, or one file and its site column.")
         options = self._chosen()
-        named = self.data if isinstance(self.data, dict) else _named(self.data)
+        named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column goes with one file, not {len(named)}.")
@@ -156,18 +160,19 @@ class Job:
         from coterie.sites.logs import SiteLogs
 
         out = Path(self.out)
-        self._check_folder(out, resume)
+        self.check_folder(out, resume)
         estimator = self.estimator()
         self.check_key(estimator)
         looked_at = self._looked_at()
         tables = {name: table for name, (table, _) in looked_at.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError("scale 'minmax' takes ranges in common; each site scales its own columns by 'standard'.")
-        ranges, terms = self._ranges(tables), Terms(deadline=self.deadline, quorum=self.quorum)
+        names = [column.name for column in next(iter(tables.values())).columns]
+        ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums = "masked" if estimator.splits_columns else _sums(policies)
+        sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
         with Claimed(out) as claim, SiteWords() as words:
-            self._check_folder(out, resume)
+            self.check_folder(out, resume)
             seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
             check_fingerprints(out / "journal", seen, resume=resume)
             with EventFile(out / EVENTS) as events, SiteLogs(out / "journal" / "sites"):
@@ -198,14 +203,15 @@ class Job:
                 return write_vertical_run(out, fitted, tables, policies, self.declared())
             return write_run(out, fitted, tables, self.declared())
 
-    def _check_folder(self, out: Path, resume: bool) -> None:
+    def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
+        """Say what keeps the folder from holding this run; ``kept`` is what an unfinished one leaves there."""
         if out.exists() and not out.is_dir():
             raise InputError(f"{out}: this is a file; --out names a folder.")
         if (out / "result.json").exists():
             raise InputError(f"{out} already holds a finished run; choose another folder for this one.")
-        if (out / "journal").exists() and not resume:
+        if (out / kept).exists() and not resume:
             raise InputError(f"{out} holds a run that was not finished; pass --resume, or choose another folder.")
-        if resume and not (out / "journal").exists():
+        if resume and not (out / kept).exists():
             raise InputError(f"{out} holds no run to resume; leave --resume out.")
 
     def check_key(self, estimator: Any) -> None:
@@ -217,10 +223,11 @@ class Job:
                 f"{self.method} takes one file a site, each with columns of its own, and no site column."
             )
 
-    def _ranges(self, tables: Mapping[str, Table]) -> Any:
+    def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
+        """The declared ranges of these columns, where rows are scaled by them."""
+        names = list(names)
         if self.scale != "minmax":
             return None
-        names = [column.name for column in next(iter(tables.values())).columns]
         for name in names:
             declared = (self.ranges or {}).get(name)
             if declared is None:
@@ -257,7 +264,7 @@ def _mark(policy: Policy) -> str:
     return "" if secret is None else "-" + hashlib.blake2b(secret, digest_size=8, person=b"alignment").hexdigest()
 
 
-def _named(paths: list[str]) -> dict[str, str]:
+def named_files(paths: list[str]) -> dict[str, str]:
     """Files by the names their sites go by: the file's name without its ending."""
     named: dict[str, str] = {}
     for path in paths:
@@ -272,8 +279,9 @@ def _name(table: Table) -> str:
     return str(getattr(table, "name", "table"))
 
 
-def read_job(path: Path) -> Job:
-    """A job from a TOML file; an unknown key is an error that names the nearest valid one."""
+def read_job(path: Path, *, needs_data: bool = True) -> Job:
+    """A job from a TOML file; an unknown key is an error that names the nearest valid one. Over a federation it needs
+    no data: sites bring their own."""
     raw = read_toml(path, (item.name for item in fields(Job)))
     for key, value in raw.items():
         expected = _KINDS.get(key)
@@ -282,7 +290,7 @@ def read_job(path: Path) -> Job:
             raise InputError(f"{path}: {key} = {value!r} is not of the kind expected ({names})")
     if "clusters" not in raw:
         raise InputError(f"{path}: clusters is missing; clusters = 5, say")
-    if "data" not in raw:
+    if "data" not in raw and needs_data:
         raise InputError(f"{path}: data is missing; data = ['a.csv', 'b.csv'], or a table of site = 'file'")
     return Job(**_relative(raw, path.parent))
 
@@ -305,12 +313,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "quorum": (int, float),
     "deadline": (int, float),
     "key": (str,),
+    "sums": (str,),
 }
 
 
 def _relative(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Paths in a job file are meant from where the file lies."""
-    data = raw["data"]
+    data = raw.get("data", [])
     if isinstance(data, str):
         data = [data]
     if not all(isinstance(path, str) for path in (data.values() if isinstance(data, dict) else data)):

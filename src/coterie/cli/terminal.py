@@ -6,14 +6,14 @@ import contextlib
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = ["Interrupted", "console", "errors", "print_json", "say", "show_table", "steps", "watching"]
+__all__ = ["Interrupted", "console", "errors", "print_json", "say", "show_table", "steps", "telling", "watching"]
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
@@ -68,22 +68,48 @@ def watching(quiet: bool = False) -> Iterator[Callable[[Any], None]]:
         task = bar.add_task("starting", total=None)
 
         def show(progress: Any) -> None:
-            ledger, exchange = progress.ledger, progress.exchange
-            bar.update(
-                task,
-                description=f"round {exchange.round}: {exchange.asked}, {ledger.total('bytes_up'):,} bytes up so far",
-            )
+            bar.update(task, description=_words(progress))
 
         yield show
 
 
+@contextlib.contextmanager
+def telling(quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """The same for a run elsewhere, of which only its events are known."""
+    bytes_up = 0
+    with watching(quiet) as watch:
+
+        def tell(line: dict[str, Any]) -> None:
+            nonlocal bytes_up
+            if line.get("event") == "exchange":
+                bytes_up += line["bytes_up"]
+                watch(Told(line["round"], line["asked"], bytes_up))
+
+        yield tell
+
+
 def _plain_line(progress: Any) -> None:
-    if progress.exchange.round % 10 == 0:
-        errors.print(
-            f"round {progress.exchange.round}: {progress.exchange.asked}, "
-            f"{progress.ledger.total('bytes_up'):,} bytes up so far",
-            highlight=False,
-        )
+    if _told(progress).round % 10 == 0:
+        errors.print(_words(progress), highlight=False)
+
+
+class Told(NamedTuple):
+    """How far a run is."""
+
+    round: int
+    asked: str
+    bytes_up: int
+
+
+def _told(progress: Any) -> Told:
+    if isinstance(progress, Told):
+        return progress
+    return Told(progress.exchange.round, progress.exchange.asked, progress.ledger.total("bytes_up"))
+
+
+def _words(progress: Any) -> str:
+    told = _told(progress)
+    return f"round {told.round}: {told.asked}, {told.bytes_up:,} bytes up so far"
 
 
 @contextlib.contextmanager

@@ -12,19 +12,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coterie.deployment.order import Order, read_order
+import msgspec
+
+from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_order
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.errors import CoterieError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
+from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
 
-__all__ = ["EVENTS", "OUTCOME", "STOP", "Conductor"]
+__all__ = ["Conductor"]
 
-EVENTS = "coterie.events"
-STOP = "coterie.stop"
-OUTCOME = "outcome.json"
 PATIENCE = 15.0
 """Seconds to wait for an earlier job of the same run that is about to end."""
 
@@ -64,7 +64,7 @@ class Conductor(Center):
                 "kind": "InputError",
             }
         outcome["carried"] = channel.carried
-        told.end()
+        told.write(out / TOLD)
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
         logging.getLogger("coterie").info("the run ended: %s", outcome["status"])
 
@@ -85,7 +85,7 @@ class Conductor(Center):
             sums=order.sums,
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),
-            watch=told.take,
+            events=told.take,
         )
         if estimator.splits_columns:
             write_vertical_run(out, fitted, {}, {}, order.settings)
@@ -94,28 +94,27 @@ class Conductor(Center):
 
 
 class Told:
-    """What happened so far, for an analyst who asks."""
+    """The events of this job so far, for an analyst who asks."""
 
     def __init__(self) -> None:
-        self._lines: list[dict[str, Any]] = []
+        self._lines: list[Line] = []
         self._lock = threading.Lock()
 
-    def take(self, progress: Any) -> None:
-        """One exchange more."""
-        import msgspec
-
+    def take(self, line: Line) -> None:
+        """One event more."""
         with self._lock:
-            self._lines.append({"time": time.time(), **msgspec.to_builtins(progress.exchange)})
+            self._lines.append(line)
 
-    def since(self, topic: str, told: Any, *_: Any) -> dict[str, Any]:
-        """What came after the first so many lines."""
+    def since(self, _topic: str, told: Any, *_: Any) -> dict[str, Any]:
+        """What came after the first so many."""
         start = told.get("from", 0) if isinstance(told, dict) else 0
         with self._lock:
-            lines = self._lines[start:] if isinstance(start, int) and start >= 0 else []
-        return {"lines": lines}
+            return {"lines": self._lines[start:] if isinstance(start, int) and start >= 0 else []}
 
-    def end(self) -> None:
-        """Nothing more will come."""
+    def write(self, path: Path) -> None:
+        """All of them, for who did not ask in time."""
+        with self._lock:
+            path.write_bytes(msgspec.json.encode(self._lines))
 
 
 def _stop(channel: AuxChannel) -> dict[str, Any]:

@@ -13,7 +13,12 @@ from coterie.estimators.registry import make_estimator
 from coterie.messages.site_part import Column
 from coterie.runtime.terms import Terms
 
-__all__ = ["Order", "read_order"]
+__all__ = ["EVENTS", "OUTCOME", "STOP", "TOLD", "Order", "read_order"]
+
+EVENTS, STOP = "coterie.events", "coterie.stop"
+"""What an analyst may ask a job that is running: what happened, and to end."""
+OUTCOME, TOLD = "outcome.json", "told.json"
+"""What a job leaves beside the result: how it ended, and everything it told."""
 
 _RUN = re.compile("[0-9a-f]{32}")
 

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from coterie.deployment.order import Order
+from coterie.deployment.order import EVENTS, OUTCOME, TOLD, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
+from coterie.runtime.events import Line
 
 __all__ = ["Remote", "Stopped"]
 
-EVENTS, STOP, OUTCOME = "coterie.events", "coterie.stop", "outcome.json"
 POLL = 0.5
 STARTING = 60.0
 """Seconds a job may take from its submission until it is heard of."""
-log = logging.getLogger("coterie.remote")
 
 
 class Stopped(RunError):
@@ -45,8 +43,9 @@ class Remote:
     attempts: int = 5
     patience: float = 120.0
     say: Callable[[str], None] = lambda _: None
-    watch: Callable[[dict[str, Any]], None] = lambda _: None
-    jobs: list[str] = field(default_factory=list)
+    tell: Callable[[Line], None] = lambda _: None
+    _seen: int = 0
+    """How many events of the present job were told."""
 
     def run(self, order: Order, *, resume: bool) -> dict[str, Any]:
         """Bring the order to its end; the outcome, with the result's files in ``out``."""
@@ -139,23 +138,21 @@ class Remote:
             return {"status": "lost", "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
-        ended = self._followed(job, state)
+        ended = self._followed(job)
         if ended is not None:
             self.session.abort(job)
             return {"status": "lost", "message": ended}
         return self._fetched(job)
 
-    def _followed(self, job: str, state: Mapping[str, Any]) -> str | None:
+    def _followed(self, job: str) -> str | None:
         """Follow a job until it is over (None) or lost (why)."""
-        seen, began, heard, failing = 0, time.monotonic(), False, 0.0
+        began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
         started = self._server_started()
         while True:
             time.sleep(POLL)
             try:
-                found = self.session.command(job, EVENTS, {"from": seen})
-                for line in found.get("lines", []):
-                    seen += 1
-                    self.watch(line)
+                found = self.session.command(job, EVENTS, {"from": self._seen})
+                self._take(found.get("lines", []))
                 heard = heard or bool(found)
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
@@ -174,6 +171,11 @@ class Remote:
                 if time.monotonic() - failing > 10:
                     return str(problem)
 
+    def _take(self, lines: Sequence[Line]) -> None:
+        self._seen += len(lines)
+        for line in lines:
+            self.tell(line)
+
     def _server_started(self) -> str:
         try:
             return self.session.server_started()
@@ -182,16 +184,18 @@ class Remote:
 
     def _fetched(self, job: str) -> dict[str, Any]:
         """What came of a job that is over."""
-        path = self.out / OUTCOME
+        path, told = self.out / OUTCOME, self.out / TOLD
         path.unlink(missing_ok=True)
         try:
             self.session.fetch(job, self.out)
             outcome: dict[str, Any] = json.loads(path.read_text())
+            self._take(json.loads(told.read_text())[self._seen :])
         except (CoterieError, OSError, ValueError):
             words = "; ".join(self._problems(job))
             return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
         finally:
             path.unlink(missing_ok=True)
+            told.unlink(missing_ok=True)
         return outcome
 
     def _problems(self, job: str) -> list[str]:

@@ -24,7 +24,7 @@ SHOWN_COLUMNS = 12
 
 
 def write_page(folder: Path) -> Path:
-    """``report.html`` from ``result.json``, ``ledger.json`` and, where there is one, ``clusters.png`` of the folder."""
+    """``report.html`` from ``result.json``, ``ledger.json`` and, if it is there, ``clusters.png`` of the folder."""
     result = json.loads((folder / "result.json").read_text())
     ledger = json.loads((folder / "ledger.json").read_text())
     parts = [f"<h1>{_text(result['title'])}</h1><p class=lead>{_text(result['summary'])}</p>"]

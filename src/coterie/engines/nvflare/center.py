@@ -7,6 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from threadpoolctl import threadpool_limits
 
-from coterie import __version__
 from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent
 from coterie.errors import CoterieError
 from coterie.runtime.channel import Outcome
@@ -127,8 +127,8 @@ def _wrong(reply: Any) -> str:
     """What keeps a site that answered a greeting from taking part; nothing is nothing."""
     if reply.get(CODE):
         return "has no table to answer from; its own log says why"
-    if reply.get(VERSION) != __version__:
-        return f"runs coterie {reply.get(VERSION)}, the center {__version__}"
+    if reply.get(VERSION) != version("coterie"):
+        return f"runs coterie {reply.get(VERSION)}, the center {version('coterie')}"
     return ""
 
 

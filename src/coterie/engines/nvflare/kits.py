@@ -1,7 +1,7 @@
 """Start-up kits: certificates and addresses for a server, its sites and its analysts, with code forbidden to all.
 
-NVFlare's own provisioning signs them; what it leaves open is then closed: no role may bring code or run shell commands,
-a site loads one class and streams no log, and the server keeps its files in its own folder.
+NVFlare's own provisioning signs them; what it leaves open is then closed: no role may bring code or run shell
+commands, a site loads one class and streams no log, and the server keeps its files in its own folder.
 """
 
 from __future__ import annotations
@@ -173,8 +173,7 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
     with contextlib.redirect_stdout(io.StringIO()):
         made = prepare_project(dict(project))
         Provisioner(str(authority / "workspace"), prepare_builders(dict(project))).provision(made)
-    newest = max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
-    return newest
+    return max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
 
 
 def _placed(source: Path, target: Path, close: Any) -> None:
@@ -190,8 +189,8 @@ def _placed(source: Path, target: Path, close: Any) -> None:
 
 
 def place_server(kit: Kit) -> None:
-    """Let the server keep its files in its own folder, wherever that lies now: by default all federations of a machine
-    share one."""
+    """Let the server keep its files in its own folder, wherever that lies now: by default all federations of a
+    machine share one."""
     path, store = kit.folder / "local" / "resources.json", kit.folder / "store"
     resources = json.loads(path.read_text())
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")

@@ -1,4 +1,4 @@
-"""The processes of a federation: how a kit is started, whether it is up, and how it is stopped with all it started."""
+"""The processes of a federation: how a kit is started, whether it is up, and how all of it is stopped."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def start(kit: Kit) -> int:
 
 def stop(kits: Iterable[Kit], *, patience: float = 10.0) -> int:
     """End the processes of these kits and those they started: asked first, then made to; how many there were."""
-    kits, stopped = list(kits), set()
+    kits, stopped = list(kits), set[int]()
     ends = time.monotonic() + patience
     while True:
         pids = [pid for kit in kits for pid in _pids(kit)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,10 @@ class SiteEnd(Executor):
             self._opened.set()
 
     def _greeted(self, topic: str, request: Any, fl_ctx: Any) -> Any:
-        from coterie import __version__
-
         if not self._opened.is_set():
             return make_reply(ReturnCode.SERVER_NOT_READY)
         reply = make_reply(ReturnCode.OK)
-        reply[VERSION] = __version__
+        reply[VERSION] = version("coterie")
         reply[CODE] = "" if self._site is not None else "closed"
         return reply
 

@@ -1,0 +1,99 @@
+"""A job over a federation: the same file as for one's own tables, without the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coterie.cli.claims import Claimed
+from coterie.cli.jobs import Job
+from coterie.cli.terminal import errors, telling
+from coterie.errors import CoterieError, InputError, RunError
+
+if TYPE_CHECKING:
+    from coterie.deployment.order import Order
+
+__all__ = ["check_installed", "order_of", "run_remotely"]
+
+DEADLINE = 60.0
+"""Seconds an exchange may take, where the job says nothing."""
+
+
+def check_installed() -> None:
+    """Say clearly that the engine is not there."""
+    from importlib.util import find_spec
+
+    if find_spec("nvflare") is None:
+        raise InputError("this takes NVFlare, which is not installed; pip install 'coterie[nvflare]' brings it.")
+
+
+def order_of(job: Job) -> Order:
+    """What the job asks of a federation; its data and policies are the sites' own."""
+    from coterie.deployment.order import Order
+
+    estimator = job.estimator()
+    parameters = {"n_clusters": job.clusters, "random_state": job.seed, **job.settings}
+    columns = [] if estimator.splits_columns else _columns(job)
+    order = Order(
+        "0" * 32,
+        job.method,
+        parameters,
+        columns,
+        job.scale,  # type: ignore[arg-type]
+        job.missing,  # type: ignore[arg-type]
+        job.ranges_of(columns),
+        job.sums or "masked",  # type: ignore[arg-type]
+        job.quorum,
+        job.deadline or DEADLINE,
+        {name: value for name, value in job.declared().items() if name not in ("data", "policy", "out")},
+    )
+    order.check()
+    return order
+
+
+def _columns(job: Job) -> list[str]:
+    """The columns by name, those of text spelled out by their categories."""
+    found: list[str] = []
+    for name in job.columns or ():
+        found += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
+    return found
+
+
+def run_remotely(
+    job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
+) -> dict[str, Any]:
+    """Run a job over the federation of an analyst's kit; result files as of any other run, but for rows' own."""
+    import json
+
+    check_installed()
+    from coterie.deployment.remote import Remote
+    from coterie.engines.nvflare.kits import read_kit
+    from coterie.engines.nvflare.session import Session
+    from coterie.runtime.events import EVENTS, EventFile
+
+    out = Path(job.out)
+    job.check_folder(out, resume, kept="remote.json")
+    order = order_of(job)
+    with Session(read_kit(kit)) as session:
+        session.connect(10.0)
+        with Claimed(out) as claim, EventFile(out / EVENTS) as file, telling(quiet=quiet) as show:
+
+            def tell(line: dict[str, Any]) -> None:
+                file(line)
+                show(line)
+
+            def say(words: str) -> None:
+                if not quiet:
+                    errors.print(words, highlight=False, markup=False, soft_wrap=True)
+
+            remote = Remote(session, out, attempts, patience, say, tell)
+            try:
+                remote.run(order, resume=resume)
+            except RunError:
+                raise
+            except CoterieError:
+                (out / "remote.json").unlink(missing_ok=True)
+                claim.give_back()
+                raise
+    result: dict[str, Any] = json.loads((out / "result.json").read_text())
+    return result
