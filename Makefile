@@ -22,10 +22,10 @@ demo: $(VENV)/.core
 	$(BIN)/coterie demo --out coterie-demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

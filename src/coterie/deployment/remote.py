@@ -21,6 +21,8 @@ from coterie.runtime.events import Line
 __all__ = ["Remote", "Stopped"]
 
 POLL = 0.5
+SPARED = 15.0
+"""Seconds to wait for sites that a quorum can do without."""
 STARTING = 60.0
 """Seconds a job may take from its submission until it is heard of."""
 
@@ -103,21 +105,20 @@ class Remote:
 
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
-        ends, told = time.monotonic() + self.patience, False
+        began, told = time.monotonic(), False
         while True:
             try:
                 there = sorted(self.session.sites())
                 missing = sorted(set(state["sites"]) - set(there))
             except Unreachable:
-                if time.monotonic() > ends:
+                if time.monotonic() - began > self.patience:
                     raise
                 there, missing = [], ["the server"]
             wanted = max(1, math.ceil(order.quorum * len(state["sites"]) - 1e-9))
-            if there and not missing:
+            waited = time.monotonic() - began
+            if there and (not missing or (len(there) >= wanted and waited > min(SPARED, self.patience))):
                 break
-            if time.monotonic() > ends:
-                if len(there) >= wanted and there:
-                    break
+            if waited > self.patience:
                 absent = ", ".join(missing) or "any site"
                 raise QuorumLost(f"{absent} did not come back within {self.patience:g} s; --resume goes on later.")
             if not told:

@@ -22,6 +22,8 @@ _MODULES = {
     "site": "nvflare.private.fed.app.client.client_train",
 }
 OUTPUT = "output.log"
+_STARTED: dict[int, subprocess.Popen[bytes]] = {}
+"""What this process started, to take notice of its end."""
 
 
 class Running(NamedTuple):
@@ -93,6 +95,7 @@ def start(kit: Kit) -> int:
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd=kit.folder,
             start_new_session=True,
         )  # fmt: skip
+    _STARTED[made.pid] = made
     return made.pid
 
 
@@ -113,11 +116,13 @@ def stop(kits: Iterable[Kit], *, patience: float = 10.0) -> int:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)  # one that was halted cannot end
             stopped.add(pid)
-        _reap(pids)
         time.sleep(0.1)
 
 
 def _pids(kit: Kit) -> list[int]:
+    for pid, made in list(_STARTED.items()):
+        if made.poll() is not None:
+            del _STARTED[pid]
     found = find_running(kit)
     return [] if found is None else [pid for pid in (found.pid, *found.jobs) if pid and not _is_dead(pid)]
 
@@ -128,9 +133,3 @@ def _is_dead(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
     except OSError:
         return True
-
-
-def _reap(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError, OSError):
-            os.waitpid(pid, os.WNOHANG)

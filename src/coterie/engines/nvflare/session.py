@@ -162,11 +162,7 @@ class Session:
                     raise Unreachable(f"the server at {self.kit.host}:{self.kit.port} is gone ({problem}).") from None
                 time.sleep(0.2)
             except Exception as problem:
-                words = f"{type(problem).__name__}: {problem}"
-                if type(problem).__name__ in ("NoConnection", "InternalError") and not last:
-                    self.close()
-                    continue
-                raise CoterieError(f"the server could not do it ({words}).") from None
+                raise CoterieError(f"the server could not do it ({type(problem).__name__}: {problem}).") from None
         raise AssertionError("one of both ways out was taken")
 
 

@@ -1,0 +1,27 @@
+"""One federation for all tests of a process; nothing of it is left afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coterie.deployment.federation import Federation
+from coterie.engines.nvflare import processes
+from coterie.sites.installed import Holdings
+
+from .federations import SITES, Standing, dealt_rows
+
+
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Five sites with rows of digits, a server and an analyst, up for all tests."""
+    pytest.importorskip("nvflare")
+    folder: Path = tmp_path_factory.mktemp("federation")
+    rows = dealt_rows(folder, SITES)
+    made = Standing(Federation(folder / "all"), folder)
+    made.federation.up({name: Holdings(str(path)) for name, path in rows.items()})
+    yield made
+    made.federation.down()
+    assert not [kit.name for kit in made.federation.kits() if processes.find_running(kit)]

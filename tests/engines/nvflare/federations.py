@@ -1,0 +1,171 @@
+"""A federation of real processes for tests: five sites with rows of digits, told anew for every run what they hold."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sklearn.datasets import load_digits
+
+import coterie
+from coterie.deployment.federation import Federation
+from coterie.deployment.order import Order
+from coterie.deployment.remote import Remote
+from coterie.engines.nvflare import processes
+from coterie.engines.nvflare.session import Session
+from coterie.runtime.ledger import Ledger
+from coterie.runtime.terms import Terms
+from coterie.sites.installed import Holdings
+from coterie.sites.policy_files import read_policy
+
+SITES = tuple(f"site-{i + 1}" for i in range(5))
+POLICY = """single_answers = "{single}"
+min_count = 5
+min_roster = 3
+rosters = "{rosters}"
+gram_rows = 0
+max_questions = 100000
+min_rows = 20
+{more}
+"""
+
+
+@dataclass
+class Standing:
+    """A federation that stays up for many runs, and what its sites hold."""
+
+    federation: Federation
+    folder: Path
+    tables: dict[str, Path] = field(default_factory=dict)
+    policy: Path = Path()
+    key: str | None = None
+    count: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sites."""
+        return tuple(self.federation.names())
+
+    def hold(
+        self, tables: Mapping[str, Path], single: str = "none", rosters: str = "shrinking", more: str = ""
+    ) -> None:
+        """Tell every site what it holds and by which rules; the next job finds it so."""
+        self.count += 1
+        self.policy = self.folder / f"policy-{self.count}.toml"
+        self.policy.write_text(POLICY.format(single=single, rosters=rosters, more=more))
+        self.tables = dict(tables)
+        for name, path in tables.items():
+            self.federation.site(name).tell(Holdings(str(path), str(self.policy), key=self.key))
+
+    def order(self, method: str, parameters: Mapping[str, Any], **more: Any) -> Order:
+        """An order for the columns the sites hold."""
+        columns = [] if method.startswith("vertical") else pq.read_schema(next(iter(self.tables.values()))).names
+        return Order("0" * 32, method, {"random_state": 0, **parameters}, columns, **{"deadline": 10.0, **more})
+
+    def run(
+        self,
+        order: Order,
+        *,
+        tell: Callable[[dict[str, Any]], None] = lambda _: None,
+        attempts: int = 4,
+        patience: float = 90.0,
+        resume: Path | None = None,
+    ) -> Finished:
+        """Run an order over the processes."""
+        out = resume or self.folder / f"run-{time.time_ns()}"
+        said: list[str] = []
+        with Session(self.federation.analyst()) as session:
+            remote = Remote(session, out, attempts, patience, said.append, tell)
+            outcome = remote.run(order, resume=resume is not None)
+        return Finished(out, outcome, said)
+
+    def here(self, order: Order, **more: Any) -> Any:
+        """The same in this process, over the same files by the same rules."""
+        return coterie.fit(
+            order.estimator(),
+            {name: str(path) for name, path in self.tables.items()},
+            policy=read_policy(self.policy),
+            sums=order.sums,
+            scale=order.scale,
+            missing=order.missing,
+            key=self.key,
+            **{"terms": Terms(deadline=None, quorum=order.quorum), **more},
+        )
+
+    def signal(self, name: str, what: signal.Signals) -> None:
+        """Send a signal to a site's, or the server's, process and to its jobs."""
+        found = processes.find_running(self.federation.kit(name))
+        for pid in () if found is None else (found.pid, *found.jobs):
+            if pid:
+                os.kill(pid, what)
+
+    def start(self, name: str) -> None:
+        """Start a site, or the server, that was killed."""
+        ends = time.monotonic() + 10
+        while processes.find_running(self.federation.kit(name)) is not None and time.monotonic() < ends:
+            time.sleep(0.1)
+        processes.start(self.federation.kit(name))
+
+
+@dataclass
+class Finished:
+    """What came of a run over processes."""
+
+    folder: Path
+    outcome: dict[str, Any]
+    said: list[str]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The result file."""
+        import json
+
+        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return found
+
+    @property
+    def totals(self) -> dict[str, dict[str, int]]:
+        """What the ledger counted, by site."""
+        import json
+
+        found: dict[str, dict[str, int]] = json.loads((self.folder / "ledger.json").read_text())["sites"]
+        return found
+
+
+def counted(ledger: Ledger) -> dict[str, dict[str, int]]:
+    """The same of a run in this process."""
+    found: dict[str, dict[str, int]] = ledger.summary()["sites"]
+    return found
+
+
+def dealt_rows(folder: Path, names: tuple[str, ...] = SITES, n_rows: int = 900) -> dict[str, Path]:
+    """Rows of digits, dealt out one by one."""
+    rows = load_digits().data[:n_rows] / 16
+    return {name: _written(folder / f"rows-{name}.parquet", rows[i :: len(names)]) for i, name in enumerate(names)}
+
+
+def dealt_columns(folder: Path, names: tuple[str, ...] = SITES, n_rows: int = 300) -> dict[str, Path]:
+    """Columns of the same digits, with keys in another order at every site."""
+    rows, keys = load_digits().data[:n_rows] / 16, np.arange(n_rows) + 1000
+    parts = np.array_split(np.arange(rows.shape[1]), len(names))
+    found = {}
+    for i, (name, own) in enumerate(zip(names, parts, strict=True)):
+        order = np.random.default_rng(i).permutation(n_rows)
+        path = folder / f"columns-{name}.parquet"
+        columns = {"patient": keys[order], **{f"p{j}": rows[order, j] for j in own}}
+        pq.write_table(pa.table(columns), path)
+        found[name] = path
+    return found
+
+
+def _written(path: Path, rows: np.ndarray) -> Path:
+    pq.write_table(pa.table({f"p{j}": rows[:, j] for j in range(rows.shape[1])}), path)
+    return path

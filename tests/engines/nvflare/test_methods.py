@@ -1,0 +1,67 @@
+"""Every method over separate processes with TLS on: the in-process result, the same numbers and bytes in the ledger."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .federations import Standing, counted, dealt_columns, dealt_rows
+
+pytestmark = pytest.mark.xdist_group("nvflare")
+
+KERNEL = {"n_clusters": 10, "n_components": 10, "gamma": 0.2, "max_rounds": 5}
+DSPGD = {**KERNEL, "n_features": 20, "n_iter": 3}
+CASES = {
+    "federated k-means": ("federated-kmeans", {"n_clusters": 10}, "none", "masked"),
+    "landmarks, local": ("landmarks", {**KERNEL, "landmarks": "local"}, "averages", "masked"),
+    "landmarks, summed": ("landmarks", {**KERNEL, "landmarks": "summed"}, "none", "masked"),
+    "DSPGD, Gram": ("dspgd", {**DSPGD, "solver": "gram"}, "none", "masked"),
+    "DSPGD, Lanczos": ("dspgd", {**DSPGD, "solver": "lanczos"}, "none", "masked"),
+    "DSPGD, Gram, plain sums": ("dspgd", {**DSPGD, "solver": "gram"}, "averages", "plain"),
+    "JL+BKLW": ("jl+bklw", {"n_clusters": 10}, "rows", "masked"),
+}
+SHORT = "federated k-means"
+
+
+def _check(standing: Standing, method: str, parameters: dict, sums: str) -> None:
+    order = standing.order(method, parameters, sums=sums)
+    found = standing.run(order)
+    expected = standing.here(order)
+    result = found.result
+    assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
+    assert result["counts"] == expected.counts_.tolist()
+    assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
+    assert found.totals == counted(expected.ledger_)
+    totals = found.totals.values()
+    assert found.outcome["carried"] == {
+        "up": sum(site["bytes_up"] for site in totals),
+        "down": sum(site["bytes_down"] for site in totals),
+    }
+
+
+def test_federated_kmeans_over_processes(standing):
+    """The short one: k-means, masked, by the standard rules."""
+    standing.hold(dealt_rows(standing.folder))
+    method, parameters, _, sums = CASES[SHORT]
+    _check(standing, method, parameters, sums)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [name for name in CASES if name != SHORT])
+def test_methods_over_processes(standing, case):
+    """What needs averages or rows to be seen gets rules that allow it."""
+    method, parameters, single, sums = CASES[case]
+    standing.hold(dealt_rows(standing.folder), single=single)
+    _check(standing, method, parameters, sums)
+
+
+@pytest.mark.slow
+def test_columns_over_processes(standing):
+    """Rows matched by tagged keys that are in another order at every site."""
+    secret = "ab" * 32
+    standing.key = "patient"
+    try:
+        standing.hold(dealt_columns(standing.folder), single="rows", more=f'alignment_key = "{secret}"')
+        _check(standing, "vertical-kernel-pca", {"n_clusters": 5, "local_rank": 20}, "masked")
+    finally:
+        standing.key = None
