@@ -105,16 +105,14 @@ class Followed:
         """Whether the events tell of an end."""
         return self.end is not None or self.failure is not None
 
-    def elapsed(self, now: float) -> float:
-        """Seconds at work, in all of its lives."""
-        return (
-            self._before + (self.last if self.is_over else max(now, self.last)) - self._began if self.about else 0.0
-        )
+    def elapsed(self, now: float = 0.0) -> float:
+        """Seconds at work, in all of its lives, until ``now`` or the last event."""
+        return self._before + max(now, self.last) - self._began if self.about else 0.0
 
     def rate(self) -> float | None:
         """Rounds a second: lately, or over all of a run that has ended."""
-        if self.is_over and self.exchanges and self.elapsed(0.0) > 0:
-            return len(self.exchanges) / self.elapsed(0.0)
+        if self.is_over and self.exchanges and self.elapsed() > 0:
+            return len(self.exchanges) / self.elapsed()
         seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
         return (len(self._recent) - 1) / seconds if seconds > 0 else None
 
@@ -158,6 +156,11 @@ class Folder:
     def is_over(self) -> bool:
         """Whether nothing more is to come."""
         return self.state in ("done", "failed", "interrupted", "gone")
+
+    @property
+    def now(self) -> float:
+        """Until when its time counts: this moment, or its last event where nothing more is to come."""
+        return self.run.last if self.is_over or self.run.is_over else time.time()
 
     def look(self, *, sure: bool = False) -> None:
         """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""
