@@ -5,39 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pty
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from coterie.cli.charts import chart
 from coterie.cli.claims import Claimed, is_at_work
 from coterie.cli.followed import Folder, Followed
 from coterie.cli.views import view
 from coterie.runtime.events import EventFile, whole_lines
 from tests.cli.conftest import FILES, write_csv
 from tests.cli.test_habits import interrupt_at
-
-SLOW = """
-import sys, time
-from coterie.cli import main
-from coterie.runtime.run import Run
-gather = Run.gather
-def slowly(self, question):
-    time.sleep(0.04)
-    return gather(self, question)
-Run.gather = slowly
-sys.argv = ["coterie", *sys.argv[1:]]
-main()
-"""
-WATCH = "import sys; from coterie.cli import main; sys.argv = ['coterie', 'watch', *sys.argv[1:]]; main()"
 
 
 def lines_of(run):
@@ -261,6 +241,15 @@ def test_many_sites_do_not_push_the_curve_off_the_terminal(finished):
         assert "more sites" in shown
 
 
+def test_costs_of_other_numbers_of_clusters_are_not_one_curve(cli, three):
+    words = ("cluster", *FILES, "-k", 3, "--method", "jl+bklw", "--policy", "simulation", "--out", "run")
+    assert cli(*words)[0] == 0
+    told = [(line["clusters"], line["value"]) for line in lines_of("run") if line["event"] == "cost"]
+    assert {clusters for clusters, _ in told} == {1, 3}  # the sums for the mean are of one center, at 0
+    shown = [value for _, value in json.loads(cli("watch", "run", "--json")[1])["costs"]]
+    assert shown == [value for clusters, value in told if clusters == 3]
+
+
 def test_a_name_cannot_move_the_cursor(finished):
     folder = Folder(finished)
     begin, *rest = lines_of(finished)
@@ -270,132 +259,3 @@ def test_a_name_cannot_move_the_cursor(finished):
         console.print(view(folder, console))
     assert "\x1b[2J" not in captured.get()
     assert "a?[2J[red]b" in captured.get()
-
-
-# ---------------------------------------------------------------- live
-
-
-def begin_slowly(*words):
-    return subprocess.Popen(
-        [sys.executable, "-c", SLOW, "cluster", *FILES, "-k", "3", "--method", "lloyd", "--set", "tol=0", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def on_a_terminal(*words):
-    """``coterie watch`` with a terminal of its own; the process and the other end of the terminal."""
-    ours, its = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", WATCH, *words], stdin=its, stdout=its, stderr=its, env=env, start_new_session=True
-    )
-    os.close(its)
-    return process, ours
-
-
-def read_all(terminal, until=None):
-    shown = b""
-    while until is None or not re.search(until, shown):
-        try:
-            shown += os.read(terminal, 65536)
-        except OSError:  # nobody is at the other end any more
-            break
-    return shown.decode()
-
-
-def test_a_run_is_watched_live_until_it_ends(cli, three):
-    run = begin_slowly("--out", "live")
-    watching, terminal = on_a_terminal("live", "--wait", "60")
-    shown = read_all(terminal)
-    assert (run.wait(), watching.wait()) == (0, 0)
-    os.close(terminal)
-    rounds = sorted({int(n) for n in re.findall(r"running.*?round (\d+),", shown)})
-    assert len(rounds) >= 3
-    assert rounds[-1] > rounds[0]
-    assert "s ago" in shown
-    last = shown[shown.rindex("done") :]
-    assert f"cost: {json.loads(Path('live/result.json').read_text())['cost']:.6g}" in last
-    assert "Everything is in live/." in last
-    assert "Traceback" not in shown
-
-
-def test_ctrl_c_leaves_the_run_alone(cli, three):
-    run = begin_slowly("--out", "live")
-    watching, terminal = on_a_terminal("live", "--wait", "60")
-    shown = read_all(terminal, rb"running.*round")
-    watching.send_signal(signal.SIGINT)
-    shown += read_all(terminal)
-    assert watching.wait() == 130
-    os.close(terminal)
-    assert "Traceback" not in shown
-    assert "Aborted" not in shown
-    assert run.poll() is None
-    assert run.wait() == 0
-
-
-def test_a_run_that_is_killed_ends_its_watch(cli, three):
-    run = begin_slowly("--out", "live")
-    watching, terminal = on_a_terminal("live", "--wait", "60")
-    read_all(terminal, rb"running.*round \d")
-    run.kill()
-    run.wait()
-    shown = read_all(terminal)
-    assert watching.wait() == 3
-    os.close(terminal)
-    assert "its process is gone" in shown
-
-
-def test_without_a_terminal_there_is_a_line_every_ten_rounds(cli, three):
-    run = begin_slowly("--out", "live")
-    words = [sys.executable, "-c", WATCH, "live", "--wait", "60"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (run.wait(), done.returncode) == (0, 0)
-    rounds = [int(n) for n in re.findall(r"^round (\d+): \S+, [\d,]+ bytes up so far", done.stdout, re.M)]
-    assert len(rounds) >= 2
-    assert len({n // 10 for n in rounds}) == len(rounds)
-    assert "\x1b" not in done.stdout
-    assert " done  lloyd" in done.stdout
-    assert time.time() - Path("live/events.jsonl").stat().st_mtime < 30
-
-
-# ---------------------------------------------------------------- the chart
-
-
-def dots(rows):
-    """Where dots are set, as (column, row) of dots."""
-    bits = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-    found = set()
-    for i, row in enumerate(rows[:-2]):
-        for j, letter in enumerate(re.split("[┤│]", row)[1]):
-            for y in range(4):
-                for x in range(2):
-                    if letter != " " and ord(letter) - 0x2800 & bits[y][x]:
-                        found.add((2 * j + x, 4 * i + y))
-    return found
-
-
-def test_a_chart_goes_from_the_first_value_to_the_last_without_a_gap():
-    rows = chart([(5, 100.0), (9, 40.0), (20, 30.0), (45, 10.0)], 80, 8)
-    assert len(rows) == 10
-    assert max(map(len, rows)) == 60 + len("100 ┤")
-    assert rows[0].startswith("100 ┤")
-    assert rows[7].startswith(" 10 ┤")
-    assert re.fullmatch(r" +round 5 +45", rows[-1])
-    set_ = dots(rows)
-    assert {(0, 0), (119, 31)} <= set_
-    assert {x for x, _ in set_} == set(range(120))
-    for x in range(119):  # neighbours touch
-        here, there = [{y for column, y in set_ if column == c} for c in (x, x + 1)]
-        assert min(abs(a - b) for a in here for b in there) <= 1
-    assert (round(4 * 119 / 40), 31 - round(30 * 31 / 90)) in set_
-
-
-def test_charts_of_one_value_of_equal_values_and_of_little_room():
-    assert dots(chart([(3, 7.0)], 80, 8)) == {(0, 31)}
-    assert {y for _, y in dots(chart([(3, 7.0), (5, 7.0)], 80, 8))} == {31}
-    narrow = chart([(i, 1e6 / (i + 1)) for i in range(500)], 40, 4)
-    assert max(map(len, narrow)) <= 40
-    plain = chart([(0, 1.0), (9, 2.0)], 60, 4, plain=True)
-    assert "".join(plain).isascii()
-    assert plain[0].endswith("*")

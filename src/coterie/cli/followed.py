@@ -58,6 +58,7 @@ class Followed:
         self.failure: Line | None = None
         self.last = 0.0
         self._began, self._before = 0.0, 0.0
+        self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
 
     def take(self, line: Line) -> None:
@@ -68,7 +69,7 @@ class Followed:
         elif event == "exchange":
             self._exchange(line)
         elif event == "cost":
-            self.costs.append((line["round"], line["value"]))
+            self._cost(line)
         elif event == "end":
             self.end = line
         elif event == "failed":
@@ -95,6 +96,12 @@ class Followed:
         self._recent.append(line["time"])
         for name, told in line["sites"].items():
             self.sites.setdefault(name, SiteTold()).take(line["time"], told)
+
+    def _cost(self, line: Line) -> None:
+        """One more point of the curve; it begins anew where the number of centers is another."""
+        if line["clusters"] != self._clusters:
+            self.costs, self._clusters = [], line["clusters"]
+        self.costs.append((line["round"], line["value"]))
 
     def total(self, what: Literal["bytes_up", "bytes_down"]) -> int:
         """Bytes of all sites."""

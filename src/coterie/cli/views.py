@@ -88,7 +88,7 @@ def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
     if len(shown) > room:
         shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
     told = [_told(folder, site)[: len(columns)] for _, site in shown]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
     table.add_column("last outcome", overflow="fold", min_width=12)
     for i, head in enumerate(columns):
