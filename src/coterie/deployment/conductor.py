@@ -25,6 +25,8 @@ from coterie.runtime.journal import Journal
 
 __all__ = ["Conductor"]
 
+AWAY = ("was ", "could not be reached", "sits out", "has no table", "takes no part any more: it was")
+"""What is said of sites that may come back, as opposed to those that refused."""
 PATIENCE = 15.0
 """Seconds to wait for an earlier job of the same run that is about to end."""
 
@@ -53,8 +55,8 @@ class Conductor(Center):
         except Ended as problem:
             outcome = {"status": "ended", "message": str(problem)}
         except RunError as problem:
-            absent = [name for name, did in problem.outcomes.items() if did != "answered"]
-            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__, "absent": absent}
+            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__}
+            outcome["absent"] = [name for name, did in problem.outcomes.items() if did.startswith(AWAY)]
         except CoterieError as problem:
             outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
         except (TypeError, ValueError) as problem:

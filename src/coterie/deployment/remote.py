@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from coterie.deployment.order import EVENTS, OUTCOME, TOLD, Order
+from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
@@ -21,6 +21,8 @@ from coterie.runtime.events import Line
 __all__ = ["Remote", "Stopped"]
 
 POLL = 0.5
+LOOK = 5.0
+"""Seconds between two looks for sites that came late or came back."""
 SPARED = 15.0
 """Seconds to wait for sites that a quorum can do without."""
 STARTING = 60.0
@@ -46,6 +48,7 @@ class Remote:
     patience: float = 120.0
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[Line], None] = lambda _: None
+    _looked: float = 0.0
     _seen: int = 0
     """How many events of the present job were told."""
 
@@ -56,12 +59,12 @@ class Remote:
         order.check()
         for attempt in range(1, self.attempts + 1):
             sites = self._gathered(state, order)
-            outcome = self._once(order, state, sites)
+            outcome = self._once(order, state, sites, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == "done":
                 self._tidy(state)
                 return outcome
-            if status == "refused":
+            if status == "refused" or (status == "stopped" and not outcome["absent"]):
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
@@ -130,7 +133,7 @@ class Remote:
         self._keep(state)
         return there
 
-    def _once(self, order: Order, state: dict[str, Any], sites: list[str]) -> dict[str, Any]:
+    def _once(self, order: Order, state: dict[str, Any], sites: list[str], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
         least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
         try:
@@ -139,15 +142,16 @@ class Remote:
             return {"status": "lost", "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
-        ended = self._followed(job)
+        ended = self._followed(job, order, attempts_left=attempts_left)
         if ended is not None:
             self.session.abort(job)
             return {"status": "lost", "message": ended}
         return self._fetched(job)
 
-    def _followed(self, job: str) -> str | None:
+    def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
         """Follow a job until it is over (None) or lost (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
+        self._looked = began + LOOK  # sites are given time to begin
         started = self._server_started()
         while True:
             time.sleep(POLL)
@@ -155,6 +159,8 @@ class Remote:
                 found = self.session.command(job, EVENTS, {"from": self._seen})
                 self._take(found.get("lines", []))
                 heard = heard or bool(found)
+                if found and attempts_left and self._is_missed(job, order):
+                    self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
                     return None
@@ -171,6 +177,18 @@ class Remote:
                 failing = failing or time.monotonic()
                 if time.monotonic() - failing > 10:
                     return str(problem)
+
+    def _is_missed(self, job: str, order: Order) -> bool:
+        """Whether a site is connected that this job does without, though the run might take it in: it came late, or
+        came back. Masked sums take nobody in, and without a quorum below 1 the run waits for everyone anyway."""
+        now = time.monotonic()
+        if order.sums == "masked" or order.quorum == 1 or now - self._looked < LOOK:
+            return False
+        self._looked = now
+        try:
+            return bool(self.session.sites().keys() - self.session.at_work(job))
+        except CoterieError:
+            return False
 
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
@@ -211,4 +229,5 @@ def _problem(outcome: Mapping[str, Any]) -> CoterieError:
     from coterie import errors
 
     kind = getattr(errors, str(outcome.get("kind")), InputError)
-    return kind(outcome["message"]) if issubclass(kind, CoterieError) else InputError(outcome["message"])
+    is_ours = isinstance(kind, type) and issubclass(kind, CoterieError)
+    return kind(outcome["message"]) if is_ours else InputError(outcome["message"])

@@ -113,6 +113,11 @@ class Session:
             str(one) for one in found.get("schedule_history") or [] if "NOT_ENOUGH" in str(one).upper()
         ]
 
+    def at_work(self, job: str) -> set[str]:
+        """The sites that run a job now."""
+        found = self._ask("get_client_job_status") or []
+        return {one["client_name"] for one in found if one.get("job_id") == job}
+
     def command(self, job: str, topic: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the running job something; nothing where it is not running (yet, or any more)."""
         try:
