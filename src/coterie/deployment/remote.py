@@ -159,7 +159,7 @@ class Remote:
                 found = self.session.command(job, EVENTS, {"from": self._seen})
                 self._take(found.get("lines", []))
                 heard = heard or bool(found)
-                if found and attempts_left and self._is_missed(job, order):
+                if found and attempts_left and self._is_missed(order):
                     self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
@@ -178,7 +178,7 @@ class Remote:
                 if time.monotonic() - failing > 10:
                     return str(problem)
 
-    def _is_missed(self, job: str, order: Order) -> bool:
+    def _is_missed(self, order: Order) -> bool:
         """Whether a site is connected that this job does without, though the run might take it in: it came late, or
         came back. Masked sums take nobody in, and without a quorum below 1 the run waits for everyone anyway."""
         now = time.monotonic()
@@ -186,7 +186,7 @@ class Remote:
             return False
         self._looked = now
         try:
-            return bool(self.session.sites().keys() - self.session.at_work(job))
+            return bool(self.session.idle())
         except CoterieError:
             return False
 

@@ -26,17 +26,17 @@ class Unreachable(CoterieError):
     """The server does not answer, or not this analyst."""
 
 
-def write_job(folder: Path, name: str, told: Mapping[str, Any], *, least: int) -> Path:
+def write_job(folder: Path, name: str, told: Mapping[str, Any], *, least: int, center: str = CENTER_CLASS) -> Path:
     """A job: three files of configuration, no code. ``told`` goes to the center; sites are told nothing."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     meta = {"name": name, "resource_spec": {}, "min_clients": least, "deploy_map": {"app": ["@ALL"]}}
     no_filters: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    center = {"id": "coterie", "path": CENTER_CLASS, "args": dict(told)}
+    run = {"id": "coterie", "path": center, "args": dict(told)}
     site = {"tasks": ["*"], "executor": {"path": SITE_CLASS, "args": {}}}
     for path, value in (
         (folder / "meta.json", meta),
-        (config / "config_fed_server.json", {"format_version": 2, "workflows": [center], **no_filters}),
+        (config / "config_fed_server.json", {"format_version": 2, "workflows": [run], **no_filters}),
         (config / "config_fed_client.json", {"format_version": 2, "executors": [site], **no_filters}),
     ):
         path.write_text(json.dumps(value, indent=2) + "\n")
@@ -94,10 +94,10 @@ class Session:
         """When the server was started; another answer means that it was started anew."""
         return str(self._ask("get_system_info").server_info.start_time)
 
-    def submit(self, told: Mapping[str, Any], *, name: str, least: int) -> str:
-        """Submit a job; its number."""
+    def submit(self, told: Mapping[str, Any], *, name: str, least: int, center: str = CENTER_CLASS) -> str:
+        """Submit a job; its number. ``center`` is what carries it out, of what the server's own files allow."""
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / name, name, told, least=least)
+            job = write_job(Path(folder) / name, name, told, least=least, center=center)
             return str(self._ask("submit_job", str(job)))
 
     def status(self, job: str) -> str:
@@ -113,10 +113,10 @@ class Session:
             str(one) for one in found.get("schedule_history") or [] if "NOT_ENOUGH" in str(one).upper()
         ]
 
-    def at_work(self, job: str) -> set[str]:
-        """The sites that run a job now."""
+    def idle(self) -> set[str]:
+        """The sites that are connected and run no job."""
         found = self._ask("get_client_job_status") or []
-        return {one["client_name"] for one in found if one.get("job_id") == job}
+        return {one["client_name"] for one in found if one.get("status") == "no_jobs"}
 
     def command(self, job: str, topic: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the running job something; nothing where it is not running (yet, or any more)."""
