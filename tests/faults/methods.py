@@ -85,8 +85,9 @@ def _methods(sums: Literal["plain", "masked", "guarded"]) -> list[Method]:
     ]
 
 
-QUICK = [*_methods("plain"), *_methods("guarded")]
-ALL = [*QUICK, *_methods("masked")]
+QUICK = [*_methods("plain"), *_methods("masked")]
+GUARDED = _methods("guarded")
+ALL = [*QUICK, *GUARDED]
 
 
 def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> float:

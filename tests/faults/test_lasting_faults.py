@@ -11,7 +11,7 @@ from coterie.runtime.ledger import Exchange
 from tests.faults.lives import DEADLINE, EVERY, Life, Setting, names_a_site, same
 from tests.faults.methods import ALL, QUICK, Method, told_residual
 from tests.faults.rows import Row, Verdict, whole_run
-from tests.faults.wires import Gone, Unreachable, Wire
+from tests.faults.wires import Gone, Unreachable, Unreadable, Wire
 
 Faults = Callable[[int], list[Fault]]
 ONE, TWO, THREE = ("site-1",), ("site-1", "site-3"), ("site-1", "site-2", "site-3")
@@ -35,7 +35,7 @@ LOSSES: dict[str, tuple[tuple[str, ...], Faults, Faults | type[Wire]]] = {
     "two sites killed at once": (TWO, all_of(TWO, "drop", for_good), Unreachable),
     "three sites killed at once": (THREE, all_of(THREE, "drop", for_good), Gone),
     "garbage for good": (ONE, all_of(ONE, "corrupt", for_good), all_of(ONE, "drop", for_good)),
-    "unreadable questions for good": (ONE, all_of(ONE, "garble", for_good), Unreachable),
+    "unreadable questions for good": (ONE, all_of(ONE, "drop", for_good), Unreadable),
     "site stopped, back": (ONE, all_of(ONE, "delay", some, seconds=2 * DEADLINE), all_of(ONE, "drop", some)),
     "answers lost, back": (ONE, all_of(ONE, "vanish", some), all_of(ONE, "drop", some)),
     "two sites stopped, back": (TWO, all_of(TWO, "delay", some, seconds=2 * DEADLINE), all_of(TWO, "drop", some)),

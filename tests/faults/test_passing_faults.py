@@ -17,7 +17,6 @@ SCHEDULED: dict[str, Callable[[int], list[Fault]]] = {
     "question lost, once": lambda at: [Fault("site-1", "drop", frozenset({at}), times=1)],
     "answer lost, once": lambda at: [Fault("site-1", "vanish", frozenset({at}), times=1)],
     "answer damaged, twice": lambda at: [Fault("site-1", "corrupt", frozenset({at}), times=2)],
-    "question damaged, twice": lambda at: [Fault("site-1", "garble", frozenset({at}), times=2)],
     "question arrives twice": lambda at: [Fault("site-1", "duplicate", frozenset({at, at + 1}))],
     "older question arrives again": lambda at: [Fault("site-1", "replay", frozenset({at, at + 1}))],
     "slow, within the deadline": lambda at: [
@@ -30,11 +29,12 @@ SCHEDULED: dict[str, Callable[[int], list[Fault]]] = {
     "everything, at every site": lambda at: [
         Fault(name, kind, frozenset({at}), times=1)
         for name in NAMES
-        for kind in ("garble", "duplicate", "replay", "vanish")
+        for kind in ("duplicate", "replay", "vanish", "corrupt")
     ],
 }
 WIRED: dict[str, tuple[type[Wire], tuple[str, ...]]] = {
     "random bytes as the answer, twice": (wires.NoiseBack, ("site-1",)),
+    "question damaged, twice": (wires.DamagedThere, ("site-1",)),
     "random bytes as the question, twice": (wires.NoiseThere, ("site-1",)),
     "no bytes as the answer, twice": (wires.NothingBack, ("site-1", "site-2")),
     "site killed before the question, back": (wires.Restarted, ("site-1",)),

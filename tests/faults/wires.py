@@ -109,6 +109,33 @@ class NoiseThere(Wire):
         return self.inner.exchange(sent, timeout)
 
 
+def damaged(number: int, frame: bytes) -> bytes:
+    """A few bytes of a question changed, behind its header."""
+    start = read_envelope(frame)[2] + 9
+    spoiled = np.frombuffer(frame, np.uint8).copy()
+    rng = np.random.default_rng([number, len(frame)])
+    spoiled[rng.integers(start, len(spoiled), size=3)] ^= rng.integers(1, 256, size=3, dtype=np.uint8)
+    return spoiled.tobytes()
+
+
+class DamagedThere(Wire):
+    """Questions that arrive damaged, twice."""
+
+    def carry(self, number, payloads, timeout):
+        spoiled = self.names if number == self.at and self.times <= 2 else frozenset()
+        sent = {n: damaged(number, data) if n in spoiled else data for n, data in payloads.items()}
+        return self.inner.exchange(sent, timeout)
+
+
+class Unreadable(Wire):
+    """Questions that arrive damaged from a round on, however often they are sent."""
+
+    def carry(self, number, payloads, timeout):
+        spoiled = self.names if number >= self.at else frozenset()
+        sent = {n: damaged(number, data) if n in spoiled else data for n, data in payloads.items()}
+        return self.inner.exchange(sent, timeout)
+
+
 class NothingBack(Wire):
     """An answer of no bytes, twice."""
 

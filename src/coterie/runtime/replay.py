@@ -93,6 +93,7 @@ class Recorder:
         run.roster.standings = {n: Standing(s.misses, s.until, s.out) for n, s in record.standings.items()}
         for exchange in record.exchanges:
             run.ledger.record(exchange)
+            run.is_closed |= exchange.seen == "masked"
         for entry in record.remembered:
             run.transcript.add(entry)
         self._counted, self._remembered = len(run.ledger.exchanges), len(run.transcript.entries)
