@@ -75,6 +75,8 @@ class Remain:
     names: frozenset[str]
     reason: str
     """Why the others take no part any more."""
+    is_begun: bool = False
+    """Whether to heed it only where masked sums were begun, perhaps by a server that was killed since."""
 
 
 Protocol: TypeAlias = Generator[Question | Present, Any, T]

@@ -55,6 +55,8 @@ class Run:
         self.roster = Roster(self.channel.sites())
         self.is_closed = False
         """Whether nobody is let in any more: sites let the roster of masked sums shrink only."""
+        self.is_resuming = False
+        """Whether the next question may have been answered before a crash: it is put to the same sites again."""
         self.transcript = Transcript()
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
@@ -91,9 +93,12 @@ class Run:
     def _ask(self, question: Below) -> Any:
         if isinstance(question, Present):
             self._admit()
+            self.is_resuming = False
             return self.roster.ready(self.round)
         if isinstance(question, Remain):
-            return self.roster.shrink(question.names, question.reason)
+            if self.is_closed or not question.is_begun:
+                self.roster.shrink(question.names, question.reason)
+            return None
         if isinstance(question, Place):
             return self.identity, self.round, self.attempt
         return self.gather(question)
@@ -106,7 +111,9 @@ class Run:
         """One exchange: every good answer by site, in roster order; counted, and short of a quorum refused."""
         if question.summed:
             raise TypeError("a sum must be lowered by a layer before it is gathered")
-        self._admit()
+        if not self.is_resuming:
+            self._admit()
+        self.is_resuming = False
         number, self.round = self.round, self.round + 1
         nominal = self.roster.names if question.to is None else question.to
         size = len(self.roster.names if question.is_for_all else nominal)

@@ -62,8 +62,10 @@ class MaskedSums:
         if not layout.numbers:
             yield replace(question, summed=False, seen=Seen.SUMMED)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
-        yield from self._introduced((yield Present()))
         ready: Sequence[str] = yield Present()
+        if question.to is None or set(question.to) >= set(ready):  # who is away now will be missing from the sum
+            yield Remain(frozenset(ready), DROPPED, is_begun=True)
+        ready = yield from self._introduced()
         wanted = set(ready if question.to is None else question.to)
         roster = tuple(sorted(name for name in wanted & set(ready) if name in self._keys))
         if not roster:
@@ -72,21 +74,25 @@ class MaskedSums:
             raise RosterChanged(f"{_listed(wanted - set(roster))} cannot be part of a sum that needs all of them.")
         return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
 
-    def _introduced(self, present: Sequence[str]) -> Lowering:
-        """Make every site know every other's key; asked only when someone is new. Who does not say is in no sum."""
-        new = [name for name in present if name not in self._keys]
-        if not new:
-            return
-        try:
-            found = yield Question(AskKey(), tuple(new), phase="masking", is_for_all=not self._keys)
-        except QuorumLost:
-            if not self._keys:
-                raise
-            return  # those known before do without
-        self._keys |= {name: bytes(reply.key.astype(np.uint8)) for name, reply in found.items()}
-        names = tuple(sorted(self._keys))
-        keys = np.array([list(self._keys[name]) for name in names])
-        yield Question(Introduce(names, keys), phase="masking")
+    def _introduced(self) -> Lowering:
+        """Make every site know every other's key, and return who is there; asked only when someone is new."""
+        asked: set[str] = set()
+        while True:
+            ready: Sequence[str] = yield Present()
+            new = [name for name in ready if name not in self._keys and name not in asked]
+            if not new:
+                return ready  # who was asked and did not say is in no sum
+            asked |= set(new)
+            try:
+                found = yield Question(AskKey(), tuple(new), phase="masking", is_for_all=not self._keys)
+            except QuorumLost:
+                if not self._keys:
+                    raise
+                continue  # those known before do without
+            self._keys |= {name: bytes(reply.key.astype(np.uint8)) for name, reply in found.items()}
+            names = tuple(sorted(self._keys))
+            keys = np.array([list(self._keys[name]) for name in names])
+            yield Question(Introduce(names, keys), phase="masking")
 
     def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
         assert not isinstance(question.request, Mapping)
