@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Mapping
@@ -71,6 +72,7 @@ class Session:
         """Connect, if not connected; :class:`Unreachable` where that takes longer."""
         if self._session is not None:
             return
+        self._knock(seconds)
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         try:
@@ -85,6 +87,14 @@ class Session:
                 f"the server at {self.kit.host}:{self.kit.port} does not answer to {self.kit.name} "
                 f"({type(problem).__name__}: {problem})."
             ) from None
+
+    def _knock(self, seconds: float) -> None:
+        """Say at once where nobody listens."""
+        try:
+            socket.create_connection((self.kit.host, self.kit.port), timeout=min(5.0, seconds)).close()
+        except OSError as problem:
+            words = f"nobody answers at {self.kit.host}:{self.kit.port} ({problem.strerror or problem})"
+            raise Unreachable(f"{words}; is the server up?") from None
 
     def sites(self) -> dict[str, float]:
         """The sites that are connected now, and when each was heard of last."""
