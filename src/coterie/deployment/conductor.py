@@ -108,7 +108,9 @@ class Told:
         """One event more; in the server's log it is short."""
         with self._lock:
             self._lines.append(line)
-        facts = {name: line[name] for name in ("run", "round", "attempt", "method", "event", "asked") if name in line}
+        facts: dict[str, Any] = {
+            name: line[name] for name in ("run", "round", "attempt", "method", "event", "asked") if name in line
+        }
         facts |= {"bytes": line.get("bytes_up"), "seconds": line.get("seconds")}
         asked = line["sites"] if line["event"] == "exchange" else {}
         away = [name for name, one in asked.items() if not one["outcome"].startswith("answered")]

@@ -48,6 +48,8 @@ class Remote:
     patience: float = 120.0
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[Line], None] = lambda _: None
+    told_until: float = 0.0
+    """Events up to this time were told by an earlier process."""
     _looked: float = 0.0
     _seen: int = 0
     """How many events of the present job were told."""
@@ -58,8 +60,8 @@ class Remote:
         order = msgspec.structs.replace(order, run=state["run"])
         order.check()
         for attempt in range(1, self.attempts + 1):
-            sites = self._gathered(state, order)
-            outcome = self._once(order, state, sites, attempts_left=attempt < self.attempts)
+            left = self._left_behind(state, order) if resume and attempt == 1 else None
+            outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == "done":
                 self._tidy(state)
@@ -133,8 +135,27 @@ class Remote:
         self._keep(state)
         return there
 
-    def _once(self, order: Order, state: dict[str, Any], sites: list[str], *, attempts_left: bool) -> dict[str, Any]:
+    def _left_behind(self, state: dict[str, Any], order: Order) -> dict[str, Any] | None:
+        """What came of the job that an analyst's process left behind, if it runs still or has ended the run."""
+        if not state["jobs"]:
+            return None
+        job = state["jobs"][-1]
+        try:
+            status = self.session.status(job)
+            if not status.startswith("FINISHED"):
+                if not self.session.command(job, EVENTS, {"from": 0}):
+                    return None
+                self.say("the run is going on; following it ...")
+                if self._followed(job, order, attempts_left=True) is not None:
+                    return None
+            found = self._fetched(job)
+        except CoterieError:
+            return None
+        return found if found["status"] in ("done", "refused") else None
+
+    def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
+        sites = self._gathered(state, order)
         least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
@@ -193,7 +214,8 @@ class Remote:
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
         for line in lines:
-            self.tell(line)
+            if line["time"] > self.told_until:
+                self.tell(line)
 
     def _server_started(self) -> str:
         try:

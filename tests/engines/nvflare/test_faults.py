@@ -25,8 +25,8 @@ from .federations import Finished, Standing, dealt_rows
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nvflare")]
 
 DEADLINE = 5.0
-START, MIDDLE, END = 1, 110, 230
-"""Rounds, of about 270."""
+START, MIDDLE, END = 0.01, 0.4, 0.75
+"""Of the rounds that the run takes in this process: what happens is heard of half a second later."""
 LANCZOS = {"n_clusters": 10, "n_components": 10, "gamma": 0.2, "n_features": 20, "n_iter": 3, "solver": "lanczos"}
 
 
@@ -35,7 +35,7 @@ class Case:
     """A fault: what happens to whom, when, and whether it passes; with all sites needed, or three of five."""
 
     name: str
-    round: int
+    when: float
     who: tuple[str, ...]
     what: str
     passes: bool = True
@@ -76,14 +76,15 @@ def relay(standing: Standing) -> Iterator[Relay]:
 class Happening:
     """Makes a fault happen once the run is far enough, and pass later."""
 
-    def __init__(self, case: Case, standing: Standing, relay: Relay) -> None:
+    def __init__(self, case: Case, n_rounds: int, standing: Standing, relay: Relay) -> None:
         self._case, self._standing, self._relay = case, standing, relay
+        self._round = int(case.when * n_rounds)
         self._thread: threading.Thread | None = None
         self.longest = 0.0
 
     def __call__(self, line: dict[str, Any]) -> None:
         self.longest = max(self.longest, line.get("seconds", 0.0))
-        if line.get("round", -1) >= self._case.round and self._thread is None:
+        if line.get("round", -1) >= self._round and self._thread is None:
             self._thread = threading.Thread(target=self._happen)
             self._thread.start()
 
@@ -121,7 +122,8 @@ def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, rec
     standing.hold(dealt_rows(standing.folder), single="none" if sums == "masked" else "averages", rosters="any")
     _all_there(standing)
     order = standing.order("dspgd", LANCZOS, sums=sums, quorum=case.quorum, deadline=DEADLINE)
-    happening = Happening(case, standing, relay)
+    undisturbed = standing.here(order)
+    happening = Happening(case, len(undisturbed.ledger_.exchanges), standing, relay)
     stopped, found = "", None
     try:
         found = standing.run(order, tell=happening, patience=60.0 if case.passes else 20.0)
@@ -137,21 +139,19 @@ def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, rec
         assert case.quorum == 1
         assert all(name in stopped for name in case.who), stopped
         return
-    _equals(found, standing.here(order, **_same(case, found)))
+    _equals(found, undisturbed if case.passes else standing.here(order, schedule=_same(case, found)))
 
 
-def _same(case: Case, found: Finished) -> dict[str, Any]:
+def _same(case: Case, found: Finished) -> Schedule:
     """The schedule of a run in this process that loses the same sites in the same rounds."""
-    if case.passes:
-        return {}
-    lost = {}
+    lost: dict[str, int] = {}
     for line in read_chain(found.folder / "ledger.jsonl"):
         for name in case.who:
             if name in line["sites"] and not line["sites"][name][0].startswith("answered"):
                 lost.setdefault(name, line["round"])
     assert lost.keys() == set(case.who)
     faults = [Fault(name, "drop", frozenset(range(first, 100_000))) for name, first in lost.items()]
-    return {"schedule": Schedule(faults)}
+    return Schedule(faults)
 
 
 def _equals(found: Finished, expected: Any) -> None:
