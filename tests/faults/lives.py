@@ -24,6 +24,7 @@ from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.runtime.run import Progress
 from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from tests.faults.methods import NAMES, Method
 
@@ -80,13 +81,14 @@ class Setting:
     folder: Path
     terms: Terms = MOST
     journaled: bool = False
+    policy: Policy | None = None
 
     def channel(self, faults: Iterable[Fault] = (), **options: Any) -> InProcess:
         happening = list(faults)
         schedule = Schedule(happening, seed=3) if happening else None
         books = self.folder / "journal" / "sites"
         return in_process(
-            self.method.tables(), policy=self.method.policy, folder=books, schedule=schedule, **options
+            self.method.tables(), policy=self.policy or self.method.policy, folder=books, schedule=schedule, **options
         )
 
     def live(

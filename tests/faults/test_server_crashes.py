@@ -108,7 +108,7 @@ def test_a_killed_server_resumes_to_the_same_result(kill: str, method: Method, r
         f"{kill}, {'the same' if old else 'fresh'} sites",
         method,
         lambda *cell: resumes(kill, *cell, with_the_same_sites=old),
-        share=(place, len(KILLS)),
+        share=(3 * place, 18),
         journaled=True,
     )
 
@@ -139,7 +139,7 @@ def loses_a_site_and_resumes(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", QUICK, ids=lambda method: method.title)
 def test_a_server_killed_after_a_site_was_lost_resumes_with_those_it_had(method: Method, row: Row) -> None:
-    row.fill("site stopped, back, then server killed", method, loses_a_site_and_resumes, share=(1, 5), journaled=True)
+    row.fill("site stopped, back, then server killed", method, loses_a_site_and_resumes, share=(1, 9), journaled=True)
 
 
 def resumes_without_a_site(setting: Setting, at: int) -> Verdict:
@@ -163,4 +163,4 @@ def resumes_without_a_site(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", [m for m in QUICK if not m.is_masked], ids=lambda method: method.title)
 def test_a_server_killed_together_with_a_site_resumes_as_if_only_the_site_was(method: Method, row: Row) -> None:
-    row.fill("server and a site killed", method, resumes_without_a_site, share=(2, 5), journaled=True)
+    row.fill("server and a site killed", method, resumes_without_a_site, share=(2, 9), journaled=True)
