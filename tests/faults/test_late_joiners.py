@@ -43,7 +43,7 @@ def joins(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", [*QUICK, *GUARDED], ids=lambda method: method.title)
 def test_a_site_that_joins_is_let_in_or_left_out_and_stops_nothing(method: Method, row: Row) -> None:
-    row.fill("site joins", method, joins, terms=EVERY, share=(1, 9))
+    row.fill("site joins", method, joins, terms=EVERY, share=(1, 18))
 
 
 def joins_meanwhile(setting: Setting, at: int) -> Verdict:
