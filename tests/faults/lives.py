@@ -26,7 +26,7 @@ from coterie.runtime.run import Progress
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
-from tests.faults.methods import NAMES, Method
+from tests.faults.methods import Method
 
 DEADLINE = 30.0
 GRACE = 10.0
@@ -183,6 +183,3 @@ def places(exchanges: list[Exchange], which: Iterable[str] = ("first", "middle",
         for one in which:
             found.setdefault(chosen[one], f"{kind} ({one})")
     return dict(sorted(found.items()))
-
-
-ALL_SITES = NAMES

@@ -43,7 +43,7 @@ class Row:
         terms: Terms = MOST,
         journaled: bool = False,
     ) -> None:
-        """Try the fault at every kind of question (of which ``share`` takes every n-th from one on), and record it."""
+        """Try the fault at every kind of question (``share``: every n-th from one on), and record it."""
         exchanges = whole_run(method, self.folder).exchanges
         self._computed.check()
         kinds = list(places(exchanges, which).items())

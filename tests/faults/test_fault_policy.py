@@ -85,7 +85,7 @@ def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(tmp_pat
     """Back with the others, it would make their roster grow, which each of them would refuse for good."""
     method = next(m for m in GUARDED if m.name == "dspgd gram, centered PCA")
     whole = Setting(method, tmp_path / "whole").live()
-    at = [e.round for e in whole.exchanges if e.asked.endswith("SendGram")][0]
+    at = next(e.round for e in whole.exchanges if e.asked.endswith("SendGram"))
     setting = Setting(method, tmp_path / "away")
     life = setting.live(setting.channel([Fault("site-1", "drop", frozenset({at}))]))
     assert life.stop is None, str(life.stop)
@@ -128,4 +128,3 @@ def test_grams_are_charged_once_also_where_the_server_was_killed_between(tmp_pat
     life = setting.live(resume=True)
     assert life.stop is None, str(life.stop)
     np.testing.assert_array_equal(life.fitted.eigenvalues_, whole.fitted.eigenvalues_)
-

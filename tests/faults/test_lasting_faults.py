@@ -1,4 +1,4 @@
-"""Sites that are lost: the result is that of the same loss by other means, or the run stops and says who is missing."""
+"""Sites that are lost: the result is that of the same loss by other means, or the run stops and says who is gone."""
 
 from __future__ import annotations
 

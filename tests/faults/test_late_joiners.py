@@ -55,4 +55,6 @@ def joins_meanwhile(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", [m for m in QUICK if m.is_masked], ids=lambda method: method.title)
 def test_a_site_that_joins_while_the_server_is_down_stops_nothing(method: Method, row: Row) -> None:
-    row.fill("site joins while the server is down", method, joins_meanwhile, terms=EVERY, share=(1, 12), journaled=True)
+    row.fill(
+        "site joins while the server is down", method, joins_meanwhile, terms=EVERY, share=(1, 12), journaled=True
+    )

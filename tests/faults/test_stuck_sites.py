@@ -108,7 +108,9 @@ def test_sites_stuck_for_good_hold_up_nobody_else(cell, place: int, row: Row) ->
     row.fill(f"really {cell.__name__.replace('_', ' ')}", method, cell, which=("first",), share=(2, 7), terms=SHORT)
 
 
-def test_a_stuck_site_that_wakes_up_writes_nothing_into_the_book_of_the_one_that_took_its_place(tmp_path: Path) -> None:
+def test_a_stuck_site_that_wakes_up_writes_nothing_into_the_book_of_the_one_that_took_its_place(
+    tmp_path: Path,
+) -> None:
     """In one process: the run is over for the site that is stuck, and its owner starts it again."""
     setting = Setting(QUICK[2], tmp_path, SHORT, journaled=True)
     door = threading.Event()

@@ -191,7 +191,10 @@ class Run:
         if good >= needed:
             words = [f"round {number} of {self.method} lost a site it cannot do without.", *told]
             return RosterChanged(" ".join(filter(None, words)), outcomes)
-        words = [f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed.", *told]
+        words = [
+            f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed.",
+            *told,
+        ]
         return QuorumLost(" ".join(filter(None, words)), outcomes)
 
     def _outcome(self, name: str, one: Asked | None) -> str:
