@@ -24,8 +24,9 @@ from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.runtime.run import Progress
 from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
 from coterie.sites.site import Site
-from tests.faults.methods import NAMES, Method
+from tests.faults.methods import Method
 
 DEADLINE = 30.0
 GRACE = 10.0
@@ -80,12 +81,15 @@ class Setting:
     folder: Path
     terms: Terms = MOST
     journaled: bool = False
+    policy: Policy | None = None
 
     def channel(self, faults: Iterable[Fault] = (), **options: Any) -> InProcess:
         happening = list(faults)
         schedule = Schedule(happening, seed=3) if happening else None
         books = self.folder / "journal" / "sites"
-        return in_process(self.method.tables(), policy=self.method.policy, folder=books, schedule=schedule, **options)
+        return in_process(
+            self.method.tables(), policy=self.policy or self.method.policy, folder=books, schedule=schedule, **options
+        )
 
     def live(
         self,
@@ -179,6 +183,3 @@ def places(exchanges: list[Exchange], which: Iterable[str] = ("first", "middle",
         for one in which:
             found.setdefault(chosen[one], f"{kind} ({one})")
     return dict(sorted(found.items()))
-
-
-ALL_SITES = NAMES

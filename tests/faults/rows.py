@@ -43,10 +43,11 @@ class Row:
         terms: Terms = MOST,
         journaled: bool = False,
     ) -> None:
-        """Try the fault at every kind of question (of which ``share`` takes every n-th), and record the row."""
+        """Try the fault at every kind of question (``share``: every n-th from one on), and record it."""
         exchanges = whole_run(method, self.folder).exchanges
         self._computed.check()
-        at = dict(list(places(exchanges, which).items())[share[0] :: share[1]])
+        kinds = list(places(exchanges, which).items())
+        at = dict(kinds[share[0] % len(kinds) :: share[1]])
         counts = dict.fromkeys(("survived", "stopped"), 0)
         wrong = []
         for number, name in at.items():
@@ -55,7 +56,7 @@ class Row:
                 counts[cell(Setting(method, folder, terms, journaled), number)] += 1
                 self._computed.check()
             except Exception as problem:  # every place is tried, and all that went wrong is told at once
-                wrong.append(f"{name}, round {number}: {type(problem).__name__}: {problem}")
+                wrong.append(f"{name}, round {number}: {type(problem).__name__}: {problem}"[:600])
                 self._computed.counts.clear()
             shutil.rmtree(folder, ignore_errors=True)
         self._record("fault", [fault, method.title, len(at), counts["survived"], counts["stopped"]])

@@ -81,7 +81,7 @@ def answered(exchange: Exchange) -> list[str]:
 def test_a_loss_is_the_same_whatever_it_comes_from_or_stops_the_run_clearly(
     loss: str, method: Method, row: Row
 ) -> None:
-    row.fill(loss, method, lambda *cell: sees(loss, *cell), share=(list(LOSSES).index(loss) % 4, 4))
+    row.fill(loss, method, lambda *cell: sees(loss, *cell), share=(2 * list(LOSSES).index(loss), 18))
 
 
 @pytest.mark.slow
@@ -110,4 +110,4 @@ def stops(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", QUICK, ids=lambda method: method.title)
 def test_where_every_site_is_needed_one_killed_stops_the_run_at_once(method: Method, row: Row) -> None:
-    row.fill("site killed, all are needed", method, stops, which=("middle",), terms=EVERY, share=(0, 2))
+    row.fill("site killed, all are needed", method, stops, which=("middle",), terms=EVERY, share=(0, 5))

@@ -43,7 +43,7 @@ def joins(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", [*QUICK, *GUARDED], ids=lambda method: method.title)
 def test_a_site_that_joins_is_let_in_or_left_out_and_stops_nothing(method: Method, row: Row) -> None:
-    row.fill("site joins", method, joins, terms=EVERY, share=(1, 5))
+    row.fill("site joins", method, joins, terms=EVERY, share=(1, 18))
 
 
 def joins_meanwhile(setting: Setting, at: int) -> Verdict:
@@ -56,5 +56,5 @@ def joins_meanwhile(setting: Setting, at: int) -> Verdict:
 @pytest.mark.parametrize("method", [m for m in QUICK if m.is_masked], ids=lambda method: method.title)
 def test_a_site_that_joins_while_the_server_is_down_stops_nothing(method: Method, row: Row) -> None:
     row.fill(
-        "site joins while the server is down", method, joins_meanwhile, terms=EVERY, share=(1, 6), journaled=True
+        "site joins while the server is down", method, joins_meanwhile, terms=EVERY, share=(1, 12), journaled=True
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from coterie.engines.inprocess import Fault, InProcess
-from coterie.messages.codec import read_envelope
 from coterie.runtime.terms import Terms
 from coterie.sites.site import Site
 from tests.faults.lives import Setting, names_a_site, same
@@ -91,7 +90,7 @@ def stuck_and_back(setting: Setting, at: int) -> Verdict:
 
 @pytest.mark.parametrize("method", QUICK, ids=lambda method: method.title)
 def test_a_stuck_site_costs_a_deadline_and_nothing_else(method: Method, row: Row) -> None:
-    row.fill("really stuck, back", method, stuck_and_back, share=(3, 9), terms=SHORT)
+    row.fill("really stuck, back", method, stuck_and_back, share=(3, 18), terms=SHORT)
 
 
 @pytest.mark.slow
@@ -102,28 +101,27 @@ def test_a_site_stuck_at_any_kind_of_question(cell, method: Method, row: Row) ->
 
 
 @pytest.mark.parametrize("cell", [stuck_for_good, two_stuck_for_good])
-@pytest.mark.parametrize("place", [1, 3])
+@pytest.mark.parametrize("place", [0, 2])
 def test_sites_stuck_for_good_hold_up_nobody_else(cell, place: int, row: Row) -> None:
     """Asked again and again while they are stuck: threads they hold are nobody else's."""
     method = QUICK[place]
-    row.fill(f"really {cell.__name__.replace('_', ' ')}", method, cell, which=("first",), share=(2, 5), terms=SHORT)
+    row.fill(f"really {cell.__name__.replace('_', ' ')}", method, cell, which=("first",), share=(2, 7), terms=SHORT)
 
 
 def test_a_stuck_site_that_wakes_up_writes_nothing_into_the_book_of_the_one_that_took_its_place(
     tmp_path: Path,
 ) -> None:
     """In one process: the run is over for the site that is stuck, and its owner starts it again."""
-    setting = Setting(QUICK[3], tmp_path, SHORT, journaled=True)
+    setting = Setting(QUICK[2], tmp_path, SHORT, journaled=True)
     door = threading.Event()
     channel = stuck(setting, ["site-1"], range(4, 1000), door)
-    ended = Setting(QUICK[3], tmp_path, Terms(deadline=0.3, quorum=1.0), journaled=True).live(channel)
+    ended = Setting(QUICK[2], tmp_path, Terms(deadline=0.3, quorum=1.0), journaled=True).live(channel)
     assert ended.stop is not None
-    life = Setting(QUICK[3], tmp_path, Terms(deadline=30.0, quorum=1.0), journaled=True).live(
+    life = Setting(QUICK[2], tmp_path, Terms(deadline=30.0, quorum=1.0), journaled=True).live(
         resume=True, watch=lambda progress: door.set() if progress.exchange.round == 6 else None
     )
     time.sleep(0.3)
     assert life.fitted is not None
-    assert read_envelope  # the books below are read whole, line by line
     setting.check_books(life)
 
 
