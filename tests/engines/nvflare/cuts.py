@@ -49,10 +49,13 @@ class Relay:
                 return
             self._sockets.append(near)
             if self._whole.is_set():
-                with contextlib.suppress(OSError):
+                try:
                     far = socket.create_connection(("127.0.0.1", self._server_port))
-                    self._sockets.append(far)
-                    threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
+                except OSError:  # the server is down
+                    near.close()
+                    continue
+                self._sockets.append(far)
+                threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
 
     def _pass(self, near: socket.socket, far: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError):
