@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import columns, edge, kernel, landmarks, lloyd, masking
+from benchmarks import columns, edge, federation, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
@@ -17,6 +17,7 @@ BENCHMARKS = {
     **landmarks.BENCHMARKS,
     **edge.BENCHMARKS,
     **columns.BENCHMARKS,
+    **federation.BENCHMARKS,
 }
 
 

@@ -13,6 +13,9 @@ from coterie.messages.chain import read_chain
 
 __all__ = ["Compared", "compare_books"]
 
+NO_RUN = bytes(16).hex()
+"""What a site writes down where it could not read which run a question belongs to."""
+
 
 class Compared(NamedTuple):
     """How many sites' books agree with the server's, and how many bytes left them in vain."""
@@ -25,7 +28,8 @@ def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
     """Compare round by round; :class:`LedgerBroken` where a site wrote down less, or something else, than arrived.
 
     What a site sent and the server never received (it was killed, say) is asked for again in the same round, so only
-    the last lines of a round arrive.
+    the last lines of a round arrive. A question that came damaged names no run; what it was answered with is counted
+    where the server says it arrived.
     """
     arrived: dict[str, dict[int, int]] = defaultdict(dict)
     for line in lines:
@@ -35,7 +39,9 @@ def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
     there = [name for name, book in books.items() if book.exists()]
     if not there:
         return Compared(0, 0)
-    for name in books.keys() - set(there):
+    for name in sorted(books.keys() - set(there)):
+        if not any(arrived[name].values()):
+            continue  # a site that never said anything
         raise LedgerBroken(f"the book of {name} is missing ({books[name]}).")
     resent = sum(_resent(name, books[name], arrived[name], lines[0]["run"]) for name in there)
     return Compared(len(there), resent)
@@ -43,13 +49,19 @@ def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
 
 def _resent(name: str, book: Path, arrived: dict[int, int], run: str) -> int:
     left: dict[int, list[int]] = defaultdict(list)
+    unread: list[int] = []
     for line in read_chain(book):
         if line["run"] == run and line["event"] not in ("once", "note"):
             left[line["round"]].append(line["bytes"])
+        if line["run"] == NO_RUN and line["event"] == "refusal":
+            unread.append(line["bytes"])
     total = 0
     for number in sorted(arrived.keys() | left.keys()):
         sent, came = left.get(number, []), arrived.get(number, 0)
-        if came not in (0, *accumulate(reversed(sent))):
+        ends = {0, *accumulate(reversed(sent))}
+        more = next((n for n in range(len(unread) + 1) if came - sum(unread[:n]) in ends), 0)
+        came, unread = came - sum(unread[:more]), unread[more:]
+        if came not in ends:
             raise LedgerBroken(
                 f"round {number}: {name} wrote down {sum(sent)} bytes that left, the server {came} that arrived."
             )

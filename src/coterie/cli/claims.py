@@ -47,15 +47,16 @@ class Claimed:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         for _ in range(TRIES):  # whoever asks if somebody is at work holds the lock for a moment
+            lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                os.close(lock)
                 time.sleep(0.05)
             else:
+                self._lock = lock
                 return self
-        os.close(self._lock)
         raise InputError(f"another coterie is at work in {self._folder}; wait for it, or choose another folder.")
 
     def __exit__(

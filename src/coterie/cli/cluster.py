@@ -88,7 +88,8 @@ def cluster(
 
     Each file is a site (or, with --site-column, each distinct value of a column). Sums over the sites are masked, and
     every site guards its rows as --policy says. The folder --out then holds
-    result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, a picture and report.html.
+    result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, events.jsonl (coterie watch
+    shows it, also while the run is at work), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 

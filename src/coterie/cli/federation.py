@@ -85,6 +85,8 @@ def up(
         raise InputError(
             f"{folder} holds a federation already: leave --data out to start it, or choose another folder."
         )
+    elif folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} holds something else; choose another folder with --folder.")
     else:
         chosen = (names_of(columns), names_of(ignore) or [], categories_of(categories))
         held = _held(data, sites, site_column, Holdings("", policy, *chosen, key), folder)
@@ -106,7 +108,7 @@ def _held(
     from dataclasses import replace
 
     from coterie.cli.jobs import named_files
-    from coterie.deployment.federation import deal_out
+    from coterie.deployment.federation import DATA, deal_out
     from coterie.sites.tables import open_table, split_by_site
 
     if len(data) > 1 or (sites is None and site_column is None):
@@ -114,11 +116,9 @@ def _held(
             raise InputError(f"--sites {sites} and {len(data)} files: one file a site, or one file for all of them.")
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
     options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
-    parts = folder.with_name(folder.name + "-data")
+    parts = folder / DATA
     if parts.exists():
-        raise InputError(
-            f"{parts} is there already; it would hold the parts of {data[0]}. Remove it, or choose another --folder."
-        )
+        raise InputError(f"{folder} holds something already; choose another folder with --folder.")
     if how.key is not None:
         raise InputError("--key goes with one file a site: each holds columns of the same rows.")
     plain = replace(how, columns=None, ignore=[], categories={})
@@ -193,5 +193,4 @@ def down(
     console.print(f"{count} processes were ended; none is left." if count else "Nothing was running.")
     if purge:
         shutil.rmtree(made.folder)
-        shutil.rmtree(made.folder.with_name(made.folder.name + "-data"), ignore_errors=True)
         console.print(f"{folder} was removed.")

@@ -58,6 +58,7 @@ class Followed:
         self.failure: Line | None = None
         self.last = 0.0
         self._began, self._before = 0.0, 0.0
+        self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
 
     def take(self, line: Line) -> None:
@@ -68,7 +69,7 @@ class Followed:
         elif event == "exchange":
             self._exchange(line)
         elif event == "cost":
-            self.costs.append((line["round"], line["value"]))
+            self._cost(line)
         elif event == "end":
             self.end = line
         elif event == "failed":
@@ -96,6 +97,12 @@ class Followed:
         for name, told in line["sites"].items():
             self.sites.setdefault(name, SiteTold()).take(line["time"], told)
 
+    def _cost(self, line: Line) -> None:
+        """One more point of the curve; it begins anew where the number of centers is another."""
+        if line["clusters"] != self._clusters:
+            self.costs, self._clusters = [], line["clusters"]
+        self.costs.append((line["round"], line["value"]))
+
     def total(self, what: Literal["bytes_up", "bytes_down"]) -> int:
         """Bytes of all sites."""
         return sum(getattr(site, what) for site in self.sites.values())
@@ -105,16 +112,14 @@ class Followed:
         """Whether the events tell of an end."""
         return self.end is not None or self.failure is not None
 
-    def elapsed(self, now: float) -> float:
-        """Seconds at work, in all of its lives."""
-        return (
-            self._before + (self.last if self.is_over else max(now, self.last)) - self._began if self.about else 0.0
-        )
+    def elapsed(self, now: float = 0.0) -> float:
+        """Seconds at work, in all of its lives, until ``now`` or the last event."""
+        return self._before + max(now, self.last) - self._began if self.about else 0.0
 
     def rate(self) -> float | None:
         """Rounds a second: lately, or over all of a run that has ended."""
-        if self.is_over and self.exchanges and self.elapsed(0.0) > 0:
-            return len(self.exchanges) / self.elapsed(0.0)
+        if self.is_over and self.exchanges and self.elapsed() > 0:
+            return len(self.exchanges) / self.elapsed()
         seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
         return (len(self._recent) - 1) / seconds if seconds > 0 else None
 
@@ -158,6 +163,11 @@ class Folder:
     def is_over(self) -> bool:
         """Whether nothing more is to come."""
         return self.state in ("done", "failed", "interrupted", "gone")
+
+    @property
+    def now(self) -> float:
+        """Until when its time counts: this moment, or its last event where nothing more is to come."""
+        return self.run.last if self.is_over or self.run.is_over else time.time()
 
     def look(self, *, sure: bool = False) -> None:
         """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.cli.claims import Claimed
 from coterie.cli.jobs import Job
-from coterie.cli.terminal import errors, telling
+from coterie.cli.terminal import Interrupted, errors, telling
 from coterie.errors import CoterieError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -59,6 +59,14 @@ def _columns(job: Job) -> list[str]:
     return found
 
 
+def _last_told(path: Path) -> float:
+    """When the last event came that is in the file."""
+    from coterie.runtime.events import whole_lines
+
+    times = [line.get("time", 0.0) for line, _ in whole_lines(path.read_bytes())] if path.exists() else []
+    return max(times, default=0.0)
+
+
 def run_remotely(
     job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
 ) -> dict[str, Any]:
@@ -86,9 +94,12 @@ def run_remotely(
                 if not quiet:
                     errors.print(words, highlight=False, markup=False, soft_wrap=True)
 
-            remote = Remote(session, out, attempts, patience, say, tell)
+            remote = Remote(session, out, attempts, patience, say, tell, told_until=_last_told(out / EVENTS))
             try:
                 remote.run(order, resume=resume)
+            except KeyboardInterrupt:
+                going_on = "the run goes on at the server; the same command with --resume takes it up"
+                raise Interrupted(going_on) from None
             except RunError:
                 raise
             except CoterieError:

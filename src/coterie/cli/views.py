@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,10 +17,9 @@ __all__ = ["ending", "line_of", "view"]
 
 HEIGHT = 8
 """Rows of the chart."""
-NARROW = 76
-"""Columns of a terminal below which a part of the table is left out."""
 OTHER_LINES = 11
 """Lines of a view that are neither sites nor chart."""
+_COLUMNS = ("answered", "missed", "bytes up", "bytes down", "last seen")
 _STYLES: dict[State, str] = {
     "done": "bold green",
     "failed": "bold red",
@@ -36,7 +34,7 @@ def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
     run = folder.run
     height = HEIGHT if whole or console.height >= OTHER_LINES + HEIGHT + 4 else HEIGHT // 2
     room = len(run.sites) if whole else max(3, console.height - OTHER_LINES - height)
-    parts: list[RenderableType] = [_head(folder), _sites(run, room, is_narrow=console.width < NARROW)]
+    parts: list[RenderableType] = [_head(folder), _fitting(folder, console, room)]
     if len(run.sites) > room:
         parts.append(Text(f" and {len(run.sites) - room} more sites", style="dim"))
     if run.exchanges:
@@ -58,12 +56,12 @@ def _curve(run: Followed, console: Console, height: int) -> list[RenderableType]
 
 
 def _head(folder: Folder) -> Text:
-    run, now = folder.run, time.time()
+    run = folder.run
     head = Text(" ")
     head.append(_WORDS.get(folder.state, folder.state), style=_STYLES.get(folder.state, "bold cyan"))
     if not run.about:
         return head.append("  no event yet")
-    seconds, rate = run.elapsed(now), run.rate()
+    seconds, rate = run.elapsed(folder.now), run.rate()
     told = [
         f"{run.about['method']}, run {run.about['run'][:8]}",
         f"round {run.exchanges[-1]['round']}" if run.exchanges else "no round yet",
@@ -74,23 +72,39 @@ def _head(folder: Folder) -> Text:
     return head.append("  " + _clean(", ".join(told)))
 
 
-def _sites(run: Followed, room: int, *, is_narrow: bool) -> Table:
+def _fitting(folder: Folder, console: Console, room: int) -> Table:
+    """The table of the sites with as many of its columns as the terminal has room for."""
+    roomy = console.options.update(max_width=1000)
+    for columns in range(len(_COLUMNS), 0, -1):
+        table = _sites(folder, room, _COLUMNS[:columns])
+        if console.measure(table, options=roomy).minimum <= console.width:
+            break
+    return table
+
+
+def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
     """The sites in their order; where there is no room for all, those in trouble before the others."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("site", overflow="fold", min_width=min(16, max(map(len, run.sites), default=4)))
-    table.add_column("last outcome", overflow="fold", min_width=12)
-    for head in ("answered", "missed", "bytes up") + (() if is_narrow else ("bytes down", "last seen")):
-        table.add_column(head, justify="right", no_wrap=True)
-    shown = list(run.sites.items())
+    shown = list(folder.run.sites.items())
     if len(shown) > room:
         shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
-    at = run.last if run.is_over else time.time()
-    for name, site in shown:
-        told = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
-        told.append("never" if site.seen is None else _when(at - site.seen, run.is_over))
+    told = [_told(folder, site)[: len(columns)] for _, site in shown]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
+    table.add_column("last outcome", overflow="fold", min_width=12)
+    for i, head in enumerate(columns):
+        widest = max(len(head), *(len(row[i]) for row in told)) if told else len(head)
+        table.add_column(head, justify="right", no_wrap=True, min_width=widest)
+    for (name, site), row in zip(shown, told, strict=True):
         outcome = Text(_clean(site.outcome), style="" if _is_well(site) else "red")
-        table.add_row(Text(_clean(name)), outcome, *(told[:3] if is_narrow else told))
+        table.add_row(Text(_clean(name)), outcome, *row)
     return table
+
+
+def _told(folder: Folder, site: SiteTold) -> list[str]:
+    """A site's numbers, and when it last answered."""
+    is_over = folder.is_over or folder.run.is_over
+    told = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
+    return [*told, "never" if site.seen is None else _when(folder.now - site.seen, is_over)]
 
 
 def _is_well(site: SiteTold) -> bool:

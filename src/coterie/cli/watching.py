@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json
+from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def watch(
         _wait_for(folder, wait)
         folder.look(sure=True)
         if as_json:
-            print_json(folder.run.plain(folder.state, time.time()))
+            print_json(folder.run.plain(folder.state, folder.now))
         else:
             _show(folder, once)
     except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def _show(folder: Folder, once: bool) -> None:
     else:
         _lines(folder)
     if folder.is_over:
-        console.print(ending(folder), markup=False, highlight=False, soft_wrap=True)
+        say(ending(folder))
 
 
 def _live(folder: Folder) -> None:

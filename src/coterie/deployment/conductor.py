@@ -22,9 +22,12 @@ from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
+from coterie.sites.logs import log_to
 
 __all__ = ["Conductor"]
 
+AWAY = ("was ", "could not be reached", "sits out", "has no table", "takes no part any more: it was")
+"""What is said of sites that may come back, as opposed to those that refused."""
 PATIENCE = 15.0
 """Seconds to wait for an earlier job of the same run that is about to end."""
 
@@ -38,7 +41,7 @@ class Conductor(Center):
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:
         """Run the order; whatever comes of it is in ``outcome.json``."""
-        told = Told()
+        told = Told(_log(kit))
         engine.register_app_command(EVENTS, told.since)
         engine.register_app_command(STOP, lambda *_: _stop(channel))
         out = folder / "coterie"
@@ -53,8 +56,8 @@ class Conductor(Center):
         except Ended as problem:
             outcome = {"status": "ended", "message": str(problem)}
         except RunError as problem:
-            absent = [name for name, did in problem.outcomes.items() if did != "answered"]
-            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__, "absent": absent}
+            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__}
+            outcome["absent"] = [name for name, did in problem.outcomes.items() if did.startswith(AWAY)]
         except CoterieError as problem:
             outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
         except (TypeError, ValueError) as problem:
@@ -96,14 +99,23 @@ class Conductor(Center):
 class Told:
     """The events of this job so far, for an analyst who asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: logging.Logger) -> None:
         self._lines: list[Line] = []
         self._lock = threading.Lock()
+        self._log = log
 
     def take(self, line: Line) -> None:
-        """One event more."""
+        """One event more; in the server's log it is short."""
         with self._lock:
             self._lines.append(line)
+        facts: dict[str, Any] = {
+            name: line[name] for name in ("run", "round", "attempt", "method", "event", "asked") if name in line
+        }
+        facts |= {"bytes": line.get("bytes_up"), "seconds": line.get("seconds")}
+        asked = line["sites"] if line["event"] == "exchange" else {}
+        away = [name for name, one in asked.items() if not one["outcome"].startswith("answered")]
+        level = logging.WARNING if away or line["event"] == "failed" else logging.INFO
+        self._log.log(level, line.get("message") or (f"without {', '.join(away)}" if away else ""), extra=facts)
 
     def since(self, _topic: str, told: Any, *_: Any) -> dict[str, Any]:
         """What came after the first so many."""
@@ -115,6 +127,15 @@ class Told:
         """All of them, for who did not ask in time."""
         with self._lock:
             path.write_bytes(msgspec.json.encode(self._lines))
+
+
+def _log(kit: Path) -> logging.Logger:
+    """The server's own log, a line of JSON an event."""
+    log = logging.getLogger("coterie.server")
+    if not log.handlers:
+        log_to(kit / "coterie" / "server.log", "server", log=log)
+        log.propagate = False
+    return log
 
 
 def _stop(channel: AuxChannel) -> dict[str, Any]:

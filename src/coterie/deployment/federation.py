@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +17,9 @@ from coterie.errors import CoterieError, InputError
 from coterie.messages.site_part import Table
 from coterie.sites.installed import Holdings, InstalledSite
 
-__all__ = ["Federation", "deal_out"]
+__all__ = ["DATA", "Federation", "deal_out"]
 
-MARK = "federation.json"
+MARK, DATA = "federation.json", "data"
 UP = 60.0
 """Seconds the processes are given to find each other."""
 
@@ -37,7 +36,7 @@ class Federation:
         Where a federation is in the folder already, it is started again as it is.
         """
         if not self.is_there:
-            if self.folder.exists() and any(self.folder.iterdir()):
+            if self.folder.exists() and any(path.name != DATA for path in self.folder.iterdir()):
                 raise InputError(f"{self.folder} holds something else; choose another folder with --folder.")
             say(f"making kits for {len(holdings)} sites ...")
             provision(self.folder, list(holdings), server="localhost", port=_free_port())
@@ -73,7 +72,7 @@ class Federation:
 
     def kits(self) -> list[Kit]:
         """The server's kit and the sites'."""
-        return [read_kit(self.folder / "server"), *(read_kit(self.folder / "sites" / n) for n in self.names())]
+        return [self.kit(name) for name in ("server", *self.names())]
 
     def kit(self, name: str) -> Kit:
         """The kit of ``server`` or of a site."""
@@ -121,9 +120,9 @@ def deal_out(table: Table, names: list[str], folder: Path) -> dict[str, Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder.mkdir(parents=True, exist_ok=True)
     if table.n_rows < len(names):
         raise InputError(f"{table.n_rows} rows cannot be dealt out to {len(names)} sites.")
+    folder.mkdir(parents=True, exist_ok=True)
     columns = [column.name for column in table.columns]
     schema = pa.schema([(name, pa.float64()) for name in columns])
     paths = {name: folder / f"{name}.parquet" for name in names}
@@ -140,11 +139,6 @@ def deal_out(table: Table, names: list[str], folder: Path) -> dict[str, Path]:
         for writer in writers.values():
             writer.close()
     return paths
-
-
-def purge(folder: Path) -> None:
-    """Remove a federation that is down, its books and kits with it."""
-    shutil.rmtree(folder)
 
 
 def _free_port() -> int:

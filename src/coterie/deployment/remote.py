@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from coterie.deployment.order import EVENTS, OUTCOME, TOLD, Order
+from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
@@ -21,6 +21,8 @@ from coterie.runtime.events import Line
 __all__ = ["Remote", "Stopped"]
 
 POLL = 0.5
+LOOK = 5.0
+"""Seconds between two looks for sites that came late or came back."""
 SPARED = 15.0
 """Seconds to wait for sites that a quorum can do without."""
 STARTING = 60.0
@@ -46,6 +48,9 @@ class Remote:
     patience: float = 120.0
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[Line], None] = lambda _: None
+    told_until: float = 0.0
+    """Events up to this time were told by an earlier process."""
+    _looked: float = 0.0
     _seen: int = 0
     """How many events of the present job were told."""
 
@@ -55,13 +60,13 @@ class Remote:
         order = msgspec.structs.replace(order, run=state["run"])
         order.check()
         for attempt in range(1, self.attempts + 1):
-            sites = self._gathered(state, order)
-            outcome = self._once(order, state, sites)
+            left = self._left_behind(state, order) if resume and attempt == 1 else None
+            outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == "done":
                 self._tidy(state)
                 return outcome
-            if status == "refused":
+            if status == "refused" or (status == "stopped" and not outcome["absent"]):
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
@@ -130,8 +135,27 @@ class Remote:
         self._keep(state)
         return there
 
-    def _once(self, order: Order, state: dict[str, Any], sites: list[str]) -> dict[str, Any]:
+    def _left_behind(self, state: dict[str, Any], order: Order) -> dict[str, Any] | None:
+        """What came of the job that an analyst's process left behind, if it runs still or has ended the run."""
+        if not state["jobs"]:
+            return None
+        job = state["jobs"][-1]
+        try:
+            status = self.session.status(job)
+            if not status.startswith("FINISHED"):
+                if not self.session.command(job, EVENTS, {"from": 0}):
+                    return None
+                self.say("the run is going on; following it ...")
+                if self._followed(job, order, attempts_left=True) is not None:
+                    return None
+            found = self._fetched(job)
+        except CoterieError:
+            return None
+        return found if found["status"] in ("done", "refused") else None
+
+    def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
+        sites = self._gathered(state, order)
         least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
@@ -139,15 +163,16 @@ class Remote:
             return {"status": "lost", "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
-        ended = self._followed(job)
+        ended = self._followed(job, order, attempts_left=attempts_left)
         if ended is not None:
             self.session.abort(job)
             return {"status": "lost", "message": ended}
         return self._fetched(job)
 
-    def _followed(self, job: str) -> str | None:
+    def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
         """Follow a job until it is over (None) or lost (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
+        self._looked = began + LOOK  # sites are given time to begin
         started = self._server_started()
         while True:
             time.sleep(POLL)
@@ -155,6 +180,8 @@ class Remote:
                 found = self.session.command(job, EVENTS, {"from": self._seen})
                 self._take(found.get("lines", []))
                 heard = heard or bool(found)
+                if found and attempts_left and self._is_missed(order):
+                    self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
                     return None
@@ -172,10 +199,23 @@ class Remote:
                 if time.monotonic() - failing > 10:
                     return str(problem)
 
+    def _is_missed(self, order: Order) -> bool:
+        """Whether a site is connected that this job does without, though the run might take it in: it came late, or
+        came back. Masked sums take nobody in, and without a quorum below 1 the run waits for everyone anyway."""
+        now = time.monotonic()
+        if order.sums == "masked" or order.quorum == 1 or now - self._looked < LOOK:
+            return False
+        self._looked = now
+        try:
+            return bool(self.session.idle())
+        except CoterieError:
+            return False
+
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
         for line in lines:
-            self.tell(line)
+            if line["time"] > self.told_until:
+                self.tell(line)
 
     def _server_started(self) -> str:
         try:
@@ -211,4 +251,5 @@ def _problem(outcome: Mapping[str, Any]) -> CoterieError:
     from coterie import errors
 
     kind = getattr(errors, str(outcome.get("kind")), InputError)
-    return kind(outcome["message"]) if issubclass(kind, CoterieError) else InputError(outcome["message"])
+    is_ours = isinstance(kind, type) and issubclass(kind, CoterieError)
+    return kind(outcome["message"]) if is_ours else InputError(outcome["message"])

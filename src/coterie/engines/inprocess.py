@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -76,12 +79,46 @@ class Schedule:
         return spoiled.tobytes()
 
 
+class _Worker:
+    """A thread of one site's own: where that is stuck it holds up no other site, nor the end of the process."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: SimpleQueue[tuple[Future[Outcome], Callable[[], Outcome]] | None] = SimpleQueue()
+        self.is_busy = False
+        Thread(target=self._work, name=f"coterie-site {name}", daemon=True).start()
+
+    def submit(self, task: Callable[[], Outcome]) -> Future[Outcome]:
+        """Do this once everything before it is done."""
+        future: Future[Outcome] = Future()
+        self._tasks.put((future, task))
+        return future
+
+    def stop(self) -> None:
+        """End when everything is done."""
+        self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (found := self._tasks.get()) is not None:
+            future, task = found
+            if not future.set_running_or_notify_cancel():
+                continue
+            self.is_busy = True
+            try:
+                outcome = task()
+            except BaseException as problem:
+                self.is_busy = False
+                future.set_exception(problem)
+            else:
+                self.is_busy = False
+                future.set_result(outcome)
+
+
 class InProcess:
     """A channel to :class:`~coterie.sites.site.Site` objects in this process.
 
-    Sites work in parallel threads where answers take long enough for that to pay. Within ``with`` and with more
-    than one site, numerical libraries run one thread each, so that a result does not depend on how many sites
-    happen to work at once.
+    Sites work in parallel threads where answers take long enough for that to pay; where there is a deadline each has
+    a thread of its own. Within ``with`` and with more than one site, numerical libraries run one thread each, so that
+    a result does not depend on how many sites happen to work at once.
     """
 
     def __init__(
@@ -93,6 +130,7 @@ class InProcess:
         self._seconds_an_answer: float | None = None
         self._last: dict[str, bytes] = {}
         self._pool: ThreadPoolExecutor | None = None
+        self._workers: dict[str, _Worker] = {}
         self._limit: Any = None
 
     def __enter__(self) -> Self:
@@ -110,8 +148,13 @@ class InProcess:
         if self._limit is not None:
             self._limit.__exit__(kind, error, trace)
             self._limit = None
-        for site in self.members.values():
+        for name, site in self.members.items():
+            worker = self._workers.pop(name, None)
+            if worker is not None and worker.is_busy:  # stuck: whoever takes its place finds its book undisturbed
+                site.ledger.abandon()
             site.ledger.close()
+            if worker is not None:
+                worker.stop()
 
     def sites(self) -> Sequence[str]:
         """The names of the sites."""
@@ -122,20 +165,34 @@ class InProcess:
         began = time.perf_counter()
         names = list(payloads)
         parallel = self.threads > 1 and len(names) > 1 and (self._seconds_an_answer or 0.0) > PAYS
-        if parallel or timeout is not None:
-            found = self._in_threads(payloads, timeout)
+        if timeout is not None:
+            found = self._before(payloads, timeout)
+        elif parallel:
+            found = self._in_threads(payloads)
         else:
-            found = {name: self._deliver(name, payloads[name], timeout) for name in names}
+            found = {name: self._deliver(name, payloads[name], None) for name in names}
         busy = min(self.threads, len(names)) if parallel else 1
         self._seconds_an_answer = (time.perf_counter() - began) * busy / max(1, len(names))
         return found
 
-    def _in_threads(self, payloads: Mapping[str, bytes], timeout: float | None) -> dict[str, Outcome]:
+    def _in_threads(self, payloads: Mapping[str, bytes]) -> dict[str, Outcome]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="coterie-site")
-        futures = {n: self._pool.submit(self._deliver, n, data, timeout) for n, data in payloads.items()}
+        futures = {n: self._pool.submit(self._deliver, n, data, None) for n, data in payloads.items()}
+        return {n: f.result() for n, f in futures.items()}
+
+    def _before(self, payloads: Mapping[str, bytes], timeout: float) -> dict[str, Outcome]:
+        """What comes within ``timeout`` seconds; a question that a site has not begun with by then never arrives."""
+        futures = {}
+        for name, data in payloads.items():
+            if name not in self._workers:
+                self._workers[name] = _Worker(name)
+            futures[name] = self._workers[name].submit(partial(self._deliver, name, data, timeout))
         wait(futures.values(), timeout)
-        return {n: f.result() if f.done() else Outcome("late") for n, f in futures.items()}
+        return {
+            name: Outcome("late") if future.cancel() or not future.done() else future.result()
+            for name, future in futures.items()
+        }
 
     def _deliver(self, name: str, payload: bytes, timeout: float | None) -> Outcome:
         site = self.members.get(name)

@@ -45,6 +45,7 @@ class Chain:
         self.size = 0
         """Bytes in the file: where the next line will begin."""
         self._files: tuple[int, int] | None = None
+        self._is_abandoned = False
 
     def reopen(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Where each line already in the file begins, and the line; the chain then goes on behind the last.
@@ -70,6 +71,8 @@ class Chain:
         """Seal and store one line; return its hash. A line that cannot be stored leaves no trace."""
         if not line:
             raise ValueError("a line of a ledger says something")
+        if self._is_abandoned:
+            raise OSError(f"{self.path or 'the ledger'} is written by someone else now")
         raw = msgspec.json.encode(line)
         head = seal(self.head, raw)
         if self.path is not None:
@@ -91,6 +94,10 @@ class Chain:
             for file in self._files:
                 os.close(file)
             self._files = None
+
+    def abandon(self) -> None:
+        """Refuse every further line: two that write the same file would cut off each other's."""
+        self._is_abandoned = True
 
     def _write(self, line: bytes, head: str) -> None:
         lines, heads = self._open()

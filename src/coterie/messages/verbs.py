@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from coterie.messages.schema import Reply, Request
 
-__all__ = ["Place", "Present", "Protocol", "Question", "Seen", "each", "present", "total"]
+__all__ = ["Place", "Present", "Protocol", "Question", "Remain", "Seen", "each", "present", "total"]
 
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
@@ -48,6 +48,8 @@ class Question:
     seen: Seen = Seen.SINGLE
     needed: int | None = None
     """How many answers will do; None leaves it to the run's quorum."""
+    is_for_all: bool = False
+    """Whether ``to`` are all sites that are left of the run: a quorum is then a share of all it ever had."""
     phase: str = "algorithm"
     """What the exchange is counted as: ``algorithm`` or ``masking``."""
 
@@ -64,6 +66,17 @@ class Present:
 @dataclass(frozen=True)
 class Place:
     """Under which run, round and attempt goes the next question? Asked by layers, answered by the run itself."""
+
+
+@dataclass(frozen=True)
+class Remain:
+    """From now on the run is with these sites only. Told by layers, heeded by the run itself."""
+
+    names: frozenset[str]
+    reason: str
+    """Why the others take no part any more."""
+    is_begun: bool = False
+    """Whether to heed it only where masked sums were begun, perhaps by a server that was killed since."""
 
 
 Protocol: TypeAlias = Generator[Question | Present, Any, T]

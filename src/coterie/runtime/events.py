@@ -8,7 +8,8 @@ Every one has ``time`` (seconds since 1970), ``run`` and ``event``:
   later ones had not reached the journal, and no longer holds;
 - ``exchange``: round, attempt, phase, asked, answer, seen, bytes_up, bytes_down, floats_up, seconds, and by site its
   outcome, bytes_up and bytes_down;
-- ``cost``: round and value, where the algorithm saw a sum with the k-means cost in it;
+- ``cost``: round, value and clusters (how many centers it is of), where the algorithm saw a sum with the k-means cost
+  in it;
 - ``end``: the totals of the ledger;
 - ``failed``: the kind of the error, and its message where it is one of ours.
 """
@@ -91,7 +92,9 @@ class Events:
         """What the algorithm is about to see: of a sum over all sites the cost, if there is one in it."""
         cost = getattr(answer, "cost", None) if isinstance(answer, Reply) else None
         if cost is not None and cost.shape == () and math.isfinite(cost):
-            self._tell("cost", round=self._round, value=float(cost))
+            counts = getattr(answer, "counts", None)
+            clusters = None if counts is None else int(counts.size)
+            self._tell("cost", round=self._round, value=float(cost), clusters=clusters)
 
     def end(self, ledger: Ledger) -> None:
         """The algorithm has its result."""

@@ -32,6 +32,8 @@ class Header(msgspec.Struct):
     method: str
     versions: dict[str, str]
     settings: dict[str, Any]
+    sites: list[str] = []
+    """Who was there at the start: the first question may be in flight when a run is killed."""
 
 
 class Record(msgspec.Struct, array_like=True):

@@ -9,11 +9,12 @@ from operator import add
 from typing import Any, Protocol
 
 from coterie.messages.schema import Reply
-from coterie.messages.verbs import Place, Present, Question, Seen
+from coterie.messages.verbs import Place, Present, Question, Remain, Seen
 
-__all__ = ["Declared", "Layer", "PlainSums", "ask_through", "sum_in_order"]
+__all__ = ["Below", "Declared", "Layer", "Lowering", "PlainSums", "ask_through", "sum_in_order"]
 
-Lowering = Generator[Question | Present | Place, Any, Any]
+Below = Question | Present | Place | Remain
+Lowering = Generator[Below, Any, Any]
 
 
 class Layer(Protocol):
@@ -57,11 +58,7 @@ def _widened(reply: Reply) -> Reply:
     return type(reply)(*[a.astype("f8" if a.dtype.kind == "f" else "i8") for a in reply.arrays()])
 
 
-def ask_through(
-    layers: tuple[Layer, ...],
-    ask: Callable[[Question | Present | Place], Any],
-    question: Question | Present | Place,
-) -> Any:
+def ask_through(layers: tuple[Layer, ...], ask: Callable[[Below], Any], question: Below) -> Any:
     """Lower a question through all layers, the first outermost, and ask what comes out below."""
     if not layers or not isinstance(question, Question):
         return ask(question)

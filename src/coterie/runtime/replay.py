@@ -15,7 +15,7 @@ from coterie.messages import codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
-from coterie.runtime.roster import Standing
+from coterie.runtime.roster import Roster, Standing
 
 if TYPE_CHECKING:
     from coterie.runtime.run import Run
@@ -57,7 +57,12 @@ class Recorder:
     def __init__(self, run: Run, journal: Journal, settings: Mapping[str, Any]) -> None:
         self._run, self._journal = run, journal
         self.is_resumed = journal.header is not None
-        header = journal.begin(Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings)))
+        names = list(run.roster.names)
+        header = journal.begin(
+            Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings), names)
+        )
+        if self.is_resumed and header.sites:
+            run.roster, run.is_resuming = Roster(header.sites), True
         run.identity = bytes.fromhex(header.run)
         if any(getattr(layer, "starts_afresh", False) for layer in run.layers):
             run.attempt = journal.life
@@ -90,10 +95,11 @@ class Recorder:
 
     def _restore(self, record: Record) -> None:
         run = self._run
-        run.round = record.next_round
+        run.round, run.is_resuming = record.next_round, True
         run.roster.standings = {n: Standing(s.misses, s.until, s.out) for n, s in record.standings.items()}
         for exchange in record.exchanges:
             run.ledger.record(exchange)
+            run.is_closed |= exchange.seen == "masked"
         for entry in record.remembered:
             run.transcript.add(entry)
         self._counted, self._remembered = len(run.ledger.exchanges), len(run.transcript.entries)

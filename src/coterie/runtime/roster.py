@@ -68,6 +68,16 @@ class Roster:
         """The site refused for good."""
         self.standings[name].out = reason
 
+    def shrink(self, names: Collection[str], reason: str) -> None:
+        """All but these take no part any more."""
+        for name, standing in self.standings.items():
+            if name not in names and not standing.out:
+                standing.out = reason
+
+    def absent(self, round: int) -> tuple[str, ...]:
+        """The sites that are not asked in this round, whoever is wanted."""
+        return tuple(n for n, s in self.standings.items() if s.out or s.until > round)
+
     def why_not(self, name: str) -> str:
         """Why a site is not asked in this round."""
         standing = self.standings.get(name)

@@ -14,12 +14,12 @@ from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.messages import codec
 from coterie.messages.codec import Body, Envelope
 from coterie.messages.schema import Reply, reply_type
-from coterie.messages.verbs import Place, Present, Protocol, Question
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 from coterie.runtime.channel import Channel
 from coterie.runtime.delivery import Asked, Delivery
 from coterie.runtime.events import Events, Write
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import Layer, PlainSums, ask_through
+from coterie.runtime.layers import Below, Layer, PlainSums, ask_through
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.runtime.replay import Recorder
 from coterie.runtime.roster import Roster
@@ -56,6 +56,10 @@ class Run:
         self.attempt = 0
         """The life of this run: a layer that starts afresh after a crash must not ask under its old numbers."""
         self.roster = Roster(self.channel.sites())
+        self.is_closed = False
+        """Whether nobody is let in any more: sites let the roster of masked sums shrink only."""
+        self.is_resuming = False
+        """Whether the next question may have been answered before a crash: it is put to the same sites again."""
         self.transcript = Transcript()
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
@@ -106,22 +110,39 @@ class Run:
         """Put one question of a protocol through the layers to the sites."""
         return ask_through(self.layers, self._ask, question)
 
-    def _ask(self, question: Question | Present | Place) -> Any:
+    def _ask(self, question: Below) -> Any:
         if isinstance(question, Present):
-            self.roster.admit(self.channel.sites())
-            return self.roster.ready(self.round)
+            self._admit()
+            self.is_resuming = False
+            names = self.roster.names
+            return tuple(self.roster.choose(names, self.round, self._quorum(len(names))))
+        if isinstance(question, Remain):
+            if self.is_closed or not question.is_begun:
+                self.roster.shrink(question.names, question.reason)
+            return None
         if isinstance(question, Place):
             return self.identity, self.round, self.attempt
         return self.gather(question)
+
+    def _quorum(self, size: int) -> int:
+        """How many of so many sites must answer."""
+        return max(1, math.ceil(self.terms.quorum * size - 1e-9))
+
+    def _admit(self) -> None:
+        if not self.is_closed:
+            self.roster.admit(self.channel.sites())
 
     def gather(self, question: Question) -> dict[str, Reply]:
         """One exchange: every good answer by site, in roster order; counted, and short of a quorum refused."""
         if question.summed:
             raise TypeError("a sum must be lowered by a layer before it is gathered")
-        self.roster.admit(self.channel.sites())
+        if not self.is_resuming:
+            self._admit()
+        self.is_resuming = False
         number, self.round = self.round, self.round + 1
         nominal = self.roster.names if question.to is None else question.to
-        needed = question.needed or max(1, math.ceil(self.terms.quorum * len(nominal) - 1e-9))
+        size = len(self.roster.names if question.is_for_all else nominal)
+        needed = question.needed or self._quorum(size)
         asked = self._prepare(question, number, self.roster.choose(set(nominal), number, needed))
         delivery = Delivery(self.channel, asked, self.terms)
         began = time.perf_counter()
@@ -131,7 +152,7 @@ class Run:
             self._judge(name, one, number)
         self._count(question, number, delivery, seconds)
         found = {name: one.reply for name, one in asked.items() if one.reply is not None}
-        if len(found) < needed or (question.complete and len(found) < len(nominal)):
+        if len(found) < needed or (question.complete and len(found) < size):
             raise self._failure(number, nominal, needed, asked)
         return found
 
@@ -184,22 +205,25 @@ class Run:
         )
         self.ledger.record(exchange)
         self.events.exchange(exchange, seconds)
+        self.is_closed |= question.seen is Seen.MASKED
         if self.watch is not None:
             self.watch(Progress(exchange, self.ledger))
 
     def _failure(self, number: int, nominal: Sequence[str], needed: int, asked: Mapping[str, Asked]) -> RunError:
         """What stops this exchange, with what every site did."""
         outcomes = {name: self._outcome(name, asked.get(name)) for name in nominal}
-        told = "; ".join(f"{name} {did}" for name, did in outcomes.items() if did != "answered")
         good = sum(did == "answered" for did in outcomes.values())
+        failed = "; ".join(f"{name} {did}" for name, did in outcomes.items() if did != "answered")
+        away = "; ".join(f"{n} {self.roster.why_not(n)}" for n in self.roster.absent(number) if n not in outcomes)
+        told = [failed and f"{failed}.", away and f"Not asked: {away}.", "" if nominal else "There is no site."]
         if good >= needed:
-            words = f"round {number} of {self.method} lost a site it cannot do without. {told}."
-            return RosterChanged(words, outcomes)
-        return QuorumLost(
-            f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed. "
-            f"{told or 'There is no site'}.",
-            outcomes,
-        )
+            words = [f"round {number} of {self.method} lost a site it cannot do without.", *told]
+            return RosterChanged(" ".join(filter(None, words)), outcomes)
+        words = [
+            f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed.",
+            *told,
+        ]
+        return QuorumLost(" ".join(filter(None, words)), outcomes)
 
     def _outcome(self, name: str, one: Asked | None) -> str:
         """What a site did, in words that continue a sentence beginning with its name."""

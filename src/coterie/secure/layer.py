@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import Ring, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout, Reply
-from coterie.messages.verbs import Place, Present, Question, Seen
+from coterie.messages.verbs import Place, Present, Question, Remain, Seen
+from coterie.runtime.layers import Lowering
 from coterie.secure.masked_sums import (
     SEALED_BYTES,
     AskKey,
@@ -33,7 +34,7 @@ from coterie.secure.shamir import combine_others
 
 __all__ = ["MaskedSums"]
 
-Lowering = Generator[Question | Present | Place, Any, Any]
+DROPPED = "it was missing from a masked sum, and sites let the roster of those shrink only"
 
 
 class MaskedSums:
@@ -50,8 +51,6 @@ class MaskedSums:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
         self._keys: dict[str, bytes] = {}
-        self._members: set[str] | None = None
-        """Who is summed up where all are: a site once missing stays out, since policies let a roster shrink only."""
 
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
@@ -63,30 +62,39 @@ class MaskedSums:
         if not layout.numbers:
             yield replace(question, summed=False, seen=Seen.SUMMED)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
-        roster: tuple[str, ...] = ()
-        while not roster or any(name not in self._keys for name in roster):
+        ready: Sequence[str] = yield Present()
+        if question.to is None or set(question.to) >= set(ready):  # who is away now will be missing from the sum
+            yield Remain(frozenset(ready), DROPPED, is_begun=True)
+        ready = yield from self._introduced()
+        wanted = set(ready if question.to is None else question.to)
+        roster = tuple(sorted(name for name in wanted & set(ready) if name in self._keys))
+        if not roster:
+            raise QuorumLost("no site takes part in the sum.")
+        if question.complete and question.to is not None and set(roster) != wanted:
+            raise RosterChanged(f"{_listed(wanted - set(roster))} cannot be part of a sum that needs all of them.")
+        return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
+
+    def _introduced(self) -> Lowering:
+        """Make every site know every other's key, and return who is there; asked only when someone is new."""
+        asked: set[str] = set()
+        while True:
             ready: Sequence[str] = yield Present()
-            asked = self._members if question.to is None else set(question.to)
-            roster = tuple(sorted(ready if asked is None else set(ready) & asked))
-            if not roster:
-                raise QuorumLost("no site takes part in the sum.")
-            if question.complete and asked is not None and set(roster) != asked:
-                raise RosterChanged(f"{len(asked) - len(roster)} of {len(asked)} sites are missing from the sum.")
-            yield from self._introduced(ready)
-        return (yield from self._sum(question, layout, roster))
+            new = [name for name in ready if name not in self._keys and name not in asked]
+            if not new:
+                return ready  # who was asked and did not say is in no sum
+            asked |= set(new)
+            try:
+                found = yield Question(AskKey(), tuple(new), phase="masking", is_for_all=not self._keys)
+            except QuorumLost:
+                if not self._keys:
+                    raise
+                continue  # those known before do without
+            self._keys |= {name: bytes(reply.key.astype(np.uint8)) for name, reply in found.items()}
+            names = tuple(sorted(self._keys))
+            keys = np.array([list(self._keys[name]) for name in names])
+            yield Question(Introduce(names, keys), phase="masking")
 
-    def _introduced(self, present: Sequence[str]) -> Lowering:
-        """Make every site know every other's key; asked only when someone is new."""
-        new = [name for name in present if name not in self._keys]
-        if not new:
-            return
-        found = yield Question(AskKey(), tuple(new), phase="masking")
-        self._keys |= {name: bytes(reply.key.astype(np.uint8)) for name, reply in found.items()}
-        names = tuple(sorted(self._keys))
-        keys = np.array([list(self._keys[name]) for name in names])
-        yield Question(Introduce(names, keys), phase="masking")
-
-    def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...]) -> Lowering:
+    def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
         assert not isinstance(question.request, Mapping)
         body = codec.encode_body(question.request, question.limits).data
         n = len(roster)
@@ -102,15 +110,25 @@ class MaskedSums:
         digest = codec.encode_body(ask, {}).digest
         context = Context(run, round_, attempt, codec.roster_digest(roster), digest)
         found: dict[str, Masked] = yield replace(
-            question, request=ask, to=roster, summed=False, seen=Seen.MASKED, limits={}, complete=False
+            question,
+            request=ask,
+            to=roster,
+            summed=False,
+            seen=Seen.MASKED,
+            limits={},
+            complete=question.complete and question.to is None,
+            is_for_all=is_for_all,
         )
-        if question.to is None:
-            self._members = set(found)
-        if question.complete and len(found) < n:
-            raise RosterChanged(f"{n - len(found)} of {n} sites dropped out of a sum that needs all of them.")
+        if is_for_all:
+            yield Remain(frozenset(found), DROPPED)
+        gone = {name: "dropped out of a masked sum" for name in roster if name not in found}
+        if question.complete and gone:
+            raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs all of {n} sites.", gone)
         if len(found) < fewest_survivors(n):
             raise QuorumLost(
-                f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing."
+                f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing. "
+                f"{_listed(gone)} dropped out.",
+                gone,
             )
         total = np.zeros(layout.numbers, np.uint64)
         for one in found.values():
@@ -138,6 +156,10 @@ class MaskedSums:
             common = rows_of(answers[name].seeds)
             seeds += [(seed, name < other) for other, seed in zip(gone, common, strict=True)]
         return add_streams(total, seeds, ask.bits).astype(np.uint64)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _fewest_bits(layout: Layout, n_sites: int) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import Guarded
+from coterie.messages.codec import encode_body
 from coterie.messages.schema import Request
 from coterie.sites.cell_guard import CellGuard, Notes, allows
 from coterie.sites.ledger import MAX_RUNS
@@ -90,16 +91,30 @@ class Guards:
         if self._policy.min_count > 1 and limits and not allows(self._notes, run, "limits", told, MOST_LIMITS):
             raise Guarded("too many different limits were declared in this run")
 
-    def charge(self, run: bytes, request: Request[Any], own_rows: int, limits: Mapping[str, float]) -> None:
-        """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows."""
+    def charge(
+        self, run: bytes, request: Request[Any], own_rows: int, limits: Mapping[str, float], roster: bytes = b""
+    ) -> None:
+        """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows.
+
+        The same masked for the same ``roster`` again (the server was killed in between) tells nothing new.
+        """
         layout, size = request.layout, request.gram_rows
         if layout.reply.content != "grams" or not self._policy.gram_rows or not own_rows:
             return
         if size is None:
             size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
+        key = roster + encode_body(request, {}).digest
+        if self._lets_repeat(roster) and key in self._notes.notes(run, "charged"):
+            return
         spent = [float(msgspec.msgpack.decode(data)) for data in self._notes.notes(run, "grams")]
         if not self._policy.lets_release_grams(sum(spent) + size, own_rows, limits.get("all_rows")):
             raise Guarded(
                 f"{sum(spent) + size:g} rows of products would have left in this run, too many for its rows"
             )
         self._notes.note(run, "grams", msgspec.msgpack.encode(size))
+        if self._lets_repeat(roster):
+            self._notes.note(run, "charged", key)
+
+    def _lets_repeat(self, roster: bytes) -> bool:
+        """Whether an upload made again is unmasked with the whole roster only: see :meth:`lets_unmask`."""
+        return bool(roster) and self._policy.min_count > 1 and self._policy.rosters != "any"

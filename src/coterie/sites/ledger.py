@@ -171,6 +171,10 @@ class SiteLedger:
         """Give the file back."""
         self._chain.close()
 
+    def abandon(self) -> None:
+        """Write nothing any more, whoever still wants to: the file is another's now."""
+        self._chain.abandon()
+
     def _line(self, event: str, envelope: Envelope, floats: int, n_bytes: int, facts: dict[str, Any]) -> None:
         self._chain.append(
             {

@@ -1,4 +1,4 @@
-"""Every method over separate processes with TLS on: the in-process result, the same numbers and bytes."""
+"""Every method over separate processes with TLS on: the in-process result, the same numbers in the ledger."""
 
 from __future__ import annotations
 

@@ -82,6 +82,15 @@ class AuxChannel:
         wrong |= dict.fromkeys(silent, "could not be reached")
         return {name: words for name, words in sorted(wrong.items()) if words}
 
+    def echo(self, payload: bytes, timeout: float) -> float:
+        """Seconds the engine takes to carry bytes to all sites and back, with nothing done there."""
+        request = Shareable()
+        request[FRAME] = payload
+        began = time.perf_counter()
+        futures = [self._pool.submit(self._sent, name, HELLO, request, timeout) for name in self._names]
+        wait(futures, timeout)
+        return time.perf_counter() - began
+
     def close(self) -> None:
         """Wait for no thread any more."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Mapping
@@ -26,17 +27,17 @@ class Unreachable(CoterieError):
     """The server does not answer, or not this analyst."""
 
 
-def write_job(folder: Path, name: str, told: Mapping[str, Any], *, least: int) -> Path:
+def write_job(folder: Path, name: str, told: Mapping[str, Any], *, least: int, center: str = CENTER_CLASS) -> Path:
     """A job: three files of configuration, no code. ``told`` goes to the center; sites are told nothing."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     meta = {"name": name, "resource_spec": {}, "min_clients": least, "deploy_map": {"app": ["@ALL"]}}
     no_filters: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    center = {"id": "coterie", "path": CENTER_CLASS, "args": dict(told)}
+    run = {"id": "coterie", "path": center, "args": dict(told)}
     site = {"tasks": ["*"], "executor": {"path": SITE_CLASS, "args": {}}}
     for path, value in (
         (folder / "meta.json", meta),
-        (config / "config_fed_server.json", {"format_version": 2, "workflows": [center], **no_filters}),
+        (config / "config_fed_server.json", {"format_version": 2, "workflows": [run], **no_filters}),
         (config / "config_fed_client.json", {"format_version": 2, "executors": [site], **no_filters}),
     ):
         path.write_text(json.dumps(value, indent=2) + "\n")
@@ -72,6 +73,7 @@ class Session:
         """Connect, if not connected; :class:`Unreachable` where that takes longer."""
         if self._session is not None:
             return
+        self._knock(seconds)
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
         try:
@@ -87,6 +89,14 @@ class Session:
                 f"({type(problem).__name__}: {problem})."
             ) from None
 
+    def _knock(self, seconds: float) -> None:
+        """Say at once where nobody listens."""
+        try:
+            socket.create_connection((self.kit.host, self.kit.port), timeout=min(5.0, seconds)).close()
+        except OSError as problem:
+            words = f"nobody answers at {self.kit.host}:{self.kit.port} ({problem.strerror or problem})"
+            raise Unreachable(f"{words}; is the server up?") from None
+
     def sites(self) -> dict[str, float]:
         """The sites that are connected now, and when each was heard of last."""
         return {one.name: float(one.last_connect_time) for one in self._ask("get_connected_client_list")}
@@ -95,10 +105,10 @@ class Session:
         """When the server was started; another answer means that it was started anew."""
         return str(self._ask("get_system_info").server_info.start_time)
 
-    def submit(self, told: Mapping[str, Any], *, name: str, least: int) -> str:
-        """Submit a job; its number."""
+    def submit(self, told: Mapping[str, Any], *, name: str, least: int, center: str = CENTER_CLASS) -> str:
+        """Submit a job; its number. ``center`` is what carries it out, of what the server's own files allow."""
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / name, name, told, least=least)
+            job = write_job(Path(folder) / name, name, told, least=least, center=center)
             return str(self._ask("submit_job", str(job)))
 
     def status(self, job: str) -> str:
@@ -113,6 +123,11 @@ class Session:
         return [one for one in told if not one.rstrip().endswith(": OK")] + [
             str(one) for one in found.get("schedule_history") or [] if "NOT_ENOUGH" in str(one).upper()
         ]
+
+    def idle(self) -> set[str]:
+        """The sites that are connected and run no job."""
+        found = self._ask("get_client_job_status") or []
+        return {one["client_name"] for one in found if one.get("status") == "no_jobs"}
 
     def command(self, job: str, topic: str, told: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the running job something; nothing where it is not running (yet, or any more)."""

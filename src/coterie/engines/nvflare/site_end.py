@@ -68,6 +68,7 @@ class SiteEnd(Executor):
         reply = make_reply(ReturnCode.OK)
         reply[VERSION] = version("coterie")
         reply[CODE] = "" if self._site is not None else "closed"
+        reply[FRAME] = request.get(FRAME)  # an echo, to measure the engine by
         return reply
 
     def _answered(self, topic: str, request: Any, fl_ctx: Any) -> Any:

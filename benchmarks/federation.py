@@ -1,0 +1,109 @@
+"""Rounds over separate processes with TLS, beside the engine's own echo; memory over a thousand rounds."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.echo_center import resident
+from benchmarks.measure import Line, Result
+from coterie.deployment.federation import Federation
+from coterie.deployment.order import Order
+from coterie.deployment.remote import Remote
+from coterie.engines.nvflare import processes
+from coterie.engines.nvflare.session import Session
+from coterie.sites.installed import Holdings
+
+SITES, ROWS, COLUMNS, CLUSTERS = 5, 400, 24, 10
+TURNS, ROUNDS = 6, 220
+ECHO = "benchmarks.echo_center.EchoCenter"
+POLICY = 'single_answers = "averages"\nmin_count = 1\nrosters = "any"\ngram_rows = 0\nmin_rows = 1\n'
+
+
+def _up(folder: Path) -> Federation:
+    """Five sites whose server may also echo."""
+    rng = np.random.default_rng(0)
+    policy = folder / "policy.toml"
+    policy.write_text(POLICY)
+    holdings = {}
+    for i in range(SITES):
+        path = folder / f"site-{i}.parquet"
+        pq.write_table(pa.table({f"x{j}": rng.normal(size=ROWS) for j in range(COLUMNS)}), path)
+        holdings[f"site-{i}"] = Holdings(str(path), str(policy))
+    made = Federation(folder / "federation")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+    made.up(holdings)
+    made.down()
+    path = made.folder / "server" / "local" / "resources.json"
+    resources = json.loads(path.read_text())
+    resources["class_allow_list"].append(ECHO)
+    path.write_text(json.dumps(resources))
+    made.up(holdings)
+    return made
+
+
+def _memory(made: Federation) -> float:
+    """Of all job processes of the sites, in MB."""
+    running = made.running()
+    return sum(resident(pid) for name, one in running.items() if name != "server" for pid in one.jobs)
+
+
+def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str, Any], list[float]]:
+    """What the server measured, and the sites' memory meanwhile."""
+    told = {"turns": TURNS, "rounds": ROUNDS, "columns": COLUMNS, "clusters": CLUSTERS}
+    job, memory = session.submit(told, name="echo", least=SITES, center=ECHO), []
+    while not session.status(job).startswith("FINISHED"):
+        memory.append(_memory(made))
+        time.sleep(2.0)
+    session.fetch(job, folder / "echo")
+    found: dict[str, Any] = json.loads((folder / "echo" / "outcome.json").read_text())
+    return found, [one for one in memory if one]
+
+
+def _lanczos(session: Session, folder: Path) -> tuple[float, int]:
+    """Seconds and exchanges of DSPGD by Lanczos, ten iterations, masked."""
+    taken: list[float] = []
+    settings = {"n_clusters": 10, "n_components": 10, "n_features": 20, "n_iter": 10, "solver": "lanczos"}
+    order = Order("0" * 32, "dspgd", {**settings, "random_state": 0}, [f"x{j}" for j in range(COLUMNS)])
+    Remote(
+        session, folder / "lanczos", tell=lambda line: taken.append(line["seconds"]) if "seconds" in line else None
+    ).run(order, resume=False)
+    return sum(taken), len(taken)
+
+
+def rounds() -> Result:
+    """Rounds beside echoes in turns, one job; then DSPGD."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = _up(folder)
+        try:
+            with Session(made.analyst()) as session:
+                found, memory = _echoed(made, session, folder)
+                seconds, exchanges = _lanczos(session, folder)
+        finally:
+            made.down()
+            assert not any(processes.find_running(kit) for kit in made.kits())
+    ours, echo = statistics.median(found["round"]), statistics.median(found["echo"])
+    server = found["memory"]
+    settled = memory[len(memory) // 6 :]
+    lines = [
+        Line(f"median round, {found['bytes']:,} bytes from each site", 1000 * ours, "ms", 60.0, is_aim=True),
+        Line("the engine's own echo of as many bytes", 1000 * echo, "ms"),
+        Line("a round as a ratio to the echo", ours / echo, "x", 1.2, is_aim=True),
+        Line(f"memory of the sites' jobs after {ROUNDS * TURNS:,} rounds", settled[-1] / settled[0], "x", 1.05),
+        Line(f"memory of the server's job from round {ROUNDS:,} on", server[-1] / server[0], "x", 1.05),
+        Line(f"DSPGD by Lanczos, T = 10, masked: {exchanges:,} exchanges", seconds, "s", 60.0, is_aim=True),
+    ]
+    return Result(f"{SITES} sites as separate processes, mutual TLS", lines)
+
+
+BENCHMARKS = {"federation": rounds}

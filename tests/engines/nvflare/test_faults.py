@@ -1,0 +1,195 @@
+"""Faults of a federation of separate processes: the in-process result of the same schedule, or a clear stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coterie.engines.inprocess import Fault, Schedule
+from coterie.engines.nvflare import processes
+from coterie.messages.chain import read_chain
+
+from .cuts import Relay, lead_through
+from .federations import Finished, Standing, dealt_rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nvflare")]
+
+DEADLINE = 5.0
+START, MIDDLE, END = 0.01, 0.4, 0.75
+"""Of the rounds that the run takes in this process: what happens is heard of half a second later."""
+LANCZOS = {"n_clusters": 10, "n_components": 10, "gamma": 0.2, "n_features": 20, "n_iter": 3, "solver": "lanczos"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault: what happens to whom, when, and whether it passes; with all sites needed, or three of five."""
+
+    name: str
+    when: float
+    who: tuple[str, ...]
+    what: str
+    passes: bool = True
+    quorum: float = 1.0
+
+
+CASES = [
+    Case("kill -9 of a site at the start; it is started again", START, ("site-2",), "kill"),
+    Case("kill -9 of a site in the middle; it is started again", MIDDLE, ("site-3",), "kill"),
+    Case("kill -9 of a site at the end; it is started again", END, ("site-4",), "kill"),
+    Case("kill -9 of a site in the middle, for good, three of five needed", MIDDLE, ("site-2",), "kill", False, 0.6),
+    Case("kill -9 of two sites in the middle; they are started again", MIDDLE, ("site-2", "site-4"), "kill"),
+    Case("kill -9 of two sites at the start, for good, three of five needed", START, ("site-3", "site-4"), "kill",
+         False, 0.6),
+    Case("kill -9 of two sites in the middle, for good, all needed", MIDDLE, ("site-1", "site-3"), "kill", False),
+    Case("SIGSTOP of a site at the start, beyond the deadline", START, ("site-1",), "stop"),
+    Case("SIGSTOP of a site in the middle, beyond the deadline", MIDDLE, ("site-2",), "stop"),
+    Case("kill -9 of the server at the start, then resume", START, ("server",), "kill"),
+    Case("kill -9 of the server in the middle, then resume", MIDDLE, ("server",), "kill"),
+    Case("kill -9 of the server at the end, then resume", END, ("server",), "kill"),
+    Case("network cut between a site and the server in the middle", MIDDLE, ("site-5",), "cut"),
+    Case("network cut between a site and the server at the end", END, ("site-5",), "cut"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def relay(standing: Standing) -> Iterator[Relay]:
+    """The last site finds its server through a relay."""
+    kit = standing.federation.kit("site-5")
+    made = Relay(kit.port)
+    processes.stop([kit])
+    lead_through(made, kit.folder)
+    processes.start(kit)
+    yield made
+    made.close()
+
+
+class Happening:
+    """Makes a fault happen once the run is far enough, and pass later."""
+
+    def __init__(self, case: Case, n_rounds: int, standing: Standing, relay: Relay) -> None:
+        self._case, self._standing, self._relay = case, standing, relay
+        self._round = int(case.when * n_rounds)
+        self._thread: threading.Thread | None = None
+        self.longest = 0.0
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        self.longest = max(self.longest, line.get("seconds", 0.0))
+        if line.get("round", -1) >= self._round and self._thread is None:
+            self._thread = threading.Thread(target=self._happen)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Wait until it has passed; what was lost for good is started for the next case."""
+        assert self._thread is not None, "the run was over before it could happen"
+        self._thread.join()
+        if not self._case.passes:
+            for name in self._case.who:
+                self._standing.start(name)
+
+    def _happen(self) -> None:
+        case, standing = self._case, self._standing
+        if case.what == "cut":
+            self._relay.cut()
+            time.sleep(3 * DEADLINE)
+            self._relay.mend()
+            return
+        for name in case.who:
+            standing.signal(name, signal.SIGKILL if case.what == "kill" else signal.SIGSTOP)
+        if case.what == "stop":
+            time.sleep(3 * DEADLINE)
+            for name in case.who:
+                standing.signal(name, signal.SIGCONT)
+        elif case.passes:
+            time.sleep(2.0)
+            for name in case.who:
+                standing.start(name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, record_property):
+    """Masked where everyone comes back; plain sums where some stay away, so that guards have no say in it."""
+    sums = "masked" if case.quorum == 1 else "plain"
+    standing.hold(dealt_rows(standing.folder), single="none" if sums == "masked" else "averages", rosters="any")
+    _all_there(standing)
+    order = standing.order("dspgd", LANCZOS, sums=sums, quorum=case.quorum, deadline=DEADLINE)
+    undisturbed = standing.here(order)
+    happening = Happening(case, len(undisturbed.ledger_.exchanges), standing, relay)
+    stopped, found = "", None
+    try:
+        found = standing.run(order, tell=happening, patience=60.0 if case.passes else 20.0)
+    except Exception as problem:
+        stopped = str(problem)
+    finally:
+        happening.end()
+    record_property("federation", (case.name, "stopped" if found is None else "survived", _jobs(found)))
+    assert happening.longest <= DEADLINE + 10
+    _nothing_was_computed_twice(standing)
+    if found is None:
+        assert not case.passes
+        assert case.quorum == 1
+        assert all(name in stopped for name in case.who), stopped
+        return
+    _equals(found, undisturbed if case.passes else standing.here(order, schedule=_same(case, found)))
+
+
+def _same(case: Case, found: Finished) -> Schedule:
+    """The schedule of a run in this process that loses the same sites in the same rounds."""
+    lost: dict[str, int] = {}
+    for line in read_chain(found.folder / "ledger.jsonl"):
+        for name in case.who:
+            if name in line["sites"] and not line["sites"][name][0].startswith("answered"):
+                lost.setdefault(name, line["round"])
+    assert lost.keys() == set(case.who)
+    faults = [Fault(name, "drop", frozenset(range(first, 100_000))) for name, first in lost.items()]
+    return Schedule(faults)
+
+
+def _equals(found: Finished, expected: Any) -> None:
+    result = found.result
+    assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
+    assert result["counts"] == expected.counts_.tolist()
+    assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
+
+
+def _nothing_was_computed_twice(standing: Standing) -> None:
+    for name in standing.names:
+        book = standing.federation.site(name).ledger_path
+        keys = [(x["run"], x["round"], x["attempt"]) for x in read_chain(book) if x["event"] == "answer"]
+        assert max(Counter(keys).values()) == 1
+
+
+def _all_there(standing: Standing) -> None:
+    """Wait until everyone is connected and idle after the case before."""
+    from coterie.engines.nvflare.session import Session
+
+    _until(lambda: standing.federation.running().keys() >= {"server", *standing.names}, "a process is down")
+    with Session(standing.federation.analyst()) as session:
+
+        def idle() -> bool:
+            try:
+                return session.idle() >= set(standing.names)
+            except Exception:
+                return False
+
+        _until(idle, "a site is not there")
+
+
+def _until(is_so: Callable[[], bool], words: str, seconds: float = 90.0) -> None:
+    ends = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends, words
+        time.sleep(0.5)
+
+
+def _jobs(found: Finished | None) -> int:
+    return 0 if found is None else len(json.loads(Path(found.folder, "remote.json").read_text())["jobs"])

@@ -1,0 +1,130 @@
+"""Single claims about who stays, who is let in, and when a run stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.engines.inprocess import Fault, Schedule, in_process
+from coterie.errors import QuorumLost, RosterChanged
+from coterie.messages.codec import read_envelope
+from coterie.messages.verbs import total
+from coterie.protocols.lloyd import Close, lloyd
+from coterie.protocols.prepared import Prepare
+from coterie.runtime.layers import Declared, Layer, PlainSums
+from coterie.runtime.run import run
+from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
+from coterie.sites.policy import Policy
+from tests.faults.lives import MOST, Setting
+from tests.faults.methods import GUARDED, QUICK
+from tests.faults.wires import CrashAfter, Killed, Wire
+from tests.federations import blobs, split_evenly
+
+ROWS = blobs(100, 3, 3, seed=5)
+LIMITS = Declared({"rows": 100, "box": 64.0})
+
+
+def layers(is_masked: bool) -> list[Layer]:
+    return [LIMITS, MaskedSums() if is_masked else PlainSums()]
+
+
+def gone(name: str, at: int) -> Fault:
+    return Fault(name, "drop", frozenset(range(at, at + 1000)))
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_a_quorum_is_of_all_sites_however_few_are_left(is_masked):
+    """Four of five are needed: one may be lost, and another later is one too many, masked or not."""
+    first, second = (4, 8) if is_masked else (1, 3)
+
+    def life(*faults):
+        with in_process(split_evenly(ROWS, 5), schedule=Schedule(faults)) as channel:
+            protocol = lloyd(ROWS[:3], max_rounds=9, tol=0.0)
+            return run(protocol, channel, method="lloyd", layers=layers(is_masked), terms=Terms(quorum=0.75))
+
+    assert life(gone("site-1", first)).counts.sum() == pytest.approx(80)
+    with pytest.raises(QuorumLost, match=r"4 are needed.*site-[13].*site-[13]") as lost:
+        life(gone("site-1", first), gone("site-3", second))
+    assert "site-3" in lost.value.outcomes
+
+
+def test_a_site_that_does_not_tell_its_key_is_done_without():
+    with in_process(split_evenly(ROWS, 5), schedule=Schedule([gone("site-1", 0)])) as channel:
+        fit = run(lloyd(ROWS[:3], tol=0.0), channel, method="lloyd", layers=layers(True), terms=MOST)
+    assert fit.counts.sum() == pytest.approx(80)
+
+
+def test_a_site_away_when_keys_are_told_is_introduced_after_the_others():
+    """It misses the run's very first question, sits out the next, and is there for the first sum."""
+
+    def protocol():
+        yield from total(Prepare("refuse", False, *np.ones((3, 3))))
+        return (yield from lloyd(ROWS[:3], tol=0.0))
+
+    with in_process(split_evenly(ROWS, 5), schedule=Schedule([Fault("site-1", "drop", frozenset({0}))])) as channel:
+        fit = run(protocol(), channel, method="lloyd", layers=layers(True), terms=MOST)
+    assert fit.counts.sum() == pytest.approx(100)
+
+
+def test_a_sum_that_needs_every_site_says_which_one_was_away_before():
+    def protocol():
+        yield from total(Close(ROWS[:2]))
+        return (yield from total(Close(ROWS[:2]), complete=True))
+
+    with (
+        in_process(split_evenly(ROWS, 5), schedule=Schedule([gone("site-1", 2)])) as channel,
+        pytest.raises(RosterChanged, match="Not asked: site-1 takes no part any more"),
+    ):
+        run(protocol(), channel, method="lloyd", layers=layers(True), terms=MOST)
+
+
+def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(tmp_path: Path):
+    """Back with the others, it would make their roster grow, which each of them would refuse for good."""
+    method = next(m for m in GUARDED if m.name == "dspgd gram, centered PCA")
+    whole = Setting(method, tmp_path / "whole").live()
+    at = next(e.round for e in whole.exchanges if e.asked.endswith("SendGram"))
+    setting = Setting(method, tmp_path / "away")
+    life = setting.live(setting.channel([Fault("site-1", "drop", frozenset({at}))]))
+    assert life.stop is None, str(life.stop)
+    refused = [c.outcome for e in life.exchanges for c in e.sites.values() if "policy does not" in c.outcome]
+    assert not refused
+
+
+class DamagedRound(Wire):
+    """The first time, the round's number arrives with one bit more."""
+
+    def carry(self, number, payloads, timeout):
+        sent = dict(payloads)
+        if number == self.at and self.times == 1:
+            data = bytearray(sent["site-1"])
+            place = bytes(data).index(read_envelope(sent["site-1"])[1].run) + 16
+            data[place + 1] ^= 1
+            sent["site-1"] = bytes(data)
+        return self.inner.exchange(sent, timeout)
+
+
+@pytest.mark.xfail(strict=True, reason="the header of a question has no checksum: another round is taken for it")
+def test_a_question_whose_header_was_damaged_is_not_taken_for_another(tmp_path: Path):
+    setting = Setting(QUICK[2], tmp_path)
+    life = setting.live(wire=lambda channel: DamagedRound(channel, 3))
+    outcomes = {e.sites["site-1"].outcome for e in life.exchanges if "site-1" in e.sites}
+    assert outcomes == {"answered"}
+
+
+def test_grams_are_charged_once_also_where_the_server_was_killed_between(tmp_path: Path):
+    """A budget that is just enough; the Gram in flight is masked and sent again, and tells nothing new."""
+    method = next(m for m in GUARDED if m.name == "dspgd gram")
+    whole = Setting(method, tmp_path / "whole").live()
+    asked = [e.round for e in whole.exchanges if e.asked.endswith("SendGram")]
+    size = sum(len(step.vectors) for step in whole.fitted.embedding_.transcript[1:])
+    policy = Policy(gram_rows=len(method.rows) // size)
+    assert Setting(method, tmp_path / "enough", policy=policy).live().stop is None
+    setting = Setting(method, tmp_path / "killed", journaled=True, policy=policy)
+    with pytest.raises(Killed):
+        setting.live(wire=lambda channel: CrashAfter(channel, asked[-1]))
+    life = setting.live(resume=True)
+    assert life.stop is None, str(life.stop)
+    np.testing.assert_array_equal(life.fitted.eigenvalues_, whole.fitted.eigenvalues_)

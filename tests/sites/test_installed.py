@@ -1,0 +1,140 @@
+"""A site as it is installed: what its owner said, one process at a time, and no run gone on with over other rows."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import numpy as np
+import pytest
+
+from coterie.errors import InputError, QuorumLost
+from coterie.messages.chain import read_chain
+from coterie.protocols.lloyd import lloyd
+from coterie.runtime.channel import Outcome
+from coterie.runtime.journal import Journal
+from coterie.runtime.run import run
+from coterie.sites import installed
+from coterie.sites.installed import Holdings, InstalledSite
+
+CENTERS = np.array([[0.0, 0.0], [5.0, 5.0]])
+POLICY = 'single_answers = "averages"\nmin_count = 1\nmin_rows = 1\n'
+
+
+class Alone:
+    """A channel to one installed site."""
+
+    def __init__(self, site):
+        self.site, self.asked = site, 0
+
+    def sites(self):
+        return (self.site.name,)
+
+    def exchange(self, payloads, timeout):
+        self.asked += 1
+        return {name: Outcome("answered", self.site.answer(data)) for name, data in payloads.items()}
+
+
+def write_rows(path, shift=0.0):
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(30, 2)), 5 + rng.normal(size=(30, 2))]) + shift
+    np.savetxt(path, rows, delimiter=",", header="a,b", comments="")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    (tmp_path / "site.toml").write_text(POLICY)
+    made = InstalledSite(tmp_path / "kit")
+    made.tell(Holdings(str(tmp_path / "rows.csv"), str(tmp_path / "site.toml")))
+    return tmp_path
+
+
+def test_it_answers_from_its_own_file_by_its_own_rules(folder):
+    made = InstalledSite(folder / "kit")
+    site = made.open("north")
+    found = run(lloyd(CENTERS), Alone(site), method="lloyd")
+    made.close()
+    assert found.counts.tolist() == [30, 30]
+    lines = list(read_chain(made.ledger_path))
+    assert sum(line["event"] == "answer" for line in lines) == found.n_rounds + 1
+    assert json.loads(made.log_path.read_text().splitlines()[0])["site"] == "north"
+
+
+def test_what_is_told_is_kept_with_whole_paths_for_its_owner_alone(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    made = InstalledSite(folder / "kit")
+    made.tell(Holdings("rows.csv", "site.toml", ignore=["b"]))
+    held = made.holdings()
+    assert held.data == str(folder / "rows.csv")
+    assert held.policy == str(folder / "site.toml")
+    assert [column.name for column in held.table().columns] == ["a"]
+    assert stat.S_IMODE((folder / "kit" / "local" / "coterie.json").stat().st_mode) == 0o600
+
+
+def test_what_cannot_be_opened_is_not_told(folder):
+    made = InstalledSite(folder / "kit")
+    before = made.holdings()
+    for held, words in (
+        (Holdings(str(folder / "none.csv")), "no such file"),
+        (Holdings(before.data, "standrad"), "did you mean 'standard'"),
+        (Holdings(before.data, ignore=["c"]), "c"),
+    ):
+        with pytest.raises(InputError, match=words):
+            made.tell(held)
+    assert made.holdings() == before
+
+
+def test_a_site_nobody_told_anything_says_how_to(tmp_path):
+    with pytest.raises(InputError, match="coterie site start"):
+        InstalledSite(tmp_path).holdings()
+
+
+def test_a_site_answers_once(folder, monkeypatch):
+    monkeypatch.setattr(installed, "PATIENCE", 0.3)
+    first = InstalledSite(folder / "kit")
+    first.open("north")
+    with pytest.raises(InputError, match="answers once"):
+        InstalledSite(folder / "kit").open("north")
+    first.close()
+    second = InstalledSite(folder / "kit")
+    second.open("north")
+    second.close()
+
+
+def interrupted(folder, rounds):
+    """A run over the site that is killed after so many exchanges."""
+    made = InstalledSite(folder / "kit")
+    channel = Alone(made.open("north"))
+
+    def watch(_):
+        if channel.asked == rounds:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(lloyd(CENTERS + 1), channel, method="lloyd", journal=Journal(folder / "journal"), watch=watch)
+    made.close()
+
+
+def resumed(folder):
+    made = InstalledSite(folder / "kit")
+    try:
+        journal = Journal(folder / "journal", resume=True)
+        return run(lloyd(CENTERS + 1), Alone(made.open("north")), method="lloyd", journal=journal)
+    finally:
+        made.close()
+
+
+def test_a_run_goes_on_over_the_same_rows(folder):
+    interrupted(folder, 2)
+    assert resumed(folder).counts.tolist() == [30, 30]
+
+
+def test_a_run_is_not_gone_on_with_over_other_rows(folder):
+    interrupted(folder, 2)
+    write_rows(folder / "rows.csv", shift=0.1)
+    with pytest.raises(QuorumLost, match="rows are not those it began this run with"):
+        resumed(folder)
+    made = InstalledSite(folder / "kit")  # a new run is none of that
+    assert run(lloyd(CENTERS), Alone(made.open("north")), method="lloyd").counts.tolist() == [30, 30]
+    made.close()
