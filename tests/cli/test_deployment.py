@@ -40,7 +40,8 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
     again = cli("site", "start", "--kit", "kits/sites/north", "--check")
     assert "40 rows" in again[1]
     status = cli("site", "status", "--kit", "kits/sites/north", "--json")
-    assert json.loads(status[1]) | {"data": ""} == {
+    assert json.loads(status[1]) | {"data": "", "certificate_until": ""} == {
+        "certificate_until": "",
         "site": "north", "server": "localhost:8002", "process": None, "in_a_job": False, "data": "",
         "policy": "standard", "runs": 0, "answers": 0, "refusals": 0, "bytes_up": 0, "last_answer": None,
         "last_method": None,
@@ -94,3 +95,26 @@ def test_stopping_what_is_not_running_is_no_error(here, cli):
 
     kits = provision(here / "kits", ["a"])
     assert processes.stop([kits["server"], kits["a"]]) == 0
+
+
+def test_what_is_said_without_data_is_added_to_what_was_said_before(here, cli):
+    """A policy that is changed counts, and nothing else changes with it."""
+    assert cli("provision", "--sites", "north,south", "--out", "kits")[0] == 0
+    start = ("site", "start", "--kit", "kits/sites/north", "--check")
+    assert cli(*start, "--data", "north.csv", "--ignore", "b")[0] == 0
+    done = cli(*start, "--policy", "strict")
+    assert done[0] == 0, done[2]
+    told = json.loads((here / "kits" / "sites" / "north" / "local" / "coterie.json").read_text())
+    assert told["policy"] == "strict"
+    assert told["ignore"] == ["b"]
+    assert cli(*start, "--data", "north.csv")[0] == 0
+    told = json.loads((here / "kits" / "sites" / "north" / "local" / "coterie.json").read_text())
+    assert told["policy"] == "standard"
+    assert told["ignore"] == []
+
+
+def test_kits_that_were_there_are_said_to_be(here, cli):
+    assert cli("provision", "--sites", "north", "--out", "kits")[0] == 0
+    done = cli("provision", "--sites", "south", "--out", "kits")
+    kept = [line.split()[0:2] for line in done[1].splitlines() if "was there" in line]
+    assert kept == [["server", "localhost"], ["site", "north"], ["analyst", "analyst@coterie.local"]]

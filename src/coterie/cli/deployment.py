@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,8 +58,10 @@ def provision(
     check_installed()
     from coterie.engines.nvflare.kits import provision as make
 
-    before = set((out / "sites").glob("*")) if out.exists() else set()
-    kits = make(out, names_of(sites) or [], server=server, port=port, analysts=analyst or ["analyst@coterie.local"])
+    before = {
+        path.absolute() for path in (out / "server", *out.glob("sites/*"), *out.glob("analysts/*")) if path.exists()
+    }
+    kits = make(out, names_of(sites) or [], server=server, port=port, analysts=analyst)
     rows = [
         [
             kit.kind,
@@ -95,6 +98,7 @@ def server_status(kit: Kit, as_json: AsJson = False) -> None:
     kept = sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
     facts = {
         "listens": f"{found.host}:{found.port}",
+        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "jobs": len(running.jobs) if running else 0,
         "unfinished_runs": kept,
@@ -104,12 +108,18 @@ def server_status(kit: Kit, as_json: AsJson = False) -> None:
         return
     console.print(f"{'up, process ' + str(running.pid) if running else 'down'}; listens on {facts['listens']}")
     console.print(f"{facts['jobs']} jobs, {len(kept)} runs that were not finished", highlight=False)
+    console.print(f"certificate until {facts['certificate_until']}", highlight=False)
 
 
 def site_start(
     kit: Kit,
     data: Annotated[Path | None, typer.Option(help="This site's file; as before, if not given.")] = None,
-    policy: SitePolicy = "standard",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", help="The site's rules: a policy file, or strict, standard (the default), research."
+        ),
+    ] = None,
     columns: Columns = None,
     ignore: Ignore = None,
     categories: Categories = None,
@@ -118,7 +128,8 @@ def site_start(
 ) -> None:
     """Start this site in the foreground: it answers what its policy allows, from its own file, and nothing else.
 
-    The data's path and the policy are kept at the site (KIT/local/coterie.json); no job can change them.
+    The data's path and the policy are kept at the site (KIT/local/coterie.json); no job can change them. Without
+    --data everything is as it was said before, but for what is said now.
 
     Example: coterie site start --kit north --data patients.parquet --policy site.toml --ignore id,name
     """
@@ -127,16 +138,21 @@ def site_start(
     from coterie.sites.installed import Holdings, InstalledSite
 
     found = _kit(kit, "site")
+    found.check()
     installed = InstalledSite(found.folder)
-    held = (
-        Holdings(str(data), policy, names_of(columns), names_of(ignore) or [], categories_of(categories), key)
-        if data is not None
-        else installed.holdings()
-    )
+    said: dict[str, Any] = {
+        "policy": policy,
+        "columns": names_of(columns),
+        "ignore": names_of(ignore),
+        "categories": categories_of(categories) if categories else None,
+        "key": key,
+    }
+    before = Holdings(str(data)) if data is not None else installed.holdings()
+    held = replace(before, **{name: value for name, value in said.items() if value is not None})
     table = installed.tell(held)
     console.print(
         f"{found.name}: {table.n_rows:,} rows of {len(table.columns)} columns, policy {held.policy}; "
-        f"server {found.host}:{found.port}",
+        f"server {found.host}:{found.port}, certificate until {found.valid_until():%Y-%m-%d}",
         highlight=False,
         soft_wrap=True,
     )
@@ -146,12 +162,11 @@ def site_start(
 
 def site_status(kit: Kit, as_json: AsJson = False) -> None:
     """What this site holds, whether it runs, and what left it so far."""
-    from coterie.engines.nvflare.kits import read_kit
     from coterie.engines.nvflare.processes import find_running
     from coterie.messages.chain import read_chain
     from coterie.sites.installed import InstalledSite
 
-    found = read_kit(kit)
+    found = _kit(kit, "site")
     installed = InstalledSite(found.folder)
     held, running = installed.holdings(), find_running(found)
     lines = list(read_chain(installed.ledger_path)) if installed.ledger_path.exists() else []
@@ -160,6 +175,7 @@ def site_status(kit: Kit, as_json: AsJson = False) -> None:
     facts: dict[str, Any] = {
         "site": found.name,
         "server": f"{found.host}:{found.port}",
+        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "in_a_job": bool(running and running.jobs),
         "data": held.data,
@@ -183,6 +199,7 @@ def site_status(kit: Kit, as_json: AsJson = False) -> None:
         [
             ["process", state],
             ["server", facts["server"]],
+            ["certificate until", facts["certificate_until"]],
             ["data", held.data],
             ["policy", held.policy],
             ["runs taken part in", str(len(runs))],

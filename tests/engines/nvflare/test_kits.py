@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from coterie.engines.nvflare.kits import CENTER_CLASS, SITE_CLASS, place_server, provision, read_kit
+from coterie.engines.nvflare.kits import CENTER_CLASS, SITE_CLASS, Kit, place_server, provision, read_kit
 from coterie.engines.nvflare.processes import command, environment, find_running
 from coterie.engines.nvflare.session import Session, write_job
 from coterie.errors import InputError
@@ -131,3 +132,21 @@ def test_a_job_holds_configuration_and_no_code(tmp_path):
     ]
     site = json.loads((job / "app" / "config" / "config_fed_client.json").read_text())
     assert site["executors"] == [{"tasks": ["*"], "executor": {"path": SITE_CLASS, "args": {}}}]
+
+
+def test_a_site_that_is_added_brings_no_analyst(tmp_path):
+    provision(tmp_path, ["a"], analysts=["ana@university.example"])
+    provision(tmp_path, ["b"])
+    assert [path.name for path in (tmp_path / "analysts").iterdir()] == ["ana@university.example"]
+
+
+def test_certificates_are_valid_for_most_of_a_year_and_not_after(tmp_path, monkeypatch):
+    made = provision(tmp_path, ["a"])
+    left = made["a"].valid_until() - datetime.now(UTC)
+    assert timedelta(359) < left <= timedelta(360)
+    assert all(kit.valid_until() - made["a"].valid_until() < timedelta(minutes=1) for kit in made.values())
+    monkeypatch.setattr(Kit, "valid_until", lambda _: datetime.now(UTC) - timedelta(1))
+    with pytest.raises(InputError, match="ended on"):
+        made["a"].check()
+    with pytest.raises(InputError, match="ended on"):
+        Session(made["analyst@coterie.local"])

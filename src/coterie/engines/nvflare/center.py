@@ -68,20 +68,19 @@ class AuxChannel:
 
     def greet(self, seconds: float = GREETING) -> dict[str, str]:
         """What is wrong with each site that is not ready for questions after so long."""
-        ends, waiting = time.monotonic() + seconds, dict.fromkeys(self._names, "could not be reached")
-        while waiting and time.monotonic() < ends:
+        ends, wrong, silent = time.monotonic() + seconds, dict[str, str](), list(self._names)
+        while silent and time.monotonic() < ends:
             self._check()
-            found = {name: self._pool.submit(self._sent, name, HELLO, Shareable(), 2.0) for name in waiting}
+            found = {name: self._pool.submit(self._sent, name, HELLO, Shareable(), 2.0) for name in silent}
             self._await(list(found.values()), 2.0 + GRACE)
             for name, one in found.items():
                 reply = one.result() if one.done() else None
                 if reply is not None and reply.get_return_code() == ReturnCode.OK:
-                    waiting[name] = _wrong(reply)
-            waiting = {name: words for name, words in waiting.items() if words}
-            if any(words.startswith(("has", "runs")) for words in waiting.values()):
-                break
-            time.sleep(0.2 if waiting else 0.0)
-        return waiting
+                    wrong[name] = _wrong(reply)
+            silent = [name for name in silent if name not in wrong]
+            time.sleep(0.2 if silent else 0.0)
+        wrong |= dict.fromkeys(silent, "could not be reached")
+        return {name: words for name, words in sorted(wrong.items()) if words}
 
     def echo(self, payload: bytes, timeout: float) -> float:
         """Seconds the engine takes to carry bytes to all sites and back, with nothing done there."""

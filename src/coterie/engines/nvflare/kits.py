@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,23 @@ class Kit:
         """Certificates and addresses."""
         return self.folder / "startup"
 
+    def valid_until(self) -> datetime:
+        """When the first of its certificates, its own and the authority's, ends."""
+        from cryptography.x509 import load_pem_x509_certificate
+
+        own = self.startup / ("server.crt" if self.kind == "server" else "client.crt")
+        found = (load_pem_x509_certificate(path.read_bytes()) for path in (own, self.startup / "rootCA.pem"))
+        return min(one.not_valid_after_utc for one in found)
+
+    def check(self) -> None:
+        """Say that a kit can no longer be used: nobody would take its certificate."""
+        ended = self.valid_until()
+        if ended < datetime.now(UTC):
+            raise InputError(
+                f"{self.folder}: its certificates ended on {ended:%Y-%m-%d}; whoever made it makes new kits "
+                "(docs/operations.md, Certificates)."
+            )
+
 
 def provision(
     out: Path,
@@ -69,15 +87,18 @@ def provision(
     *,
     server: str = "localhost",
     port: int = 8002,
-    analysts: Sequence[str] = ("analyst@coterie.local",),
+    analysts: Sequence[str] | None = None,
 ) -> dict[str, Kit]:
     """Make kits below ``out``: ``server``, ``sites/NAME``, ``analysts/NAME``; the signing key stays in ``authority``.
 
     Where the authority is there already, kits are added for sites and analysts that have none; no kit is changed.
+    Where no analyst is named, a new folder has ``analyst@coterie.local``, and an old one those it had.
     """
-    _check_names(sites, server, port, analysts)
     authority = out / "authority"
     known = _known(authority)
+    if analysts is None:
+        analysts = known.get("analysts", ["analyst@coterie.local"])
+    _check_names(sites, server, port, analysts)
     if known and (known["server"], known["port"]) != (server, port):
         raise InputError(
             f"{out} holds kits for a server at {known['server']}:{known['port']}; sites are added with the same "

@@ -72,6 +72,7 @@ def _processes() -> Iterable[tuple[int, list[str]]]:
 def _prepare(kit: Kit) -> None:
     if find_running(kit) is not None:
         raise InputError(f"{kit.folder}: this {kit.kind} is running already; stop it first.")
+    kit.check()
     for name in ("restart.fl", "shutdown.fl"):
         (kit.folder / name).unlink(missing_ok=True)
     if kit.kind == "server":

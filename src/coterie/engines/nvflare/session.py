@@ -50,6 +50,7 @@ class Session:
     def __init__(self, kit: Kit) -> None:
         if kit.kind != "analyst":
             raise InputError(f"{kit.folder}: this is the kit of a {kit.kind}; an analyst's is needed (--kit).")
+        kit.check()
         self.kit = kit
         self._session: Any = None
 

@@ -59,6 +59,7 @@ class SiteEnd(Executor):
         except Exception:  # the text may quote a row: it stays here
             self._log.exception("%s could not be opened", name)
         finally:
+            self._log.propagate = not self._log.handlers  # what may quote a row is in the site's own log only
             self._opened.set()
 
     def _greeted(self, topic: str, request: Any, fl_ctx: Any) -> Any:
