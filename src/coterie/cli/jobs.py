@@ -50,6 +50,8 @@ class Job:
     """The column that names each row, where sites hold columns of the same rows."""
     sums: str | None = None
     """``masked`` or ``plain``; by default as the policies have it, over a federation masked."""
+    sites: list[str] = field(default_factory=list)
+    """Who must be connected before a run over a federation begins; without any, whoever is."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
@@ -314,6 +316,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "deadline": (int, float),
     "key": (str,),
     "sums": (str,),
+    "sites": (list,),
 }
 
 

@@ -94,7 +94,9 @@ def run_remotely(
                 if not quiet:
                     errors.print(words, highlight=False, markup=False, soft_wrap=True)
 
-            remote = Remote(session, out, attempts, patience, say, tell, told_until=_last_told(out / EVENTS))
+            remote = Remote(
+                session, out, attempts, patience, say, tell, job.sites, told_until=_last_told(out / EVENTS)
+            )
             try:
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:

@@ -16,6 +16,7 @@ import msgspec
 
 from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_order
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
+from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
 from coterie.report.outputs import write_run
@@ -26,7 +27,7 @@ from coterie.sites.logs import log_to
 
 __all__ = ["Conductor"]
 
-AWAY = ("was ", "could not be reached", "sits out", "has no table", "takes no part any more: it was")
+AWAY = ("was ", "could not be reached", "sits out", "takes no part any more: it was")
 """What is said of sites that may come back, as opposed to those that refused."""
 PATIENCE = 15.0
 """Seconds to wait for an earlier job of the same run that is about to end."""
@@ -42,6 +43,7 @@ class Conductor(Center):
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:
         """Run the order; whatever comes of it is in ``outcome.json``."""
         told = Told(_log(kit))
+        forget_old_jobs(kit)
         engine.register_app_command(EVENTS, told.since)
         engine.register_app_command(STOP, lambda *_: _stop(channel))
         out = folder / "coterie"

@@ -48,6 +48,8 @@ class Remote:
     patience: float = 120.0
     say: Callable[[str], None] = lambda _: None
     tell: Callable[[Line], None] = lambda _: None
+    sites: Sequence[str] = ()
+    """Who must be there to begin with; without any, whoever is."""
     told_until: float = 0.0
     """Events up to this time were told by an earlier process."""
     _looked: float = 0.0
@@ -90,7 +92,7 @@ class Remote:
             if {**state["order"], "deadline": 0, "quorum": 0} != {**settings, "deadline": 0, "quorum": 0}:
                 raise InputError(f"{self.out} holds another run; resume it with the settings it was begun with.")
             return state
-        state = {"run": secrets.token_hex(16), "sites": [], "jobs": []}
+        state = {"run": secrets.token_hex(16), "sites": sorted(self.sites), "jobs": []}
         state["order"] = {**msgspec.to_builtins(order), "run": state["run"]}
         self._keep(state)
         return state
@@ -130,7 +132,7 @@ class Remote:
                 self.say(f"waiting for {', '.join(missing) or 'sites'} ...")
                 told = True
             time.sleep(POLL)
-        if not state["sites"]:
+        if not state["jobs"]:
             state["sites"] = there
         self._keep(state)
         return there

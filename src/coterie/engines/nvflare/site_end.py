@@ -15,7 +15,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from threadpoolctl import threadpool_limits
 
 import coterie.secure.masked_sums  # noqa: F401  (so that masked questions are known here)
-from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent
+from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent, forget_old_jobs
 from coterie.sites.installed import InstalledSite
 from coterie.sites.site import Site
 
@@ -54,6 +54,7 @@ class SiteEnd(Executor):
 
     def _open(self, kit: Path, name: str) -> None:
         try:
+            forget_old_jobs(kit)
             self._installed = InstalledSite(kit)
             self._site = self._installed.open(name)
         except Exception:  # the text may quote a row: it stays here

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import threading
 import time
+from pathlib import Path
 
-__all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "end_with_parent"]
+__all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "end_with_parent", "forget_old_jobs"]
 
 QUESTION = "coterie.question"
 """A question of a run; its reply is the site's answer, or a bare code."""
 HELLO = "coterie.hello"
 """Is the site's end there? Its reply says with which version."""
 FRAME, CODE, VERSION = "frame", "code", "version"
+KEPT = 24 * 3600.0
+"""Seconds for which the folder of a job stays."""
+_JOB = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def forget_old_jobs(kit: Path) -> None:
+    """Remove the folders of jobs that ended more than a day ago: their configuration, and NVFlare's logs of them."""
+    for folder in kit.iterdir():
+        if _JOB.fullmatch(folder.name) and folder.is_dir() and time.time() - folder.stat().st_mtime > KEPT:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_with_parent(every: float = 1.0) -> None:
