@@ -52,6 +52,9 @@ class Remote:
     """Who must be there to begin with; without any, whoever is."""
     told_until: float = 0.0
     """Events up to this time were told by an earlier process."""
+    _away: tuple[str, ...] = ()
+    """Sites that were away when the last job ended: the server may not know it yet, so they count as there once they
+    are heard of again."""
     _looked: float = 0.0
     _seen: int = 0
     """How many events of the present job were told."""
@@ -72,6 +75,7 @@ class Remote:
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
+            self._away = tuple(outcome.get("absent", ()))
             self.say(f"{outcome['message']} Going on from the journal (attempt {attempt + 1} of {self.attempts}).")
         raise Stopped(
             f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
@@ -113,9 +117,12 @@ class Remote:
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
         began, told = time.monotonic(), False
+        last: dict[str, float] = {}
         while True:
             try:
-                there = sorted(self.session.sites())
+                heard = self.session.sites()
+                last = {name: last.get(name, heard.get(name, 0.0)) for name in self._away}
+                there = sorted(name for name, when in heard.items() if when != last.get(name))
                 missing = sorted(set(state["sites"]) - set(there))
             except Unreachable:
                 if time.monotonic() - began > self.patience:
