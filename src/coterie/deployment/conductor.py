@@ -57,7 +57,7 @@ class Conductor(Center):
             outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__, "absent": absent}
         except CoterieError as problem:
             outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError, ArithmeticError, MemoryError) as problem:
             outcome = {
                 "status": "refused",
                 "message": f"the settings cannot be used: {problem}",

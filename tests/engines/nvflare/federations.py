@@ -1,4 +1,4 @@
-"""A federation of real processes for tests: five sites with rows of digits, told anew for every run what they hold."""
+"""A federation of real processes for tests: five sites with rows of digits, told anew for each run what they hold."""
 
 from __future__ import annotations
 

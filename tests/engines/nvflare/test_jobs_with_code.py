@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.engines.nvflare.kits import SITE_CLASS, provision
+from coterie.engines.nvflare.kits import SITE_CLASS, provision, read_kit
 from coterie.engines.nvflare.session import Session
-from coterie.errors import CoterieError, InputError
+from coterie.errors import CoterieError
 
 from .federations import dealt_rows
 from .strangers import answers, changed, orders, submitted
@@ -103,7 +103,7 @@ def _some_sites(job: Path, mark: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (_custom, "carries 'custom'"),
+        (_custom, "carries no code"),
         (_drivers, "carries 'config/comm_config.json'"),
         (_settings, "carries 'config/resources.json'"),
         (_class_at_site, ""),
@@ -156,14 +156,24 @@ def test_a_job_that_was_not_signed_or_was_changed_since_is_not_run(held, tmp_pat
     assert answers(held) == before
 
 
+def _refused(session: Session, what: str, *args: object) -> bool:
+    """Whether the server, or the site that it passes the request on to, does not do this."""
+    try:
+        found = session._ask(what, *args)
+    except CoterieError as problem:
+        return "not authorized" in str(problem)
+    return found in ("invalid_request", {"site-1": "invalid_request"})
+
+
 def test_an_analyst_may_not_look_into_machines_or_end_them(held):
+    before = held.federation.running()
     with Session(held.federation.analyst()) as session:
         assert set(session.sites()) == set(held.names)
         for what, *args in (
             ("ls_target", "site-1"),
             ("cat_target", "site-1", None, "local/coterie.json"),
             ("tail_target_log", "site-1"),
-            ("grep_target", "server", None, "key", "startup/server.key"),
+            ("cat_target", "server", None, "local/resources.json"),
             ("get_working_directory", "server"),
             ("shutdown", "client", ["site-1"]),
             ("shutdown", "all"),
@@ -174,9 +184,11 @@ def test_an_analyst_may_not_look_into_machines_or_end_them(held):
             ("report_resources", "client", ["site-1"]),
             ("get_client_env", ["site-1"]),
         ):
-            with pytest.raises(CoterieError, match="(?i)not.authorized"):
-                session._ask(what, *args)
+            # an end is passed on to the site, which does not do it
+            assert _refused(session, what, *args) or what in ("shutdown", "restart"), what
+        time.sleep(3)
         assert set(session.sites()) == set(held.names)
+    assert held.federation.running() == before
 
 
 @pytest.fixture
@@ -187,8 +199,6 @@ def other(held, tmp_path):
         held.federation.folder, held.names, server=server.host, port=server.port, analysts=[name]
     )[name]  # fmt: skip
     shutil.move(made.folder, tmp_path / "other")
-    from coterie.engines.nvflare.kits import read_kit
-
     return read_kit(tmp_path / "other")
 
 
@@ -199,21 +209,17 @@ def test_a_job_is_its_submitter_s_alone(held, other, tmp_path):
             time.sleep(0.2)
         assert job in {one["job_id"] for one in stranger._ask("list_jobs")}
         for one in (stranger, session):  # not even who submitted it
-            for what in ("clone_job", "get_job_logs"):
-                with pytest.raises(CoterieError, match="(?i)not.authorized"):
-                    one._ask(what, job)
+            for what, *args in (("clone_job",), ("get_job_logs",), ("get_job_logs", "site-1")):
+                assert _refused(one, what, job, *args), what
+            assert _refused(one, "configure_job_log", job, "CRITICAL")
             for what in ("show_errors", "show_stats"):
-                with pytest.raises(CoterieError, match="(?i)not.authorized"):
+                with pytest.raises(CoterieError):
                     one._ask(what, job, "client")
-            with pytest.raises(CoterieError, match="(?i)not.authorized"):
-                one._ask("configure_job_log", job, "CRITICAL")
         for what, *args in (("abort_job", job), ("delete_job", job), ("do_app_command", job, "coterie.stop", {})):
-            with pytest.raises(InputError, match="(?i)not.authorized"):
-                stranger._ask(what, *args)
+            assert _refused(stranger, what, *args), what
         while not session.status(job).startswith("FINISHED"):
             time.sleep(0.2)
-        with pytest.raises(CoterieError, match="(?i)not.authorized"):
-            stranger._ask("download_job_result", job, str(tmp_path))
+        assert _refused(stranger, "download_job_result", job, str(tmp_path))
         session.fetch(job, tmp_path / "own")
         assert json.loads((tmp_path / "own/outcome.json").read_text())["status"] == "done"
         with contextlib.suppress(CoterieError):

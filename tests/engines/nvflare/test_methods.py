@@ -1,4 +1,4 @@
-"""Every method over separate processes with TLS on: the in-process result, the same numbers and bytes in the ledger."""
+"""Every method over separate processes with TLS on: the in-process result, the same numbers and bytes counted."""
 
 from __future__ import annotations
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import socket
 import ssl
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from coterie.engines.nvflare import processes
-from coterie.engines.nvflare.kits import provision
+from coterie.engines.nvflare.kits import provision, read_kit
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import InputError
 
-from .strangers import DAY, NOW, copied, disguised, ended, re_signed, refuses, renamed
+from .strangers import DAY, NOW, changed, copied, disguised, ended, re_signed, refuses, renamed
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,7 +52,7 @@ def _await(standing, names, since: float) -> None:
 
 @pytest.fixture(scope="module")
 def joined(standing, foreign, tmp_path_factory):
-    """When sites were heard of while strangers tried for long enough to join, and who did so with a new certificate."""
+    """How long after strangers began to try each site was heard of; one with a new certificate joins at last."""
     federation, folder = standing.federation, tmp_path_factory.mktemp("strangers")
     kits = {name: federation.kit(name) for name in ("site-3", "site-4", "site-5")}
     processes.stop([kits["site-4"], kits["site-5"]])
@@ -108,7 +111,7 @@ def test_the_port_speaks_no_tls_of_before(standing):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.load_cert_chain(analyst.startup / "client.crt", analyst.startup / "client.key")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
     assert ended(lambda plain: context.wrap_socket(plain), standing.federation.kit("server").port)
@@ -160,3 +163,28 @@ def test_a_site_s_certificate_does_not_make_an_analyst(standing, tmp_path):
                 session._ask(what)
         with pytest.raises(InputError, match="not authorized"):
             session.submit({}, name="job", least=1)
+
+
+def test_a_site_does_not_answer_another_site(standing, tmp_path, monkeypatch):
+    """The rogue is site-1 for a while; the server passes its messages on."""
+    genuine = standing.federation.kit("site-1")
+    rogue = read_kit(copied(genuine, tmp_path / "rogue"))
+    component = {"id": "rogue", "path": f"{__package__}.rogue.Rogue", "args": {}}
+    changed(rogue.folder / "local/resources.json", lambda raw: raw["components"].append(component))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path.cwd())]))
+    processes.stop([genuine])
+    try:
+        processes.start(rogue)
+        ends = time.monotonic() + 60
+        while not (rogue.folder / "told.json").exists():
+            assert time.monotonic() < ends, (rogue.folder / processes.OUTPUT).read_text()[-3000:]
+            time.sleep(0.3)
+    finally:
+        processes.stop([rogue])
+        since = time.time()
+        processes.start(genuine)
+        _await(standing, ["site-1"], since)
+    told = json.loads((rogue.folder / "told.json").read_text())
+    assert set(told.values()) == {"None"}
+    log = (standing.federation.kit("site-2").folder / "log.txt").read_text()
+    assert log.count("a message from site-1 was refused") >= len(told)

@@ -11,17 +11,20 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.app_validation import AppValidator
+from nvflare.apis.app_validation import AppValidationKey, AppValidator
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.job_def import is_valid_job_id
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
+from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 from nvflare.private.admin_defs import error_reply
 from nvflare.private.defs import RequestHeader, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
 
-__all__ = ["Gate", "KnownFiles"]
+__all__ = ["Gate", "KnownFiles", "hear_the_server_only"]
 
 _FILES = {"config", "config/config_fed_server.json", "config/config_fed_client.json"}
 _SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
@@ -37,7 +40,7 @@ _ASKED = {
 """All that a server asks of a site to run jobs; neither files nor logs nor an end are a server's to ask for."""
 
 
-class KnownFiles(AppValidator):  # type: ignore[misc]
+class KnownFiles(AppValidator):
     """Refuses a job that holds anything but its two files of configuration and their signatures."""
 
     def validate(self, app_folder: str) -> tuple[str, dict[str, Any]]:
@@ -48,7 +51,7 @@ class KnownFiles(AppValidator):  # type: ignore[misc]
         return (f"a job is a configuration and nothing else; this one carries {strange[0]!r}" if strange else ""), {}
 
 
-class Gate(FLComponent):  # type: ignore[misc]
+class Gate(FLComponent):
     """At the server: jobs in the one known shape only. At a site: no requests but those that jobs need."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
@@ -62,8 +65,10 @@ class Gate(FLComponent):  # type: ignore[misc]
             if wrong:
                 fl_ctx.set_prop(FLContextKey.JOB_BLOCK_REASON, wrong, private=True, sticky=False)
         elif event_type == EventType.SYSTEM_START:
-            agent = getattr(fl_ctx.get_engine(), "admin_agent", None)
+            engine = fl_ctx.get_engine()
+            agent = getattr(engine, "admin_agent", None)
             if agent is not None:
+                hear_the_server_only(engine.get_cell())
                 agent.processors = {
                     topic: _Named(one) if topic in _NAMED else one
                     for topic, one in agent.processors.items()
@@ -71,7 +76,22 @@ class Gate(FLComponent):  # type: ignore[misc]
                 }
 
 
-class _Named(RequestProcessor):  # type: ignore[misc]
+def hear_the_server_only(cell: Any) -> None:
+    """Refuse what other sites send: NVFlare's server passes messages on from any site to any other."""
+    core = cell.core_cell
+    own = FQCN.split(core.get_fqcn())[0]
+
+    def look(message: Any) -> Any:
+        origin = str(message.get_header(MessageHeaderKey.ORIGIN, ""))
+        if FQCN.split(origin)[0] in (FQCN.ROOT_SERVER, own):
+            return None
+        logging.getLogger("coterie").warning("a message from %s was refused", origin)
+        return make_reply(ReturnCode.UNAUTHENTICATED, "a site hears its server only")
+
+    core.add_incoming_request_filter(channel="*", topic="*", cb=look)
+
+
+class _Named(RequestProcessor):
     """Handles requests about a job whose name is one that the server makes: it is a folder's name, too."""
 
     def __init__(self, inner: Any) -> None:
@@ -87,6 +107,8 @@ class _Named(RequestProcessor):  # type: ignore[misc]
 
 
 def _wrong(meta: dict[str, Any]) -> str:
+    if meta.get(AppValidationKey.BYOC):
+        return "a job carries no code"
     strange = sorted(meta.keys() - _META)
     if strange:
         return f"a job says nothing of {strange[0]!r}"
