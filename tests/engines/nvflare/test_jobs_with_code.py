@@ -118,10 +118,10 @@ def _some_sites(job: Path, mark: Path) -> None:
 def test_what_a_job_may_not_bring_is_run_nowhere(held, tmp_path, change, word):
     before, mark = answers(held), tmp_path / "evil-was-here"
     status, said = submitted(held, tmp_path, lambda job: change(job, mark))
-    assert word in said
-    assert status != "FINISHED:COMPLETED" or json.loads(said[said.index("{") :])["status"] != "done", said
     assert not mark.exists()
     assert answers(held) == before
+    assert word in said
+    assert status != "FINISHED:COMPLETED" or json.loads(said[said.index("{") :])["status"] != "done", said
 
 
 @pytest.mark.parametrize("name", ["local", "coterie", "startup", str(uuid.uuid4())])
