@@ -9,14 +9,14 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from nvflare.apis.shareable import Shareable  # noqa: E402
+from nvflare.apis.shareable import Shareable
 
-from coterie.engines.nvflare.site_end import SiteEnd  # noqa: E402
-from coterie.engines.nvflare.wire import CODE, FRAME  # noqa: E402
-from coterie.messages import codec  # noqa: E402
-from coterie.messages.refusals import Refusal  # noqa: E402
-from coterie.sites.site import Site  # noqa: E402
-from coterie.sites.tables import ArrayTable  # noqa: E402
+from coterie.engines.nvflare.site_end import SiteEnd
+from coterie.engines.nvflare.wire import CODE, FRAME
+from coterie.messages import codec
+from coterie.messages.refusals import Refusal
+from coterie.sites.site import Site
+from coterie.sites.tables import ArrayTable
 
 
 def _told(end: SiteEnd, frame: object) -> dict:
