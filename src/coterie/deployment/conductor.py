@@ -62,7 +62,7 @@ class Conductor(Center):
             outcome["absent"] = [name for name, did in problem.outcomes.items() if did.startswith(AWAY)]
         except CoterieError as problem:
             outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError, ArithmeticError, MemoryError) as problem:
             outcome = {
                 "status": "refused",
                 "message": f"the settings cannot be used: {problem}",

@@ -21,6 +21,8 @@ OUTCOME, TOLD = "outcome.json", "told.json"
 """What a job leaves beside the result: how it ended, and everything it told."""
 
 _RUN = re.compile("[0-9a-f]{32}")
+_LARGEST = 2**53
+_LONGEST = 24 * 3600.0
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,6 +63,11 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
         """Raise what is wrong with it, before anyone is asked."""
         if not _RUN.fullmatch(self.run):
             raise InputError("a run is named by 32 hex digits.")
+        for name, value in self.parameters.items():
+            if isinstance(value, int | float) and abs(value) > _LARGEST:
+                raise InputError(f"{name}={value:.3g} is more than anything is counted to here (2**53).")
+        if self.deadline > _LONGEST:
+            raise InputError(f"deadline={self.deadline:g} s is too long; a day ({_LONGEST:g} s) is the longest.")
         estimator = self.estimator()
         self.terms()
         if estimator.splits_columns:

@@ -27,7 +27,13 @@ CENTER_CLASS = "coterie.deployment.conductor.Conductor"
 HEARTBEAT = 30
 """Seconds without a sign of life after which the server takes a site for gone."""
 _ROLES = ("project_admin", "org_admin", "lead", "member")
-_FORBIDDEN = ("byoc", "server-predeployed-flwr", "shell_commands", "clone_job")
+_FORBIDDEN = (
+    "byoc", "server-predeployed-flwr", "shell_commands", "clone_job",
+    "configure_job_log", "show_errors", "show_stats", "reset_errors", "show_scopes",
+)  # fmt: skip
+_GATE = "coterie.engines.nvflare.gate"
+_WIRING = {"internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}}
+"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only."""
 _LEAD = {
     "submit_job": "any",
     "app_command": "n:submitter",
@@ -234,14 +240,22 @@ def _write(kit: Path, name: str, value: Mapping[str, Any]) -> None:
 
 
 def _close_rights(kit: Path) -> None:
-    """No role brings code, runs shell commands or clones a job."""
+    """No role brings code, runs shell commands, clones a job, or looks into or silences a site's log."""
     rights = {role: {**_RIGHTS[role], **dict.fromkeys(_FORBIDDEN, "none")} for role in _ROLES}
     _write(kit, "authorization.json", {"format_version": "1.0", "permissions": rights})
+
+
+def _close_jobs(kit: Path, resources: dict[str, Any]) -> None:
+    """Jobs in the one known shape only."""
+    resources["app_validator"] = {"path": f"{_GATE}.KnownFiles", "args": {}}
+    resources["components"].append({"id": "coterie_gate", "path": f"{_GATE}.Gate", "args": {}})
+    (kit / "comm_config.json").write_text(json.dumps(_WIRING, indent=2) + "\n")
 
 
 def _close_site(kit: Path) -> None:
     _close_rights(kit)
     resources = _defaults(kit, "resources.json")
+    _close_jobs(kit, resources)
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [SITE_CLASS]
     resources["allow_log_streaming"] = False
@@ -253,6 +267,7 @@ def _close_server(kit: Path) -> None:
     """As a site's, and one job at a time."""
     _close_rights(kit)
     resources = _defaults(kit, "resources.json")
+    _close_jobs(kit, resources)
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [CENTER_CLASS]
     resources["servers"][0] |= {"heart_beat_timeout": HEARTBEAT, "admin_timeout": 30.0}

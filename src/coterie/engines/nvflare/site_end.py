@@ -15,6 +15,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from threadpoolctl import threadpool_limits
 
 import coterie.secure.masked_sums  # noqa: F401  (so that masked questions are known here)
+from coterie.engines.nvflare.gate import hear_the_server_only
 from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent, forget_old_jobs
 from coterie.sites.installed import InstalledSite
 from coterie.sites.site import Site
@@ -41,6 +42,7 @@ class SiteEnd(Executor):
             end_with_parent()
             threadpool_limits(1)
             engine = fl_ctx.get_engine()
+            hear_the_server_only(engine.get_cell())
             engine.register_aux_message_handler(QUESTION, self._answered)
             engine.register_aux_message_handler(HELLO, self._greeted)
             kit, name = Path(engine.get_workspace().get_root_dir()), fl_ctx.get_identity_name()

@@ -1,0 +1,115 @@
+"""Questions of a real run, changed on their way: none gets an answer, and the run goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+import coterie
+from coterie.messages import codec
+from coterie.messages.codec.envelope import HEADER
+from coterie.messages.refusals import Refusal
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.policy import Policy
+from coterie.sites.site import Site
+from coterie.sites.tables import ArrayTable
+
+POLICY = Policy(min_count=2, min_roster=3, min_rows=5, max_questions=100_000, gram_rows=0)
+ROWS = {f"s{i}": np.random.default_rng(i).normal(size=(40, 3)) for i in range(3)}
+REFUSAL_BYTES = len(codec.encode_refusal(codec.Envelope(1, bytes(16), 0, 0, bytes(8), bytes(8), bytes(16), ""), 1))
+
+
+def fitted():
+    return coterie.fit(coterie.FederatedKMeans(n_clusters=3, random_state=0), ROWS, policy=POLICY)
+
+
+def body_start(frame: bytes) -> int:
+    return codec.frames.question_header_bytes(codec.read_envelope(frame)[1].method)
+
+
+def flipped(frame: bytes, place: int, bit: int = 1) -> bytes:
+    return frame[:place] + bytes([frame[place] ^ bit]) + frame[place + 1 :]
+
+
+def recorded(monkeypatch, disturb) -> list[bytes]:
+    """The questions put to the first site in a run, each disturbed before it is answered."""
+    frames, answer = [], Site.answer
+
+    def wrapped(self, frame):
+        if self.name == "s0":
+            frames.append(frame)
+            disturb(lambda changed: answer(self, changed), self, frame)
+        return answer(self, frame)
+
+    monkeypatch.setattr(Site, "answer", wrapped)
+    return frames
+
+
+def is_bare(answer: bytes) -> bool:
+    form, envelope, _ = codec.read_envelope(answer)
+    return form is codec.Form.REFUSAL and len(answer) == REFUSAL_BYTES + len(envelope.method)
+
+
+def test_a_changed_body_is_refused_and_the_run_ends_as_if_nothing_had_been(monkeypatch):
+    expected, codes = fitted(), []
+
+    def disturb(answer, site, frame):
+        start = body_start(frame)
+        before, left = site.ledger.total("floats_up"), site.ledger.total("answers")
+        for place in np.unique(np.linspace(start, len(frame) - 1, 12).astype(int)):
+            given = answer(flipped(frame, place, 1 << int(place) % 8))
+            assert is_bare(given)
+            codes.append(Refusal(given[-1]))
+        for made in (frame[:-1], frame + b"\0", frame[:start], frame[: HEADER.size], b"", b"garbage" * 30):
+            assert is_bare(answer(made))
+        assert (site.ledger.total("floats_up"), site.ledger.total("answers")) == (before, left)
+
+    frames = recorded(monkeypatch, disturb)
+    found = fitted()
+    assert len(frames) > 5
+    assert set(codes) == {Refusal.MALFORMED}
+    np.testing.assert_array_equal(found.cluster_centers_, expected.cluster_centers_)
+
+
+def test_another_body_under_the_same_header_is_refused(monkeypatch):
+    frames = recorded(monkeypatch, lambda *_: None)
+    fitted()
+    starts = [body_start(frame) for frame in frames]
+    site = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY)
+    for frame, start, other, begins in zip(frames, starts, frames[1:], starts[1:], strict=False):
+        if frame[start:] != other[begins:]:
+            given = site.answer(frame[:start] + other[begins:])
+            assert is_bare(given)
+            assert given[-1] == Refusal.MALFORMED
+
+
+def test_a_question_for_another_site_is_refused_and_the_ledger_says_so(monkeypatch, tmp_path):
+    frames = recorded(monkeypatch, lambda *_: None)
+    fitted()
+    ledger = SiteLedger(tmp_path / "ledger.jsonl")
+    other = Site("s1", ArrayTable(ROWS["s1"]), policy=POLICY, ledger=ledger)
+    for frame in frames:
+        given = other.answer(frame)
+        assert is_bare(given)
+        assert given[-1] == Refusal.FOREIGN
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
+    assert {(line["event"], line["code"], line["floats"]) for line in lines} == {("refusal", "FOREIGN", 0)}
+    assert len(lines) == len(frames)
+    own = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY)
+    assert codec.read_envelope(own.answer(frames[0]))[0] is codec.Form.ANSWER
+
+
+def test_a_changed_header_gets_nothing_that_passes_for_an_answer_to_the_question(monkeypatch):
+    """Run, round and attempt may be any: what comes then names them, and whoever asked takes no such answer."""
+    frames = recorded(monkeypatch, lambda *_: None)
+    fitted()
+    asked = codec.read_envelope(frames[0])[1]
+    answered = set()
+    for place in range(body_start(frames[0]) - 1):  # the last byte before the body is a remark for the ledger
+        given = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY).answer(flipped(frames[0], place))
+        said = codec.read_envelope(given)[1]
+        assert is_bare(given) or said != asked
+        if not is_bare(given):
+            answered |= {name for name in asked._fields if getattr(said, name) != getattr(asked, name)}
+    assert answered <= {"run", "round", "attempt", "roster"}
