@@ -34,7 +34,7 @@ def digits(n_columns: int) -> Rows:
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator, its rows and how they are summed up; ``guarded`` is masked, and sites guard rows as by default."""
+    """An estimator, its rows, and how they are summed up: ``guarded`` is masked, by sites that guard their rows."""
 
     name: str
     make: Callable[[], Any]

@@ -116,8 +116,8 @@ class _Worker:
 class InProcess:
     """A channel to :class:`~coterie.sites.site.Site` objects in this process.
 
-    Sites work in parallel threads where answers take long enough for that to pay; with a deadline each has a thread of
-    its own. Within ``with`` and with more
+    Sites work in parallel threads where answers take long enough for that to pay; with a deadline each has one of its
+    own. Within ``with`` and with more
     than one site, numerical libraries run one thread each, so that a result does not depend on how many sites
     happen to work at once.
     """
