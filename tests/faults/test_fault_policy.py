@@ -14,6 +14,7 @@ from coterie.messages.verbs import total
 from coterie.protocols.lloyd import Close, lloyd
 from coterie.protocols.prepared import Prepare
 from coterie.runtime.layers import Declared, Layer, PlainSums
+from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
@@ -52,9 +53,15 @@ def test_a_quorum_is_of_all_sites_however_few_are_left(is_masked):
 
 
 def test_a_site_that_does_not_tell_its_key_is_done_without():
+    ledger = Ledger()
     with in_process(split_evenly(ROWS, 5), schedule=Schedule([gone("site-1", 0)])) as channel:
-        fit = run(lloyd(ROWS[:3], tol=0.0), channel, method="lloyd", layers=layers(True), terms=MOST)
+        fit = run(lloyd(ROWS[:3], tol=0.0), channel, method="lloyd", layers=layers(True), terms=MOST, ledger=ledger)
     assert fit.counts.sum() == pytest.approx(80)
+    assert ["site-1" in e.sites for e in ledger.exchanges[:3]] == [
+        True,
+        False,
+        False,
+    ]  # its deadline is waited for once
 
 
 def test_a_site_away_when_keys_are_told_is_introduced_after_the_others():
@@ -81,11 +88,12 @@ def test_a_sum_that_needs_every_site_says_which_one_was_away_before():
         run(protocol(), channel, method="lloyd", layers=layers(True), terms=MOST)
 
 
-def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(tmp_path: Path):
+@pytest.mark.parametrize("asked", ["SumLengths", "SendGram"])
+def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(asked: str, tmp_path: Path):
     """Back with the others, it would make their roster grow, which each of them would refuse for good."""
     method = next(m for m in GUARDED if m.name == "dspgd gram, centered PCA")
     whole = Setting(method, tmp_path / "whole").live()
-    at = next(e.round for e in whole.exchanges if e.asked.endswith("SendGram"))
+    at = next(e.round for e in whole.exchanges if e.asked.endswith(asked))
     setting = Setting(method, tmp_path / "away")
     life = setting.live(setting.channel([Fault("site-1", "drop", frozenset({at}))]))
     assert life.stop is None, str(life.stop)

@@ -13,7 +13,7 @@ from coterie.runtime.run import Progress
 from tests.faults.lives import Life, Setting, same
 from tests.faults.methods import ALL, QUICK, Method
 from tests.faults.rows import Row, Verdict, whole_run
-from tests.faults.wires import CrashAfter, CrashBefore, Killed, Wire
+from tests.faults.wires import ANY, CrashAfter, CrashBefore, Killed, Wire
 
 Kill = Callable[[Setting, int, InProcess], None]
 
@@ -85,7 +85,11 @@ def resumes(kill: str, setting: Setting, at: int, *, with_the_same_sites: bool =
     with pytest.raises(Killed):
         KILLS[kill](setting, at, channel)
     life = setting.live(channel if with_the_same_sites else None, resume=True)
-    check(setting, life, whole_run(setting.method, setting.folder.parent))
+    whole = whole_run(setting.method, setting.folder.parent)
+    check(setting, life, whole)
+    check(
+        setting, setting.live(wire=lambda channel: CrashBefore(channel, ANY), resume=True), whole
+    )  # all is recorded
     return "survived"
 
 
