@@ -24,7 +24,7 @@ from coterie.messages.schema import request_kinds, request_type
 NUMBERS = (0, 1, 2, 3, 4, 5, 8, -1, 127, 128, 255, 256, 65535, 65536, 2**31 - 1, 2**32, 2**53, 2**63 - 1, 2**64 - 1)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-310, 1e300, -1e300, float("nan"), float("inf"), 5e4)
 TEXTS = ("", "mean", "drop", "refuse", "float16", "uint3", "x0", "x1", "{seed}", "../x", "größe", "\0", "rows", "box")
-QUESTION_BYTES = 9  # transcript and seen
+QUESTION_BYTES = 13  # transcript, seen and checksum
 
 
 def _kinds() -> tuple[bytes, ...]:
@@ -59,11 +59,9 @@ def in_turn(data: bytes, number: int) -> bytes:
     except MalformedMessage:
         return data
     round = max(0, number % 40 - (2 if number % 7 == 0 else 0))
-    return (
-        data
-        if number % 5 == 0
-        else header(form, said._replace(run=(number // 40).to_bytes(16), round=round)) + data[start:]
-    )
+    if number % 5 == 0:
+        return data
+    return _sealed(header(form, said._replace(run=(number // 40).to_bytes(16), round=round)) + data[start:])
 
 
 def _bits(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
@@ -105,7 +103,7 @@ def _envelope(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
     old = getattr(said, name)
     value = new[name] if name in new else rng.randbytes(len(old))
     form = rng.choice((form, form, form, rng.choice(list(Form))))
-    return header(form, said._replace(**{name: value})) + data[start:]
+    return _sealed(header(form, said._replace(**{name: value})) + data[start:])
 
 
 def _body(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
@@ -209,4 +207,16 @@ def _with_digest(data: bytes) -> bytes:
     if parts is None:
         return data
     form, said, start = read_envelope(data)
-    return header(form, said._replace(request=request_digest(parts[1]))) + data[start:]
+    return _sealed(header(form, said._replace(request=request_digest(parts[1]))) + data[start:])
+
+
+def _sealed(data: bytes) -> bytes:
+    """A question with a checksum that fits its head; anything else as it is."""
+    try:
+        form, _, start = read_envelope(data)
+    except MalformedMessage:
+        return data
+    ends = start + QUESTION_BYTES
+    if form is not Form.QUESTION or len(data) < ends:
+        return data
+    return data[: ends - 4] + zlib.crc32(data[: ends - 4]).to_bytes(4, "little") + data[ends:]

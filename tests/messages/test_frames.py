@@ -39,8 +39,15 @@ QUESTIONS = [question(one) for one in SAMPLES.values()] + [recall(), recall(SAMP
 def with_digest(frame: bytes) -> bytes:
     """The question with a digest that fits the body it holds now."""
     form, said, start = codec.read_envelope(frame)
-    body = frame[start + (9 if form is codec.Form.QUESTION else 0) :]
-    return envelope.header(form, said._replace(request=envelope.request_digest(body))) + frame[start:]
+    body = frame[start + (13 if form is codec.Form.QUESTION else 0) :]
+    head = envelope.header(form, said._replace(request=envelope.request_digest(body)))
+    return resealed(head + frame[start:]) if form is codec.Form.QUESTION else head + frame[start:]
+
+
+def resealed(frame: bytes) -> bytes:
+    """The question with a checksum that fits its head."""
+    ends = codec.read_envelope(frame)[2] + 9
+    return frame[:ends] + zlib.crc32(frame[:ends]).to_bytes(4, "little") + frame[ends + 4 :]
 
 
 def test_a_frame_lies_as_documented():
@@ -50,10 +57,9 @@ def test_a_frame_lies_as_documented():
     body = codec.encode_body(Assign(np.array([[1.0]])), {"rows": 2.0})
     fields = b"\x92\x81\xa4rows\xcb" + struct.pack(">d", 2.0) + b"\x92\x92\x01\x01\xc4\x08" + struct.pack("<d", 1.0)
     assert body.data == b"\x0clloyd.Assign" + fields
-    assert (
-        codec.encode_question(said, body, b"t" * 8, Seen.MASKED)
-        == b"\x01\x01" + common + b"t" * 8 + b"\x02" + body.data
-    )
+    head = b"\x01\x01" + common + b"t" * 8 + b"\x02"
+    asked = codec.encode_question(said, body, b"t" * 8, Seen.MASKED)
+    assert asked == head + zlib.crc32(head).to_bytes(4, "little") + body.data
     assert codec.encode_refusal(said, Refusal.STALE) == b"\x01\x04" + common + b"\x04"
     ask = Assign(np.zeros((1, 1)))
     frame = codec.encode_answer(said, ask.layout, Moments([[1.0]], [2.0], 3.0), ask.layout.bounds({}))
@@ -96,7 +102,7 @@ def test_no_flipped_bit_and_no_cut_of_a_question_raises_anything_else(frame):
 @pytest.mark.parametrize("frame", QUESTIONS)
 def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
     _, _, start = codec.read_envelope(frame)
-    start += 9 if frame[1] == codec.Form.QUESTION else 0
+    start += 13 if frame[1] == codec.Form.QUESTION else 0
     for place in range(start, len(frame)):
         for changed in (frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :], frame[:place]):
             with pytest.raises(MalformedMessage, match=r"do(es)? not match (its|their) digest"):
@@ -120,14 +126,23 @@ def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
 def test_a_header_field_that_means_nothing_is_named(place, value, text):
     frame = bytearray(question(ASSIGN))
     frame[place] = value
+    changed = bytes(frame) if place < 62 else resealed(bytes(frame))
     with pytest.raises(MalformedMessage, match=text):
-        codec.decode_question(bytes(frame))
+        codec.decode_question(changed)
+
+
+def test_no_flipped_bit_before_the_body_of_a_question_passes():
+    frame = question(ASSIGN)
+    for place in range(codec.read_envelope(frame)[2] + 13):
+        for bit in range(8):
+            with pytest.raises(MalformedMessage):
+                codec.decode_question(frame[:place] + bytes([frame[place] ^ 1 << bit]) + frame[place + 1 :])
 
 
 def test_a_method_s_name_has_at_most_32_letters():
     for length, is_read in ((32, True), (33, False), (255, False)):
         frame = envelope.header(codec.Form.QUESTION, plain_envelope()._replace(method="m" * length)) + bytes(99)
-        with pytest.raises(MalformedMessage, match="digest" if is_read else "method's name is not readable"):
+        with pytest.raises(MalformedMessage, match="damaged" if is_read else "method's name is not readable"):
             codec.decode_question(frame)
 
 

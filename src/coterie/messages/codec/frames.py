@@ -45,7 +45,7 @@ def answer_header_bytes(method: str) -> int:
 
 def question_header_bytes(method: str) -> int:
     """What a question weighs besides its request's body."""
-    return HEADER.size + len(method) + _QUESTION.size
+    return HEADER.size + len(method) + _QUESTION.size + _SUM_BYTES
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,10 @@ class Decoded:
 
 
 def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen) -> bytes:
-    """A request on its way to one site."""
-    return _sized(header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen) + body.data)
+    """A request on its way to one site. Its digest tells whether the body is whole, a checksum whether all before it
+    is: another round would be another question."""
+    head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen)
+    return _sized(head + _checksum(head) + body.data)
 
 
 def encode_recall(envelope: Envelope, bodies: Sequence[bytes]) -> bytes:
@@ -95,10 +97,13 @@ def decode_question(frame: bytes) -> Decoded:
         except (msgspec.DecodeError, RecursionError):
             raise MalformedMessage("the recalled requests cannot be read") from None
         return Decoded(envelope, form, bodies, None, {}, Seen.SINGLE, NO_TRANSCRIPT)
-    if form is not Form.QUESTION or len(frame) < start + _QUESTION.size:
+    ends = start + _QUESTION.size
+    if form is not Form.QUESTION or len(frame) < ends + _SUM_BYTES:
         raise MalformedMessage("the message is no question")
+    if _checksum(frame[:ends]) != frame[ends : ends + _SUM_BYTES]:
+        raise MalformedMessage("the head of the question arrived damaged")
     transcript, seen = _QUESTION.unpack_from(frame, start)
-    body = frame[start + _QUESTION.size :]
+    body = frame[ends + _SUM_BYTES :]
     if request_digest(body) != envelope.request:
         raise MalformedMessage("the request does not match its digest")
     try:
