@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import LedgerBroken
-from coterie.messages.chain import START, Chain, head_path, read_chain, seal
+from coterie.messages.chain import START, Chain, head_path, read_chain, read_open_chain, seal
 
 LINES = [
     {"event": "answer", "round": 0, "frame": "AAECAwQ="},
@@ -210,6 +210,26 @@ def test_a_line_added_behind_the_head_shows_to_readers(path):
     head_path(path).write_bytes(head)
     with pytest.raises(LedgerBroken, match="holds 5 lines; its head says 4"):
         read_chain(path)
+
+
+def test_a_chain_that_is_being_written_is_read_as_far_as_it_goes(path):
+    """Lines the head does not know yet and half a line are no sign of harm there; a missing or another line is."""
+    head = head_path(path).read_bytes()
+    chain, _ = reopened(path)
+    for _ in range(2):
+        chain.append({"event": "answer"})
+    chain.close()
+    head_path(path).write_bytes(head)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"event":"answ')
+    assert len(read_open_chain(path)) == len(LINES) + 2
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[: len(LINES) - 1]))
+    with pytest.raises(LedgerBroken, match="its head says 4"):
+        read_open_chain(path)
+    written(path.with_name("other.jsonl"), [LINES[0], {**LINES[1], "round": 9}, *LINES[2:]])
+    path.write_bytes(path.with_name("other.jsonl").read_bytes())
+    with pytest.raises(LedgerBroken, match="or others"):
+        read_open_chain(path)
 
 
 def test_removing_the_head_shows_to_readers(path):

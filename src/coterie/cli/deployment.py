@@ -163,13 +163,13 @@ def site_start(
 def site_status(kit: Kit, as_json: AsJson = False) -> None:
     """What this site holds, whether it runs, and what left it so far."""
     from coterie.engines.nvflare.processes import find_running
-    from coterie.messages.chain import read_chain
+    from coterie.messages.chain import read_open_chain
     from coterie.sites.installed import InstalledSite
 
     found = _kit(kit, "site")
     installed = InstalledSite(found.folder)
     held, running = installed.holdings(), find_running(found)
-    lines = list(read_chain(installed.ledger_path)) if installed.ledger_path.exists() else []
+    lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     answers = [line for line in lines if line["event"] == "answer"]
     runs = list(dict.fromkeys(line["run"] for line in answers))
     facts: dict[str, Any] = {

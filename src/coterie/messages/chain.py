@@ -18,7 +18,7 @@ import msgspec
 
 from coterie.errors import LedgerBroken
 
-__all__ = ["Chain", "head_path", "read_chain"]
+__all__ = ["Chain", "head_path", "read_chain", "read_open_chain"]
 
 START = "0" * 64
 _MARK = b',"chain":"'
@@ -139,6 +139,16 @@ def read_chain(path: Path) -> list[dict[str, Any]]:
     head = found[-1]["chain"] if found else START
     if expected != (len(found), head):
         raise LedgerBroken(f"{path} holds {len(found)} lines; its head says {expected[0]} were written")
+    return found
+
+
+def read_open_chain(path: Path) -> list[dict[str, Any]]:
+    """The same of a chain that is being written, or whose writer was killed: lines may be there that the head does not
+    know yet, and a last one may be torn; none that it knows may be missing."""
+    written, head = _read_head(path) or (0, START)
+    found = [line for line, _ in _lines(path, torn_tail_allowed=True)]
+    if len(found) < written or (written and found[written - 1]["chain"] != head):
+        raise LedgerBroken(f"{path} holds {len(found)} lines, or others; its head says {written} were written")
     return found
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.engines.nvflare import processes
-from coterie.messages.chain import read_chain
+from coterie.messages.chain import read_chain, read_open_chain
 
 from .cuts import Relay, lead_through
 from .federations import Finished, Standing, dealt_rows
@@ -164,7 +164,7 @@ def _equals(found: Finished, expected: Any) -> None:
 def _nothing_was_computed_twice(standing: Standing) -> None:
     for name in standing.names:
         book = standing.federation.site(name).ledger_path
-        keys = [(x["run"], x["round"], x["attempt"]) for x in read_chain(book) if x["event"] == "answer"]
+        keys = [(x["run"], x["round"], x["attempt"]) for x in read_open_chain(book) if x["event"] == "answer"]
         assert max(Counter(keys).values()) == 1
 
 
