@@ -143,8 +143,10 @@ def read_chain(path: Path) -> list[dict[str, Any]]:
 
 
 def read_open_chain(path: Path) -> list[dict[str, Any]]:
-    """The same of a chain that is being written, or whose writer was killed: lines may be there that the head does not
-    know yet, and a last one may be torn; none that it knows may be missing."""
+    """The same of a chain that is being written, or whose writer was killed.
+
+    Lines may be there that the head does not know yet, and a last one may be torn; none that it knows may be missing.
+    """
     written, head = _read_head(path) or (0, START)
     found = [line for line, _ in _lines(path, torn_tail_allowed=True)]
     if len(found) < written or (written and found[written - 1]["chain"] != head):
