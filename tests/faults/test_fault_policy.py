@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
+from coterie.messages import codec
 from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import total
 from coterie.protocols.lloyd import Close, lloyd
@@ -18,7 +20,10 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
+from coterie.secure.masked_sums import Introduce
 from coterie.sites.policy import Policy
+from coterie.sites.site import Site
+from coterie.sites.tables import ArrayTable
 from tests.faults.lives import MOST, Setting
 from tests.faults.methods import GUARDED, QUICK
 from tests.faults.wires import CrashAfter, Killed, Wire
@@ -99,6 +104,17 @@ def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(asked: 
     assert life.stop is None, str(life.stop)
     refused = [c.outcome for e in life.exchanges for c in e.sites.values() if "policy does not" in c.outcome]
     assert not refused
+
+
+def test_keys_a_site_s_owner_pinned_hold_when_it_is_brought_up_to_date_too():
+    """A server that was refused must not get its own key in by the way back after a restart."""
+    site = Site("a", ArrayTable(ROWS), policy=Policy(peers={"b": b"b" * 32}))
+    own = list(X25519PrivateKey.from_private_bytes(site.masking_key).public_key().public_bytes_raw())
+    for key, form in ((b"e" * 32, codec.Form.REFUSAL), (b"b" * 32, codec.Form.ANSWER)):
+        body = codec.encode_body(Introduce(("a", "b"), np.array([own, list(key)])), {})
+        names = codec.roster_digest(["a", "b"])
+        envelope = codec.Envelope(1, bytes(16), 1, 0, names, codec.site_tag("a"), body.digest, "lloyd")
+        assert read_envelope(site.answer(codec.encode_recall(envelope, [body.data])))[0] is form
 
 
 class DamagedRound(Wire):

@@ -269,9 +269,16 @@ class Site:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
-            if find_carrier(type(request)) is None:
+            carrier = find_carrier(type(request))
+            if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             self._remember(envelope.run, request, body)
+            if carrier is not None:  # what it checks when asked, such as pinned keys, holds here, too
+                try:
+                    carrier(self, self._memories.of(envelope.run).memory, envelope, request)
+                except Exception:
+                    self._memories.forget(envelope.run)
+                    raise
         frame = codec.encode_answer(envelope, codec.EMPTY_LAYOUT, Nothing(), ())
         self.ledger.recall(envelope, len(frame))
         return frame
