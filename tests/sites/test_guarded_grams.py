@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from coterie.errors import Guarded
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import answers
 from coterie.protocols.methods import METHODS, Method
 from coterie.secure.masked_sums import Masked
+from coterie.sites.guards import Guards
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -91,3 +93,19 @@ def test_whose_rows_count_for_a_masked_gram(whose, all_rows, is_held):
 def test_rows_of_other_sites_do_not_count_for_a_gram_seen_by_itself():
     made = grams_asker(gram_rows=8, gram_rows_of="all")
     assert made.ask(Multiply(13), {"all_rows": 1e6, "rows": 100.0, "box": 200.0}) is Refusal.GUARDED
+
+
+def test_the_same_gram_masked_again_is_charged_once_and_anew_where_rows_are_seen_otherwise():
+    ledger = SiteLedger()
+    guards = Guards(Policy(gram_rows=8, gram_rows_of="own"), ledger)
+
+    def charge(roster, view):
+        guards.charge(b"r" * 16, Multiply(6), 100, {}, roster, view)
+        return len(ledger.notes(b"r" * 16, "grams"))
+
+    assert [charge(b"all", b"v"), charge(b"all", b"v")] == [1, 1]
+    assert charge(b"all", b"w") == 2
+    with pytest.raises(Guarded):
+        charge(b"few", b"v")
+    with pytest.raises(Guarded):  # seen by itself, it counts every time
+        charge(b"", b"v")

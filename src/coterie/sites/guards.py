@@ -92,18 +92,25 @@ class Guards:
             raise Guarded("too many different limits were declared in this run")
 
     def charge(
-        self, run: bytes, request: Request[Any], own_rows: int, limits: Mapping[str, float], roster: bytes = b""
+        self,
+        run: bytes,
+        request: Request[Any],
+        own_rows: int,
+        limits: Mapping[str, float],
+        roster: bytes = b"",
+        view: bytes = b"",
     ) -> None:
         """Count a Gram, or part of one; :class:`Guarded` where the run would have seen too many for its rows.
 
-        The same masked for the same ``roster`` again (the server was killed in between) tells nothing new.
+        The same masked for the same ``roster`` again (the server was killed in between) tells nothing new, where rows
+        are seen as they were: ``view`` is what the run made the site remember.
         """
         layout, size = request.layout, request.gram_rows
         if layout.reply.content != "grams" or not self._policy.gram_rows or not own_rows:
             return
         if size is None:
             size = sum(item.size / item.shape[-1] for item in layout.fields if item.shape and item.shape[-1])
-        key = roster + encode_body(request, {}).digest
+        key = roster + view + encode_body(request, {}).digest
         if self._lets_repeat(roster) and key in self._notes.notes(run, "charged"):
             return
         spent = [float(msgspec.msgpack.decode(data)) for data in self._notes.notes(run, "grams")]

@@ -235,7 +235,7 @@ class Site:
         compute = find_answer(type(request))
         assert compute is not None
         run.memory.guard = self._guards.of(envelope.run, run.view, roster, self._embedded_columns(run))
-        self._guards.charge(envelope.run, request, self.table.n_rows, limits if roster else {}, roster)
+        self._guards.charge(envelope.run, request, self.table.n_rows, limits if roster else {}, roster, run.view)
         began = time.perf_counter()
         try:
             return compute(run.memory.table or self.table, run.memory, request)
