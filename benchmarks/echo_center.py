@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,16 @@ from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 
 MEGABYTE = 1e6
+PHASE = "phase"
 
 
 class EchoCenter(Center):
-    """In turns: so many echoes of as many bytes as an answer has, so many rounds."""
+    """Some rounds to warm up, a thousand for the memory, then rounds and bare echoes of as many bytes in turns."""
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:  # noqa: ARG002
-        """Leave the seconds of each, and the memory of this process, in a file."""
-        turns, rounds, columns = self.told["turns"], self.told["rounds"], self.told["columns"]
+        """Leave the seconds of each in a file; how far it is, meanwhile, in another."""
         channel.greet()
-        rng = np.random.default_rng(0)
+        rng, told = np.random.default_rng(0), self.told
         found: dict[str, Any] = {"echo": [], "round": [], "memory": []}
         sizes: list[int] = []
 
@@ -35,17 +35,27 @@ class EchoCenter(Center):
                 found["round"].append(line["seconds"])
                 sizes.append(line["bytes_up"] // len(line["sites"]))
 
+        def mark(phase: str) -> None:
+            found["memory"].append(resident(os.getpid()))
+            (kit / PHASE).write_text(phase)
+            time.sleep(3.0)  # whoever watches looks at the sites' memory now
+
+        def rounds(count: int) -> Protocol[None]:
+            for _ in range(count):
+                yield from total(Assign(rng.uniform(size=(told["clusters"], told["columns"]))))
+
         def protocol() -> Protocol[None]:
-            for turn in range(turns):
-                for _ in range(rounds):
-                    yield from total(Assign(rng.uniform(size=(self.told["clusters"], columns))))
-                found["memory"].append(resident(os.getpid()))
-                for _ in range(rounds if turn else 0):  # the first turn warms up
-                    found["echo"].append(channel.echo(bytes(sizes[-1]), 30.0))
+            yield from rounds(told["warm"])
+            mark("warm")
+            yield from rounds(told["rounds"])
+            mark("done")
+            found["round"].clear()
+            for _ in range(told["turns"]):
+                yield from rounds(told["turn"])
+                found["echo"] += [channel.echo(bytes(sizes[-1]), 30.0) for _ in range(told["turn"])]
 
         run(protocol(), channel, method="lloyd", journal=Journal(folder / "journal"), events=tell)
         found["bytes"] = sizes[-1]
-        found["round"] = found["round"][rounds:]
         out = folder / "coterie"
         out.mkdir(parents=True, exist_ok=True)
         (out / "outcome.json").write_text(json.dumps(found))
@@ -55,8 +65,3 @@ def resident(pid: int) -> float:
     """Memory of a process in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
-
-
-def job_memory(pids: Iterator[int]) -> dict[int, float]:
-    """Of several processes."""
-    return {pid: resident(pid) for pid in pids}

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.echo_center import resident
+from benchmarks.echo_center import PHASE, resident
 from benchmarks.measure import Line, Result
 from coterie.deployment.federation import Federation
 from coterie.deployment.order import Order
@@ -24,7 +24,7 @@ from coterie.engines.nvflare.session import Session
 from coterie.sites.installed import Holdings
 
 SITES, ROWS, COLUMNS, CLUSTERS = 5, 400, 24, 10
-TURNS, ROUNDS = 6, 220
+WARM, ROUNDS, TURNS, TURN = 500, 1000, 4, 150
 ECHO = "benchmarks.echo_center.EchoCenter"
 POLICY = 'single_answers = "averages"\nmin_count = 1\nrosters = "any"\ngram_rows = 0\nmin_rows = 1\n'
 
@@ -53,20 +53,22 @@ def _up(folder: Path) -> Federation:
 
 def _memory(made: Federation) -> float:
     """Of all job processes of the sites, in MB."""
-    running = made.running()
-    return sum(resident(pid) for name, one in running.items() if name != "server" for pid in one.jobs)
+    return sum(resident(pid) for name, one in made.running().items() if name != "server" for pid in one.jobs)
 
 
-def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str, Any], list[float]]:
-    """What the server measured, and the sites' memory meanwhile."""
-    told = {"turns": TURNS, "rounds": ROUNDS, "columns": COLUMNS, "clusters": CLUSTERS}
-    job, memory = session.submit(told, name="echo", least=SITES, center=ECHO), []
+def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    """What the server measured, and the sites' memory before and after the rounds."""
+    told = {"warm": WARM, "rounds": ROUNDS, "turns": TURNS, "turn": TURN, "columns": COLUMNS, "clusters": CLUSTERS}
+    job, memory = session.submit(told, name="echo", least=SITES, center=ECHO), dict[str, float]()
+    path = made.folder / "server" / PHASE
     while not session.status(job).startswith("FINISHED"):
-        memory.append(_memory(made))
-        time.sleep(2.0)
+        phase = path.read_text() if path.exists() else ""
+        if phase and phase not in memory:
+            memory[phase] = _memory(made)
+        time.sleep(0.5)
     session.fetch(job, folder / "echo")
     found: dict[str, Any] = json.loads((folder / "echo" / "outcome.json").read_text())
-    return found, [one for one in memory if one]
+    return found, memory
 
 
 def _lanczos(session: Session, folder: Path) -> tuple[float, int]:
@@ -93,14 +95,13 @@ def rounds() -> Result:
             made.down()
             assert not any(processes.find_running(kit) for kit in made.kits())
     ours, echo = statistics.median(found["round"]), statistics.median(found["echo"])
-    server = found["memory"]
-    settled = memory[len(memory) // 6 :]
+    before, after = found["memory"]
     lines = [
         Line(f"median round, {found['bytes']:,} bytes from each site", 1000 * ours, "ms", 60.0, is_aim=True),
         Line("the engine's own echo of as many bytes", 1000 * echo, "ms"),
         Line("a round as a ratio to the echo", ours / echo, "x", 1.2, is_aim=True),
-        Line(f"memory of the sites' jobs after {ROUNDS * TURNS:,} rounds", settled[-1] / settled[0], "x", 1.05),
-        Line(f"memory of the server's job from round {ROUNDS:,} on", server[-1] / server[0], "x", 1.05),
+        Line(f"memory of the sites' jobs over {ROUNDS:,} rounds", memory["done"] / memory["warm"], "x", 1.05),
+        Line(f"memory of the server's job over {ROUNDS:,} rounds", after / before, "x", 1.05),
         Line(f"DSPGD by Lanczos, T = 10, masked: {exchanges:,} exchanges", seconds, "s", 60.0, is_aim=True),
     ]
     return Result(f"{SITES} sites as separate processes, mutual TLS", lines)

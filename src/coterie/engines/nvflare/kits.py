@@ -32,8 +32,14 @@ _FORBIDDEN = (
     "configure_job_log", "show_errors", "show_stats", "reset_errors", "show_scopes",
 )  # fmt: skip
 _GATE = "coterie.engines.nvflare.gate"
-_WIRING = {"internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}}}
-"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only."""
+_WIRING = {
+    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
+    "streaming_retry_timeout": 4.0,
+    "streaming_retry_wait": 1.0,
+}
+"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only. For how
+long an answer that was received is kept, with a thread of its own, should it be sent again: NVFlare's minute would be
+thousands of threads at dozens of rounds a second."""
 _LEAD = {
     "submit_job": "any",
     "app_command": "n:submitter",

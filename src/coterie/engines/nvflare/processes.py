@@ -46,7 +46,7 @@ def command(kit: Kit) -> list[str]:
 def environment() -> dict[str, str]:
     """One thread a process for numerical libraries, as in one process: sums then come out the same."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**os.environ, **threads, "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "4")}
+    return {**os.environ, **threads, "MALLOC_ARENA_MAX": os.environ.get("MALLOC_ARENA_MAX", "2")}
 
 
 def find_running(kit: Kit) -> Running | None:
