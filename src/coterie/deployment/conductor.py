@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import json
 import logging
-import os
 import shutil
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
+from coterie.messages.holding import Hold
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
@@ -52,7 +52,7 @@ class Conductor(Center):
         try:
             order = read_order(self.told)
             home = kit / "coterie" / "runs" / order.run
-            with _Claim(home):
+            with _claimed(home):
                 self._fit(order, channel, home, out, told)
                 shutil.rmtree(home, ignore_errors=True)
         except Ended as problem:
@@ -145,26 +145,17 @@ def _stop(channel: AuxChannel) -> dict[str, Any]:
     return {"stopping": True}
 
 
-class _Claim:
+@contextlib.contextmanager
+def _claimed(home: Path) -> Iterator[None]:
     """A run's folder at the server, held by one process at a time."""
-
-    def __init__(self, home: Path) -> None:
-        self._home, self._lock = home, -1
-
-    def __enter__(self) -> None:
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self._home.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        ends = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError:
-                if time.monotonic() > ends:
-                    raise RunError("another job carries this run out already.") from None
-                time.sleep(0.1)
-
-    def __exit__(self, *_: Any) -> None:
-        if not self._home.exists():
-            self._home.with_suffix(".lock").unlink(missing_ok=True)
-        os.close(self._lock)
+    lock = home.with_suffix(".lock")
+    hold = Hold(lock)
+    if not hold.take(PATIENCE):
+        raise RunError("another job carries this run out already.")
+    home.mkdir(exist_ok=True, mode=0o700)
+    try:
+        yield
+    finally:
+        if not home.exists():
+            lock.unlink(missing_ok=True)
+        hold.give_back()

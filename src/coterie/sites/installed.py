@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.messages.holding import Hold
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
@@ -53,7 +51,7 @@ class InstalledSite:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.books = folder / "coterie"
-        self._lock = -1
+        self._lock = Hold(self.books / "lock")
         self._site: Site | None = None
 
     @property
@@ -102,7 +100,8 @@ class InstalledSite:
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
-        self._claim()
+        if not self._lock.take(PATIENCE):
+            raise InputError(f"another process answers for {self.folder}; a site answers once.")
         log_to(self.log_path, name)
         holdings = self.holdings()
         table = holdings.table()
@@ -115,19 +114,4 @@ class InstalledSite:
         if self._site is not None:
             self._site.ledger.close()
             self._site = None
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-
-    def _claim(self) -> None:
-        self.books.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self.books / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        ends = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError:
-                if time.monotonic() > ends:
-                    raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
-                time.sleep(0.1)
+        self._lock.give_back()
