@@ -149,8 +149,8 @@ def _stopped(monkeypatch, cli, *words):
 
     count = running.Run._count
 
-    def killing(self, question, number, delivery):
-        count(self, question, number, delivery)
+    def killing(self, question, number, *rest):
+        count(self, question, number, *rest)
         if number == 2:
             raise Stopped
 
