@@ -145,3 +145,15 @@ def answers(standing: Standing) -> dict[str, int]:
         else 0
         for name, path in paths.items()
     }
+
+
+class _Bold(Kit):
+    """A kit whose holder goes on although its certificates have ended."""
+
+    def check(self) -> None:
+        """Nothing is wrong."""
+
+
+def bold(kit: Kit) -> Kit:
+    """The same kit in the hands of who does not look at its date: it is the server that has to."""
+    return _Bold(kit.folder, kit.kind, kit.name, kit.host, kit.port)

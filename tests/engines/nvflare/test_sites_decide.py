@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from coterie.deployment.order import OUTCOME, read_order
-from coterie.deployment.remote import Stopped
 from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.session import Session
-from coterie.errors import InputError
+from coterie.errors import InputError, RunError
 from coterie.sites.installed import Holdings
 
 from .federations import POLICY, dealt_rows
@@ -39,7 +38,7 @@ def test_a_site_whose_policy_forbids_a_method_refuses_it_and_allows_others(stand
     policy.write_text(POLICY.format(single="none", rosters="shrinking", more='methods = ["lloyd"]'))
     standing.federation.site("site-2").tell(Holdings(str(tables["site-2"]), str(policy)))
     before = len(_events(standing, "site-2"))
-    with pytest.raises(Stopped, match=r"site-2.*policy does not allow this method"):
+    with pytest.raises(RunError, match=r"site-2.*policy does not allow this method"):
         standing.run(standing.order("federated-kmeans", {"n_clusters": 3}), attempts=1)
     left = _events(standing, "site-2")[before:]
     assert {(one["event"], one["code"], one["floats"]) for one in left} == {("refusal", "METHOD_FORBIDDEN", 0)}

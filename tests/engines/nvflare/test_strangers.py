@@ -18,7 +18,7 @@ from coterie.engines.nvflare.kits import provision, read_kit
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import InputError
 
-from .strangers import DAY, NOW, changed, copied, disguised, ended, re_signed, refuses, renamed
+from .strangers import DAY, NOW, bold, changed, copied, disguised, ended, re_signed, refuses, renamed
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,7 +59,7 @@ def joined(standing, foreign, tmp_path_factory):
     since = time.time()
     strangers = {
         "foreign": foreign["site-9"],
-        "expired": re_signed(federation, copied(kits["site-5"], folder / "expired"), NOW - DAY),
+        "expired": bold(re_signed(federation, copied(kits["site-5"], folder / "expired"), NOW - DAY)),
         "liar": renamed(copied(kits["site-3"], folder / "liar"), "site-4"),
         "analyst": renamed(
             disguised(copied(kits["site-3"], folder / "analyst"), federation.analyst()).folder, "site-8"
@@ -149,7 +149,7 @@ def test_an_analyst_of_another_authority_cannot_connect(foreign, standing):
 def test_an_analyst_with_an_expired_certificate_cannot_connect_until_it_is_renewed(standing, tmp_path):
     analyst = standing.federation.analyst()
     with pytest.raises(Unreachable):
-        _session(re_signed(standing.federation, copied(analyst, tmp_path / "expired"), NOW - DAY))
+        _session(bold(re_signed(standing.federation, copied(analyst, tmp_path / "expired"), NOW - DAY)))
     assert _session(re_signed(standing.federation, copied(analyst, tmp_path / "renewed"), NOW + DAY))
 
 
