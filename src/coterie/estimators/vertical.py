@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -41,9 +42,9 @@ class VerticalEstimator(FederatedEstimator):
     _parts: dict[str, tuple[list[int], ArrayTable]] | None = None
     """Of one owner who plays all sites: which columns each has, and the rows."""
 
+    @abstractmethod
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
-        raise NotImplementedError
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, columns: Columns | None = None) -> Self:
         """Fit the rows of ``X``, simulating one site for each of ``columns``: lists of columns by number or name, or
