@@ -15,6 +15,7 @@ from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import total
 from coterie.protocols.lloyd import Close, lloyd
 from coterie.protocols.prepared import Prepare
+from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Declared, Layer, PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -55,6 +56,36 @@ def test_a_quorum_is_of_all_sites_however_few_are_left(is_masked):
     with pytest.raises(QuorumLost, match=r"4 are needed.*site-[13].*site-[13]") as lost:
         life(gone("site-1", first), gone("site-3", second))
     assert "site-3" in lost.value.outcomes
+
+
+def test_a_site_that_missed_an_unmasking_is_asked_again_where_all_are_needed():
+    """Its numbers were in the sum, and the others could unmask it: nothing was lost but a reply."""
+
+    def life(*faults):
+        with in_process(split_evenly(ROWS, 5), schedule=Schedule(faults)) as channel:
+            protocol = lloyd(ROWS[:3], max_rounds=4, tol=0.0)
+            return run(protocol, channel, method="lloyd", layers=layers(True), terms=Terms(quorum=1.0))
+
+    reveal = frozenset({5})  # keys, introductions, upload, reveal, upload, reveal
+    np.testing.assert_array_equal(life(Fault("site-1", "drop", reveal)).centers, life().centers)
+
+
+def test_a_site_lost_while_unmasking_may_come_back_to_a_run_that_waited_for_it(tmp_path):
+    """Nobody was summed up without it, so that sites who let rosters shrink only still take it in."""
+    rules = Policy(min_count=1, min_roster=3, min_rows=1, rosters="shrinking")
+
+    def life(journal, *faults, resume=False):
+        made = in_process(split_evenly(ROWS, 5), policy=rules, folder=journal / "sites", schedule=Schedule(faults))
+        with made as channel:
+            return run(
+                lloyd(ROWS[:3], max_rounds=4, tol=0.0), channel, method="lloyd", layers=layers(True),
+                terms=Terms(quorum=1.0), journal=Journal(journal, resume=resume),
+            )  # fmt: skip
+
+    whole = life(tmp_path / "whole")
+    with pytest.raises(QuorumLost, match="site-1"):
+        life(tmp_path / "lost", gone("site-1", 5))
+    np.testing.assert_array_equal(life(tmp_path / "lost", resume=True).centers, whole.centers)
 
 
 def test_a_site_that_does_not_tell_its_key_is_done_without():
