@@ -90,6 +90,15 @@ def test_a_server_that_is_not_there_is_said_to_be_away(here, cli):
     assert not (here / "out").exists()
 
 
+def test_a_site_with_too_few_rows_for_its_policy_is_told_so_before_it_starts(here, cli):
+    assert cli("provision", "--sites", "north", "--out", "kits")[0] == 0
+    (here / "one.csv").write_text("a,b\n1,2\n")
+    told = cli("site", "start", "--kit", "kits/sites/north", "--data", "one.csv", "--check")
+    assert told[0] == 0
+    assert "fewer than 20 rows" in told[1]
+    assert "fewer than" not in cli("site", "start", "--kit", "kits/sites/north", "--data", "north.csv", "--check")[1]
+
+
 def test_stopping_what_is_not_running_is_no_error(here, cli):
     from coterie.engines.nvflare.kits import provision
 

@@ -156,6 +156,9 @@ def site_start(
         highlight=False,
         soft_wrap=True,
     )
+    least = held.rules().min_rows
+    if table.n_rows < least:
+        console.print(f"Its policy takes no part with fewer than {least} rows: it will refuse.", highlight=False)
     if not check:
         run_here(found)
 
