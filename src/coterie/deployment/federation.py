@@ -46,10 +46,10 @@ class Federation:
         if self.running():
             raise InputError(f"{self.folder}: a federation is up here already; `coterie federation down` ends it.")
         try:
-            for kit in self.kits():
-                processes.start(kit)
+            names = ("server", *self.names())
+            started = {name: processes.start(self.kit(name)) for name in names}
             say("starting the server and the sites ...")
-            self._await(say)
+            self._await(started, say)
         except BaseException:
             self.down()
             raise
@@ -91,11 +91,11 @@ class Federation:
         found = {("server" if k.kind == "server" else k.name): processes.find_running(k) for k in self.kits()}
         return {name: one for name, one in found.items() if one is not None}
 
-    def _await(self, say: Callable[[str], None]) -> None:
+    def _await(self, started: Mapping[str, int], say: Callable[[str], None]) -> None:
         wanted, ends, there = set(self.names()), time.monotonic() + UP, set[str]()
         with Session(self.analyst()) as session:
             while there < wanted:
-                dead = {"server", *wanted} - self.running().keys()
+                dead = [name for name, pid in started.items() if processes.has_ended(pid)]
                 if dead:
                     name = min(dead)
                     log = self.kit(name).folder / processes.OUTPUT

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coterie.engines.nvflare.kits import Kit, place_server
 from coterie.errors import InputError
 
-__all__ = ["Running", "command", "environment", "find_running", "run_here", "start", "stop"]
+__all__ = ["Running", "command", "environment", "find_running", "has_ended", "run_here", "start", "stop"]
 
 _MODULES = {
     "server": "nvflare.private.fed.app.server.server_train",
@@ -125,10 +125,10 @@ def _pids(kit: Kit) -> list[int]:
         if made.poll() is not None:
             del _STARTED[pid]
     found = find_running(kit)
-    return [] if found is None else [pid for pid in (found.pid, *found.jobs) if pid and not _is_dead(pid)]
+    return [] if found is None else [pid for pid in (found.pid, *found.jobs) if pid and not has_ended(pid)]
 
 
-def _is_dead(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a process has ended and only waits for its parent to take notice."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
