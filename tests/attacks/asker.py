@@ -109,18 +109,18 @@ class MaskedAsker:
         ask = AskMasked(64, request.layout.numbers, len(roster), tuple(roster), body)
         return Upload(self.round + 1, tuple(roster), self.each(ask, roster))
 
-    def reveal(self, upload: Upload, survived: Sequence[str]) -> dict[str, Any]:
-        """Ask the survivors to unmask, naming nobody else as one."""
+    def reveal(self, upload: Upload, survived: Sequence[str], ask: Sequence[str] | None = None) -> dict[str, Any]:
+        """Ask the survivors, or some of them, to unmask, naming nobody else as one."""
         self.round += 1
         there = np.array([name in survived for name in upload.roster], np.int64)
         answers = {}
         for place, name in enumerate(upload.roster):
-            if name in survived:
+            if name in (survived if ask is None else ask):
                 shares = [
                     _share(upload.found[p], place) if p in survived else np.zeros(SEALED_BYTES) for p in upload.roster
                 ]
-                ask = Reveal(len(upload.roster), upload.round, 0, upload.roster, there, np.array(shares))
-                answers[name] = self.askers[name].ask(ask, roster=survived, round=self.round)
+                request = Reveal(len(upload.roster), upload.round, 0, upload.roster, there, np.array(shares))
+                answers[name] = self.askers[name].ask(request, roster=survived, round=self.round)
         return answers
 
 

@@ -17,7 +17,7 @@ def products_by_projections(made, n_seeds):
     seen, found = [], []
     for seed in range(n_seeds):
         made.ask(Regard(seed, 2, False))
-        reply = made.ask(SumRegarded(2, 3.0))
+        reply = made.ask(SumRegarded(2, 3.0, 0))
         if not isinstance(reply, Refusal):
             w = projection_of(3, 2, seed)
             seen += [[1.0, 2 * a * b, 2 * a * c, 2 * b * c] for a, b, c in (np.sqrt(2) * w).T]

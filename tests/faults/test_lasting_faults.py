@@ -14,6 +14,8 @@ from tests.faults.rows import Row, Verdict, whole_run
 from tests.faults.wires import Gone, Unreachable, Unreadable, Wire
 
 Faults = Callable[[int], list[Fault]]
+MOST_LOST = 2
+"""Of five sites, where three are a quorum: a run that lost no more than these goes on."""
 ONE, TWO, THREE = ("site-1",), ("site-1", "site-3"), ("site-1", "site-2", "site-3")
 
 
@@ -55,6 +57,7 @@ def sees(loss: str, setting: Setting, at: int) -> Verdict:
         where.check_books(life)
     assert (one.stop is None) == (two.stop is None), f"{one.stop} / {two.stop}"
     if one.stop is not None:
+        assert len(sites) > MOST_LOST, f"a quorum was left: {one.stop}"
         assert names_a_site(one.stop, sites), str(one.stop)
         assert names_a_site(two.stop, sites), str(two.stop)
         return "stopped"

@@ -133,7 +133,7 @@ PLAIN: tuple[Request[Any], ...] = (
     SendLandmarks(3, 2, 2, 4, 5, 100, 1),
     SendLandmarks(2, 2, 1, 8, 1, 10, 2),
     Regard(3, 1, False),
-    SumRegarded(1, 2.0),
+    SumRegarded(1, 2.0, 2),
     SumApart(np.full(2, 5e4)),
     CountCells(np.array([[1e4], [7e4]])),
     ShareCells(6, 1, 3, np.array([[1e4], [7e4]]), np.array([9.0, 15.0]), np.zeros(1), np.full(1, 2e5)),

@@ -36,6 +36,7 @@ from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dsp
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
+from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
 from coterie.protocols.vertical_kpca import (
     VerticalSettings,
@@ -77,8 +78,8 @@ class Case:
 def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
     yield from agree(ArrayTable(rows).columns)
     made = yield from standard(D)
-    start = yield from var_part(K, D, origin=np.zeros(D))
-    return made, (yield from lloyd(start, max_rounds=5, tol=0.0))
+    start = yield from var_part(K, D, about=Spread(float(len(rows)), np.zeros(D), np.ones(D)))
+    return made, (yield from lloyd(start.centers, max_rounds=5, tol=0.0))
 
 
 def _prepared_pooled(rows: Rows) -> list[Rows]:
@@ -120,7 +121,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from choose_start("var-part", K, found, seed=1)
-    return (yield from federated_kmeans(start, Settings(max_rounds=5), tol=0.0))
+    return (yield from federated_kmeans(start.centers, Settings(max_rounds=5), tol=0.0))
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:

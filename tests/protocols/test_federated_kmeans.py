@@ -153,7 +153,7 @@ def started(init, policy=None, **options):
 
     def protocol():
         found = yield from spread(2)
-        return (yield from choose_start(init, 3, found, seed=1, **options))
+        return (yield from choose_start(init, 3, found, seed=1, **options)).centers
 
     with in_process(split_evenly(rows, 3), policy=policy) as channel:
         return run(protocol(), channel, method=FED, ledger=ledger), ledger

@@ -12,7 +12,9 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.site_part import Memory
 from coterie.protocols.lloyd import lloyd
+from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import (
+    Start,
     Summarise,
     local_centers,
     one_shot,
@@ -50,7 +52,7 @@ def test_var_part_by_sums_equals_the_pooled_rule_however_rows_are_split(seed, k,
     rows = blobs(80, 3, 4, seed=seed)
     owners = np.random.default_rng(seed).integers(0, n_sites, 80)
     with in_process(tables_of(rows, owners, n_sites)) as channel:
-        found = run(var_part(k, 3), channel, method="lloyd")
+        found = run(var_part(k, 3), channel, method="lloyd").centers
     np.testing.assert_allclose(found, central_var_part(rows, k), rtol=1e-9, atol=1e-9)
 
 
@@ -68,16 +70,17 @@ def test_var_part_costs_what_its_closed_form_says(k):
 def test_var_part_with_a_known_origin_saves_the_first_round():
     rows, ledger = blobs(100, 2, 4), Ledger()
     with in_process(split_evenly(rows, 3)) as channel:
-        with_origin = run(var_part(4, 2, origin=rows.mean(0)), channel, method="lloyd", ledger=ledger)
+        known = Spread(100.0, rows.mean(0), rows.std(0))
+        with_origin = run(var_part(4, 2, about=known), channel, method="lloyd", ledger=ledger)
         without = run(var_part(4, 2), channel, method="lloyd")
-    np.testing.assert_allclose(with_origin, without, rtol=1e-9)
+    np.testing.assert_allclose(with_origin.centers, without.centers, rtol=1e-9)
     assert ledger.total("rounds") == var_part_rounds(4) - 1
 
 
 def test_var_part_with_fewer_distinct_rows_than_clusters_repeats_what_there_is():
     rows = np.repeat([[0.0, 1.0], [5.0, 1.0]], 10, axis=0)
     with in_process(split_evenly(rows, 2)) as channel:
-        found = run(var_part(5, 2), channel, method="lloyd")
+        found = run(var_part(5, 2), channel, method="lloyd").centers
     assert found.shape == (5, 2)
     assert {tuple(c) for c in found} == {(0.0, 1.0), (5.0, 1.0)}
 
@@ -93,8 +96,8 @@ def test_one_shot_and_var_part_starts_lead_lloyd_near_the_pooled_optimum():
     rng = np.random.default_rng(0)
     with in_process(tables_of(rows, rng.integers(0, 5, 1500), 5)) as channel:
         for start in (one_shot(6, 6, seed=1), var_part(6, 6)):
-            centers = run(start, channel, method="lloyd")
-            fit = run(lloyd(centers), channel, method="lloyd")
+            found = run(start, channel, method="lloyd")
+            fit = run(lloyd(found.centers if isinstance(found, Start) else found), channel, method="lloyd")
             assert fit.cost <= 1.05 * best
 
 

@@ -19,6 +19,7 @@ from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import present
 from coterie.protocols.lloyd import lloyd
 from coterie.protocols.preparation import standard
+from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import one_shot, var_part
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Declared, PlainSums
@@ -59,8 +60,8 @@ def everything():
     made = yield from standard(3)
     names = yield from present()
     first = yield from one_shot(4, 3, seed=1)
-    second = yield from var_part(4, 3, origin=np.zeros(3))
-    fit = yield from lloyd((first + second) / 2, max_rounds=4, tol=0.0)
+    second = yield from var_part(4, 3, about=Spread(80.0, np.zeros(3), np.ones(3)))
+    fit = yield from lloyd((first + second.centers) / 2, max_rounds=4, tol=0.0)
     return made, names, fit
 
 

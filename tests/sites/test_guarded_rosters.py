@@ -82,11 +82,55 @@ def test_too_few_survivors_for_the_smallest_roster_are_not_unmasked(fewest, is_u
 @pytest.mark.parametrize("nudge", [0.0, 1e-9])
 def test_the_same_sets_are_not_summed_up_with_fewer_sites(nudge):
     made, centers = MaskedAsker(sites(Policy())), np.array([[0.0, -1.0], [0.0, 1.0]])
-    made.upload(Assign(centers), "abcde", LIMITS)
+    made.reveal(made.upload(Assign(centers), "abcde", LIMITS), "abcde")
     found = made.upload(Assign(centers + nudge), "abcd", LIMITS).found
-    assert {*found.values()} == {Refusal.GUARDED}
+    assert {*found.values()} == {Refusal.REPEATS}
     again = made.upload(Assign(centers[:, ::-1]), "abcd", LIMITS).found  # other sets are
     assert _is_answered(again)
+
+
+CENTERS = np.array([[0.0, -1.0], [0.0, 1.0]])
+
+
+def test_what_nobody_unmasked_may_be_summed_up_with_fewer_sites_and_then_with_no_others(tmp_path):
+    """A site was lost on the way: one of the two sums stays masked. Sites with a book remember every upload."""
+    made = MaskedAsker(sites(Policy(), folder=tmp_path))
+    with_all = made.upload(Assign(CENTERS), "abcde", LIMITS)
+    without_one = made.upload(Assign(CENTERS), "abcd", LIMITS)
+    assert _is_answered(made.reveal(without_one, "abcd"))
+    assert _is_answered(made.reveal(made.upload(Assign(CENTERS), "abcd", LIMITS), "abcd"))  # nothing new in it
+    late = made.reveal(with_all, "abcde")
+    assert [late[name] for name in "abcd"] == [Refusal.REPEATS] * 4
+    for one in made.askers.values():
+        one.site.ledger.close()
+
+
+def test_of_two_sums_that_differ_by_a_site_one_stays_masked_whichever_is_unmasked_first(tmp_path):
+    made = MaskedAsker(sites(Policy(), folder=tmp_path))
+    with_all = made.upload(Assign(CENTERS), "abcde", LIMITS)
+    without_one = made.upload(Assign(CENTERS), "abcd", LIMITS)
+    assert not _is_answered(made.reveal(with_all, "abcde", ask="abcd"))  # e is gone for them
+    assert _is_answered(made.reveal(without_one, "abcd"))
+    for one in made.askers.values():
+        one.site.ledger.close()
+
+
+def test_who_did_not_help_to_unmask_may_be_asked_with_fewer_sites_but_those_who_did_are_not():
+    made = MaskedAsker(sites(Policy()))
+    first = made.upload(Assign(CENTERS), "abcde", LIMITS)
+    assert _is_answered(made.reveal(first, "abcde", ask="abce"))  # enough of them: d is not asked
+    found = made.upload(Assign(CENTERS), "abcd", LIMITS).found  # e is said to be gone
+    assert {name for name, one in found.items() if one is Refusal.REPEATS} == set("abc")
+
+
+def test_what_was_told_with_whom_is_remembered_over_a_restart(tmp_path):
+    made = MaskedAsker(sites(Policy(), folder=tmp_path))
+    made.reveal(made.upload(Assign(CENTERS), "abcde", LIMITS), "abcde")
+    for one in made.askers.values():
+        one.restart()
+    assert {*made.upload(Assign(CENTERS), "abcd", LIMITS).found.values()} == {Refusal.REPEATS}
+    for one in made.askers.values():
+        one.site.ledger.close()
 
 
 def test_what_was_seen_by_itself_may_be_summed_up_with_anybody():

@@ -159,12 +159,14 @@ class FederatedKernelKMeans(FederatedKMeans):
         if self.method in BASELINES:
             return (yield from self._baseline(components, n_columns))
         if self.method == "landmarks":
-            return (yield from self._by_landmarks(n_columns, measured))
+            return (yield from self._by_landmarks(n_columns, measured, known))
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = dspgd_settings(self, components, rank, center=False)
         problem = dspgd_problem(self)
-        made = yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured)
+        made = yield from embed_by_dspgd(
+            problem, settings, n_columns, seed=self._run_seed, measured=measured, about=known
+        )
         if self.clustering == "coreset":
             found = yield from cluster_by_coreset(
                 made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
@@ -181,7 +183,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         )
         return replace(made, clusters=clusters)
 
-    def _by_landmarks(self, n_columns: int, measured: bool) -> Protocol[KernelFit]:
+    def _by_landmarks(self, n_columns: int, measured: bool, known: Spread | None) -> Protocol[KernelFit]:
         problem, settings, k = kernel_problem(self), landmark_settings(self), int(self.n_clusters)
         rounds = 2 if self.max_rounds is None else int(self.max_rounds)
         if self.n_components is None:
@@ -195,6 +197,7 @@ class FederatedKernelKMeans(FederatedKMeans):
                     tol=self.tol,
                     seed=self._run_seed,
                     measured=measured,
+                    about=known,
                 )
             )
         made = yield from embed_by_landmarks(
@@ -206,6 +209,7 @@ class FederatedKernelKMeans(FederatedKMeans):
             seed=self._run_seed,
             measured=measured,
             told=True,
+            about=known,
         )
         clusters = yield from cluster_embedded(
             made, k, init=str(self.init), max_rounds=rounds, tol=self.tol, seed=self._run_seed, measured=measured

@@ -167,13 +167,15 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
                 center=self.center,
                 seed=self._run_seed,
                 measured=measured,
+                about=known,
             )
             return found
         problem, settings = (
             dspgd_problem(self),
             dspgd_settings(self, int(self.n_components), self.n_components + 2, self.center),
         )
-        return (yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured))
+        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured, about=known)
+        return (yield from made)
 
     @property
     def method_name(self) -> str:

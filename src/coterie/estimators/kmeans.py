@@ -18,6 +18,7 @@ from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_st
 from coterie.protocols.lloyd import KMeansFit, lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Preparation, Spread
+from coterie.protocols.seeding import Start
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["FederatedKMeans", "LloydKMeans", "OneShotKMeans"]
@@ -155,12 +156,15 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             0.0 if isinstance(self.init, str) else float(np.abs(np.asarray(self.init, np.float64)).max(initial=0.0))
         )
 
-    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
+    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
         """From a start to the result."""
         tol = self.tol * float(np.mean(found.deviation**2))
         rule = self._reassignment(found)
         settings = self._settings(len(found.mean))
-        return (yield from federated_kmeans(start, settings, tol=tol, seed=self._run_seed, reassignment=rule))
+        steps = federated_kmeans(
+            start.centers, settings, tol=tol, seed=self._run_seed, reassignment=rule, known=start.known
+        )
+        return (yield from steps)
 
     def _settings(self, n_columns: int) -> Settings:
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
@@ -249,9 +253,9 @@ class LloydKMeans(FederatedKMeans):
         """The method's name in policies, audits and ledgers."""
         return "lloyd"
 
-    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
+    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
         tol = self.tol * float(np.mean(found.deviation**2))
-        return (yield from lloyd(start, max_rounds=self.max_rounds, tol=tol))
+        return (yield from lloyd(start.centers, max_rounds=self.max_rounds, tol=tol, known=start.known))
 
 
 class OneShotKMeans(FederatedKMeans):
@@ -265,5 +269,5 @@ class OneShotKMeans(FederatedKMeans):
         """The method's name in policies, audits and ledgers."""
         return "one-shot"
 
-    def _improve(self, start: Any, found: Spread) -> Protocol[KMeansFit]:
-        return (yield from lloyd(start, max_rounds=0))
+    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
+        return (yield from lloyd(start.centers, max_rounds=0))

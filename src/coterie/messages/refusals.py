@@ -31,6 +31,7 @@ class Refusal(IntEnum):
     UNMASKING_FORBIDDEN = 19
     UNALIGNED = 20
     OTHER_ROWS = 21
+    REPEATS = 22
 
     @property
     def sentence(self) -> str:
@@ -45,7 +46,7 @@ class Refusal(IntEnum):
     @property
     def is_about_the_question(self) -> bool:
         """Whether the site declines this one question and stays in the run for others."""
-        return self in (Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN, Refusal.TOO_LARGE)
+        return self in _ABOUT_THE_QUESTION
 
 
 _SENTENCES = {
@@ -69,6 +70,7 @@ _SENTENCES = {
     Refusal.UNMASKING_FORBIDDEN: "the site does not unmask this sum",
     Refusal.UNALIGNED: "the site has no keys or no alignment_key to match rows by, or not the rows asked for",
     Refusal.OTHER_ROWS: "the site's rows are not those it began this run with",
+    Refusal.REPEATS: "the site told this before in a sum with more sites; the difference would be one site's own",
     Refusal.FAILED: "the site's computation failed; its log says why",
 }
 
@@ -85,4 +87,8 @@ _FINAL = frozenset(
         Refusal.UNALIGNED,
         Refusal.OTHER_ROWS,
     }
+)
+
+_ABOUT_THE_QUESTION = frozenset(
+    {Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN, Refusal.TOO_LARGE, Refusal.REPEATS}
 )

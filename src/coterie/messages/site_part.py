@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -156,10 +156,8 @@ class Cells(Protocol):
 class Guard(Protocol):
     """Holds what a site releases about sets of rows against everything it released before in the run."""
 
-    @property
-    def context(self) -> bytes:
-        """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
-        ...
+    view: bytes
+    """The digest of the requests that made the run see rows as it does now."""
 
     def cells(self, n_cells: int, seen_as: bytes = b"") -> Cells:
         """Watch a partition into so many cells; ``seen_as`` names what is summed up over them, if not the rows."""
@@ -167,6 +165,14 @@ class Guard(Protocol):
 
     def allows(self, what: str, key: bytes, most: int) -> bool:
         """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
+        ...
+
+    def tells(self, what: str, key: bytes, most: int) -> bool:
+        """The same of what is told of rows as they are seen now, each with one set of sites only."""
+        ...
+
+    def tell(self, group: Sequence[bytes]) -> None:
+        """Say, by names, what the answer tells; ``Repeats`` where all of it left before with other sites."""
         ...
 
 
@@ -215,7 +221,7 @@ class Exit(Protocol):
         """Agree to be summed up with these sites; the site's policy may refuse."""
         ...
 
-    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> None:
+    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...]) -> None:
         """Agree that an upload, named by round and attempt, is summed up with those left; the site may refuse."""
         ...
 

@@ -162,7 +162,7 @@ def rfk(
         found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
         return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
     start = yield from var_part(n_clusters, n_features)
-    fit = yield from lloyd(start, max_rounds=max_rounds, tol=tol)
+    fit = yield from lloyd(start.centers, max_rounds=max_rounds, tol=tol, known=start.known)
     return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
 
 

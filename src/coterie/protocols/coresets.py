@@ -122,7 +122,7 @@ def may_tell_cost(table: Table, memory: Memory, what: tuple[object, ...]) -> boo
     guard = memory.guard
     if guard is None:
         return True
-    if not guard.allows("coreset", guard.context + repr(what).encode(), 1):
+    if not guard.tells("coreset", repr(what).encode(), 1):
         raise Guarded("the cost of another solution left in this run already")
     return may_tell_of_all(table, guard)
 

@@ -10,12 +10,12 @@ whole of it at once (the Gram exchange, ours).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.errors import InputError, RosterChanged
+from coterie.errors import InputError, Repeated, RosterChanged
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
@@ -26,6 +26,7 @@ from coterie.protocols.dspgd_sites import (
     Advance,
     BeginKernel,
     EmbeddedTable,
+    Lengths,
     Multiply,
     SendGram,
     SumFeatures,
@@ -34,6 +35,7 @@ from coterie.protocols.dspgd_sites import (
 )
 from coterie.protocols.lanczos import top_eigenpairs
 from coterie.protocols.limits import within
+from coterie.protocols.prepared import Spread
 
 __all__ = [
     "MOST_FEATURES",
@@ -56,16 +58,25 @@ NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
 AFRESH = 1 << 20
 """Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
+AGAIN = 1 << 8
+"""Times an iteration may be begun again, before all of them are."""
 ROUND_NUMBERS = 1000
 """What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
 
 
-def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, float]]:
+def find_gamma(n_columns: int, *, needed: bool = True, about: Spread | None = None) -> Protocol[tuple[float, float]]:
     """gamma from the mean squared distance between rows, and N: one round, d + 2 numbers a site.
 
-    Where gamma is not ``needed`` only N counts, and 1 is returned for it.
+    Where gamma is not ``needed`` only N counts, and 1 is returned for it. What is known ``about`` the rows says the
+    same where a site was lost since, and the others do not sum up all rows again without it.
     """
-    found = yield from total(SumLengths(n_columns))
+    try:
+        found = yield from total(SumLengths(n_columns))
+    except Repeated:
+        if about is None:
+            raise
+        rows = np.asarray(about.rows)
+        found = Lengths(rows, rows * about.mean, rows * (about.mean**2 + about.deviation**2).sum())
     if not float(found.rows) > 0:
         raise InputError("the sites hold 0 rows in all.")
     gamma = average_distance_gamma(float(found.rows), found.sums, float(found.squares)) if needed else 1.0
@@ -159,14 +170,37 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = 
 
     ``marked`` has sites mark how long their rows of features are before they are summed up: masked sums need that
     where the kernel does not say.
+
+    Where a site is lost, guarded sites do not sum up B_t without it: it is known over all of them, so the difference
+    would be that site's own Gram. Then all iterations are begun again with features of which nothing was told.
     """
+    times = 0
+    while True:
+        try:
+            found = yield from _iterated(kernel, settings, seed, marked, AGAIN * times)
+            return replace(found, n_restarts=found.n_restarts + times)
+        except _BeginAgain:
+            times += 1
+
+
+class _BeginAgain(Exception):
+    """What sites keep of earlier iterations is of no use any more."""
+
+
+def _iterated(kernel: Kernel, settings: DSPGDSettings, seed: int, marked: bool, before: int) -> Protocol[Embedding]:
+    """All iterations, from B_1 = 0; ``before`` keeps their draws apart from those of earlier beginnings."""
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     rank = 0
     for t in range(1, settings.n_iter + 1):
-        solved = yield from _solved(t, rank, threshold, settings, seed, marked)
+        try:
+            solved = yield from _solved(t, rank, threshold, settings, seed, marked, before)
+        except Repeated as problem:
+            if t == 1:
+                raise
+            raise _BeginAgain from problem
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
@@ -193,7 +227,7 @@ class _Solved:
 
 
 def _solved(
-    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
+    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool, before: int
 ) -> Protocol[_Solved]:
     """Line 10: eigenpairs of W_t' W_t.
 
@@ -205,7 +239,7 @@ def _solved(
     at_least = settings.rank if threshold is None else 1
     while True:
         names = yield from present()
-        draw = t + AFRESH * restarts
+        draw = t + AFRESH * (before + restarts)
         rng = np.random.default_rng([seed, draw, 1])
         try:
             limits = (yield from feature_limits(draw, eta, names)) if marked else {}

@@ -32,7 +32,7 @@ class MarkFeatures(Request[Marks]):
 def local_feature_marks(table: Table, memory: Memory, ask: MarkFeatures) -> Marks:
     """The site's marks; once a draw where it is guarded."""
     guard = memory.guard
-    if guard is not None and not guard.allows(f"feature marks {ask.step}", guard.context, 1):
+    if guard is not None and not guard.tells(f"feature marks {ask.step}", b"", 1):
         raise Guarded("these features were marked with other sites before")
     held, largest = held_of(memory), 0.0
     for _, features in feature_pieces(table, held, ask.step):

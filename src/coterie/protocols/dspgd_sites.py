@@ -17,7 +17,7 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import EmbeddedTable, quantity_of
 
 __all__ = [
     "MOST_FEATURES",
@@ -131,8 +131,16 @@ class _Held:
     begin: BeginKernel
     b: Floats
     """B_t: a row for every row of the table."""
+    draws: tuple[int, ...] = ()
+    """The draws of features that B_t is made of."""
     kept: tuple[int, list[Rows]] | None = None
     """The features of one step, where they are small enough to keep."""
+
+    def made_of(self, draws: tuple[int, ...]) -> bytes:
+        """A name for features of these draws."""
+        begin = self.begin
+        about = (begin.kernel, begin.gamma, begin.degree, begin.coef0, begin.n_features, begin.form, begin.seed)
+        return b"features " + repr((about, draws)).encode()
 
 
 @remembers(BeginKernel)
@@ -180,11 +188,16 @@ def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice
 def _may_tell(table: Table, memory: Memory, step: int) -> bool:
     """Whether a site holds rows enough to tell of their features.
 
-    One draw of features is summed up with one roster only: the difference of two is a site's own Gram.
+    One draw of features is summed up with one roster only: the difference of two is a site's own Gram. So is what
+    B_t is made of: B_t' B_t over those that were there is known since its eigenpairs are.
     """
-    guard = memory.guard
-    if guard is not None and not guard.allows(f"features {step}", guard.context, 1):
-        raise Guarded("these features were summed up with other sites before")
+    guard, held = memory.guard, held_of(memory)
+    if guard is not None:
+        if not guard.tells(f"features {step}", b"", 1):
+            raise Guarded("these features were summed up as part of another step before")
+        for draws in (held.draws, (*held.draws, step)):
+            if draws:
+                guard.tell([held.made_of(draws)])
     return guard is None or table.n_rows >= memory.min_count
 
 
@@ -312,8 +325,10 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
     moved = np.zeros((table.n_rows, len(ask.scales)))
     for rows, part in _parts(table, memory, ask.step, ask.eta, ask.means):
         moved[rows] = part @ turned
+    held.draws = (*held.draws, ask.step)
     if ask.last:
-        memory.table = EmbeddedTable(table, moved)
+        quantity = quantity_of(held.begin.the_kernel(), held.made_of(held.draws))
+        memory.table = EmbeddedTable(table, moved, quantity)
         memory.pop("dspgd")
     else:
         held.b, held.kept = moved, None

@@ -103,8 +103,10 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
         raise InputError(f"the sites hold {found.rows:g} rows in all; n_clusters={k} needs at least as many.")
     most = _cell_numbers(factor * k, d)
     if factor == 4:
-        return (yield from cells_start(k, d, seed=seed, origin=found.mean, most_numbers=most)), first + most
-    return (yield from var_part(k, d, origin=found.mean, most_numbers=most)), first + most
+        start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most)
+    else:
+        start = yield from var_part(k, d, about=found, most_numbers=most)
+    return start.centers, first + most
 
 
 def _cell_numbers(n_cells: int, d: int) -> int:

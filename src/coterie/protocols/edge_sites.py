@@ -135,8 +135,7 @@ def _may_tell_axes(view: StreamedTable, memory: Memory, count: int) -> bool:
     guard = memory.guard
     if guard is None:
         return True
-    key = guard.context + str(count).encode() + _through(view).key
-    if not guard.allows("axes", key, MOST_AXES):
+    if not guard.tells("axes", str(count).encode() + _through(view).key, MOST_AXES):
         raise Guarded("axes of rows seen in other ways left in this run already")
     return may_tell_of_all(view.raw, guard)
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage, RunError
+from coterie.errors import Guarded, InputError, MalformedMessage, Repeated, RunError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.cells import GuardedCells
 from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.lloyd import Close, KMeansFit, lloyd_cost
+from coterie.protocols.lloyd import KMeansFit, Sizes, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
-from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
+from coterie.protocols.seeding import Start, cells_start, one_shot, random_start, var_part
 
 __all__ = [
     "Reassignment",
@@ -190,6 +190,21 @@ class Settings:
         if self.max_rounds < 0:
             raise InputError(f"max_rounds={self.max_rounds} cannot be negative.")
 
+    @property
+    def is_lloyd(self) -> bool:
+        """Whether a round is one of Lloyd's algorithm over all sites."""
+        steps = (self.fraction, self.epochs, self.batch_size or 0, self.server_rate, self.site_rate)
+        return steps == (1.0, 1, 0, 1.0, 1.0) and not self.server_momentum
+
+    @staticmethod
+    def sizes_after(known: Sizes | None, sizes: Floats, moved: Floats) -> Sizes | None:
+        """The sizes after a round of Lloyd's algorithm, and the cost at most.
+
+        Moving the centers onto the means of their cells takes sizes times squared shifts off the cost, and putting
+        rows to the nearest ones cannot add to it.
+        """
+        return None if known is None else Sizes(sizes, np.maximum(known.cost - sizes @ np.vecdot(moved, moved), 0.0))
+
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""
         return Train(self.epochs, self.batch_size or 0, self.site_rate, seed, step, centers)
@@ -203,20 +218,30 @@ def federated_kmeans(
     seed: int = 0,
     reassignment: Reassignment | None = None,
     trajectory: list[Floats] | None = None,
+    known: Sizes | None = None,
 ) -> Protocol[KMeansFit]:
     """Algorithm 1 from given centers.
 
     ``tol`` is a squared shift of all centers at which to stop; it is used only where every site takes part in every
-    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round.
+    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round. ``known``
+    are the sizes and the cost at the start: with them Lloyd's steps also end well where a site is lost while cells
+    stand still, and the others do not tell of them without it.
     """
+    known = known if settings.is_lloyd else None
     velocity = np.zeros_like(centers)
     small = np.zeros(len(centers), np.int64)
     rounds, been = 0, [centers]
     while rounds < settings.max_rounds:
+        sampled = yield from _sampled(settings.fraction, seed, rounds + 1)
+        try:
+            reply = yield from total(settings.ask(centers, seed, rounds + 1), to=sampled)
+        except Repeated:
+            if known is None:
+                raise
+            break
         rounds += 1
-        sampled = yield from _sampled(settings.fraction, seed, rounds)
-        reply = yield from total(settings.ask(centers, seed, rounds), to=sampled)
         goal = clustering.means(reply.weighted, reply.sizes, fallback=centers)
+        known = settings.sizes_after(known, reply.sizes, goal - centers)
         velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
         aim = goal if settings.server_momentum == 0 else centers + velocity
         centers = _moved(centers, aim, settings.server_rate)
@@ -228,8 +253,7 @@ def federated_kmeans(
         if settings.fraction >= 1 and clustering.has_been_at(centers, been, tol):
             break
         been = [*been, centers] if settings.server_momentum == 0 else [centers]
-    closing = yield from total(Close(centers))
-    return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
+    return (yield from closed(centers, rounds, known))
 
 
 def _sampled(fraction: float, seed: int, step: int) -> Protocol[Sequence[str] | None]:
@@ -259,28 +283,28 @@ def _reassigned(
 
 def choose_start(
     init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, min_count: int = 1
-) -> Protocol[Floats]:
+) -> Protocol[Start]:
     """Starting centers by name, never a row of a site.
 
     ``"auto"`` is one-shot where every site lets its averages be seen, else cells by sums.
     """
     d = len(spread.mean)
     if not isinstance(init, str):
-        return np.array(init, np.float64)
+        return Start(np.array(init, np.float64))
     if init == "random":
-        return random_start(spread.low, spread.high, n_clusters, seed=seed)
+        return Start(random_start(spread.low, spread.high, n_clusters, seed=seed))
     if init == "var-part":
-        return (yield from var_part(n_clusters, d, origin=spread.mean))
+        return (yield from var_part(n_clusters, d, about=spread))
     if init == "cells":
-        return (yield from cells_start(n_clusters, d, seed=seed, origin=spread.mean))
+        return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
     if init == "one-shot":
-        return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count))
+        return Start((yield from one_shot(n_clusters, d, seed=seed, min_count=min_count)))
     if init != "auto":
         raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
     try:
-        return (yield from one_shot(n_clusters, d, seed=seed, min_count=min_count, complete=True))
+        return Start((yield from one_shot(n_clusters, d, seed=seed, min_count=min_count, complete=True)))
     except (RunError, InputError):
-        return (yield from cells_start(n_clusters, d, seed=seed, origin=spread.mean))
+        return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
 
 
 def federated_kmeans_cost(

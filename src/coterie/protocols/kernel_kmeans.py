@@ -80,15 +80,22 @@ class KernelFit:
 
 
 def embed_by_dspgd(
-    problem: KernelProblem, settings: DSPGDSettings, n_columns: int, *, seed: int, measured: bool = False
+    problem: KernelProblem,
+    settings: DSPGDSettings,
+    n_columns: int,
+    *,
+    seed: int,
+    measured: bool = False,
+    about: Spread | None = None,
 ) -> Protocol[KernelFit]:
     """gamma by sums, then the top eigenpairs of the kernel matrix of all rows.
 
-    ``measured`` has sites mark how long features are where nobody knows: masked sums need it.
+    ``measured`` has sites mark how long features are where nobody knows: masked sums need it. ``about`` is the rows'
+    spread where it is known.
     """
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
-    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
+    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None, about=about)
     kernel = problem.kernel(found)
     marked = measured and kernel.name == "polynomial"
     steps = (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed, marked=marked)
@@ -162,7 +169,8 @@ def cluster_embedded(
     limits = (yield from find_limits(len(values))) if measured else {}
     start = yield from within(limits, choose_start(init, n_clusters, spread, seed=seed))
     shift = tol * float(np.mean(deviation**2))
-    return (yield from within(limits, lloyd(start, max_rounds=max_rounds, tol=shift)))
+    steps = lloyd(start.centers, max_rounds=max_rounds, tol=shift, known=start.known)
+    return (yield from within(limits, steps))
 
 
 def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:

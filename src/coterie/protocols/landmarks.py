@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError, RunError
+from coterie.errors import InputError, Repeated, RunError
 from coterie.maths import clustering
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import eigenpairs_above, full_matrix
@@ -29,9 +29,10 @@ from coterie.protocols.landmarks_sites import (
     TryLandmarks,
     UseLandmarks,
 )
-from coterie.protocols.landmarks_summed import nearest_counts, summed_landmarks
+from coterie.protocols.landmarks_summed import Summed, nearest_counts, summed_landmarks
 from coterie.protocols.limits import find_limits, within
-from coterie.protocols.lloyd import Close, KMeansFit, lloyd
+from coterie.protocols.lloyd import Close, KMeansFit, Sizes, closed, lloyd
+from coterie.protocols.prepared import Spread
 
 __all__ = ["LandmarkSettings", "cluster_by_landmarks", "embed_by_landmarks", "local_landmarks_cost"]
 
@@ -117,21 +118,28 @@ class _Found:
 
 
 def _find(
-    problem: KernelProblem, settings: LandmarkSettings, n_clusters: int, n_columns: int, *, seed: int
+    problem: KernelProblem,
+    settings: LandmarkSettings,
+    n_clusters: int,
+    n_columns: int,
+    *,
+    seed: int,
+    about: Spread | None,
 ) -> Protocol[_Found]:
     """Landmarks, and more of them where that pays."""
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     if settings.points is not None:
-        landmarks, way = (yield from _given(settings.points, n_columns)), "given"
+        landmarks, way = (yield from _given(settings.points, n_columns, about)), "given"
         kernel = problem.kernel(_gamma(problem, landmarks))
     else:
-        landmarks, way = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed)
+        asked = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed, about=about)
+        landmarks, way = asked.landmarks, asked.way
         kernel = problem.kernel(_gamma(problem, landmarks))
         if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[way]:
             number = 2 * len(landmarks.points)
-            asked = _asked(replace(settings, way=way), number, n_columns, seed=seed, before=landmarks)
-            landmarks = _joined(landmarks, (yield from asked)[0])
+            more = yield from _asked(replace(settings, way=way), number, n_columns, seed=seed, before=asked)
+            landmarks = _joined(landmarks, more.landmarks)
             kernel = problem.kernel(_gamma(problem, landmarks))
     precision, most = ("float64", None) if way == "given" else ("float32", MOST_FEATURES * n_columns)
     points = landmarks.points.astype(precision).astype(np.float64)  # as sites will know them
@@ -154,39 +162,55 @@ def _joined(one: Landmarks, other: Landmarks) -> Landmarks:
     return Landmarks(points, np.concatenate([one.weights, other.weights]) / 2, (one.scatter + other.scatter) / 2)
 
 
-def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
+def _given(points: Floats, n_columns: int, about: Spread | None) -> Protocol[Landmarks]:
     """Points known beforehand; sites count the rows nearest to each."""
     if points.shape[1] != n_columns:
         raise InputError(f"landmarks have {points.shape[1]} columns, the sites' rows {n_columns}.")
     distinct = np.unique(points, axis=0)
-    gamma, n_rows = yield from find_gamma(n_columns)
+    gamma, n_rows = yield from find_gamma(n_columns, about=about)
     counts = yield from nearest_counts(distinct)
     if not counts.any():
         raise InputError("no landmark given has rows near it that sites would tell of.")
     return Landmarks(distinct, counts * (n_rows / counts.sum()), n_rows / (4 * gamma))
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """Landmarks from the sites, the way they came, and what came along where they were summed up."""
+
+    landmarks: Landmarks
+    way: str
+    summed: Summed | None = None
+
+
 def _asked(
-    settings: LandmarkSettings, number: int, n_columns: int, *, seed: int, before: Landmarks | None = None
-) -> Protocol[tuple[Landmarks, str]]:
-    """About so many landmarks from the sites, and the way they came."""
+    settings: LandmarkSettings,
+    number: int,
+    n_columns: int,
+    *,
+    seed: int,
+    before: _Asked | None = None,
+    about: Spread | None = None,
+) -> Protocol[_Asked]:
+    """About so many landmarks from the sites."""
     if settings.way != "summed":
         try:
             found = yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)
-            return found, "local"
+            return _Asked(found, "local")
         except (RunError, InputError):
             if settings.way == "local":
                 raise
-    found = yield from summed_landmarks(
+    summed = yield from summed_landmarks(
         number,
         n_columns,
         bits=settings.bits,
         min_count=settings.min_count,
         seed=seed,
         limits=settings.value_range,
-        before=before,
+        before=None if before is None else before.summed,
+        about=about,
     )
-    return found, "summed"
+    return _Asked(summed.landmarks, "summed", summed)
 
 
 def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int) -> Protocol[Landmarks]:
@@ -229,9 +253,13 @@ def cluster_by_landmarks(
     tol: float,
     seed: int,
     measured: bool = False,
+    about: Spread | None = None,
 ) -> Protocol[KernelFit]:
-    """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features."""
-    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed)
+    """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
+
+    ``about`` is the rows' spread where it is known.
+    """
+    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed, about=about)
     rows = found.landmarks.n_rows
     if rows < n_clusters:
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
@@ -243,10 +271,13 @@ def cluster_by_landmarks(
     centers = yield from within(limits, _best(found, starts), bits=SUM_BITS)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
+    as_seen = clustering.moments(features, centers, weights)
+    known = Sizes(as_seen.counts, as_seen.cost)
     if found.way == "local":
-        clusters = yield from within(limits, _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift))
+        steps = _lloyd_by_averages(centers, known, max_rounds=max_rounds, tol=shift)
+        clusters = yield from within(limits, steps)
     else:
-        steps = lloyd(centers, max_rounds=max_rounds, tol=shift)
+        steps = lloyd(centers, max_rounds=max_rounds, tol=shift, known=known)
         clusters = yield from within(limits, steps, bits=SUM_BITS)
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
 
@@ -264,7 +295,7 @@ def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
     return starts[0]
 
 
-def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
+def _lloyd_by_averages(centers: Floats, known: Sizes, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
     """Lloyd's algorithm from every site's own means, in float16: k (r + 2) half numbers a round and site."""
     rounds, been = 0, [centers]
     while rounds < max_rounds:
@@ -276,8 +307,7 @@ def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Proto
         if clustering.has_been_at(centers, been, tol):
             break
         been.append(centers)
-    closing = yield from total(Close(centers))
-    return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
+    return (yield from closed(centers, rounds, known))
 
 
 def _limits(map_: LandmarkMap, measured: bool) -> Protocol[dict[str, float]]:
@@ -308,6 +338,7 @@ def embed_by_landmarks(
     seed: int,
     measured: bool = False,
     told: bool = False,
+    about: Spread | None = None,
 ) -> Protocol[KernelFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
@@ -315,7 +346,7 @@ def embed_by_landmarks(
     """
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
-    found = yield from _find(problem, settings, max(1, n_components // 2), n_columns, seed=seed)
+    found = yield from _find(problem, settings, max(1, n_components // 2), n_columns, seed=seed, about=about)
     yield from total(found.told(found.map))
     n = found.map.projection.shape[1] + 1
     limits = yield from _limits(found.map, measured)
@@ -323,8 +354,12 @@ def embed_by_landmarks(
     limits = (
         {**limits, "length": max(1.0, limits["length"]), "all_rows": found.landmarks.n_rows} if limits else limits
     )
-    packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
-    gram = full_matrix(np.asarray(packed, np.float64), n)
+    try:
+        packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
+        gram = full_matrix(np.asarray(packed, np.float64), n)
+    except Repeated:  # sites were lost while they unmasked it: the landmarks stand for all rows
+        wide = np.concatenate([np.ones((len(found.features), 1)), found.features], axis=1)
+        gram = (wide * found.landmarks.weights[:, None]).T @ wide
     rows, mean = gram[0, 0], gram[0, 1:] / max(float(gram[0, 0]), 1e-300)
     shift = mean if center else np.zeros(n - 1)
     pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))

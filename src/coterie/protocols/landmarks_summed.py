@@ -9,18 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage, RosterChanged
+from coterie.errors import Guarded, InputError, MalformedMessage, Repeated, RosterChanged
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, CellMoments, Memory, Rows, Table, answers, remembers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.cells import seen_cells
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.prepared import Spread
 
-__all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "nearest_counts", "summed_landmarks"]
+__all__ = [
+    "CountCells",
+    "Regard",
+    "ShareCells",
+    "SumApart",
+    "SumRegarded",
+    "Summed",
+    "nearest_counts",
+    "summed_landmarks",
+]
 
 FINE_BITS = 10
 """Of means of projected rows."""
@@ -31,6 +42,11 @@ ROWS_A_CELL = 10
 """Cells are as many as leave each site about so many rows in each: sums over fewer may be held back."""
 WINDOW = 6.0
 """Means of projected rows lie within so many deviations of the mean of all."""
+MOST_SEARCHES = 4
+"""How often cells are looked for from another start, where a site was lost and the others do not tell of the same
+cells without it."""
+CLOSER = 0.1
+"""Of the deviations that centers are apart then: cells differ by direction, and none takes nearly all rows."""
 
 
 # ---------------------------------------------------------------- what a site is asked
@@ -103,19 +119,25 @@ def _lens(memory: Memory) -> _Lens:
 
 @dataclass(frozen=True)
 class RegardedSums(Reply, content="sums"):
-    """The number of rows, and the sums and squares of their projected columns."""
+    """The number of rows, and the sums and squares of their projected columns, and of their own where asked for."""
 
     rows: Floats = array(bound="rows", nonnegative=True)
     sums: Floats = array("p", bound="rows * reach * box")
     squares: Floats = array("p", bound="rows * (reach * box)**2", nonnegative=True)
+    own_sums: Floats = array("d", bound="rows * box")
+    own_squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
 class SumRegarded(Request[RegardedSums]):
-    """Sum up your projected rows; ``reach`` is how much larger than a row's numbers theirs can be."""
+    """Sum up your projected rows; ``reach`` is how much larger than a row's numbers theirs can be.
+
+    ``d`` is the number of the rows' own columns, to be summed up as well, or 0.
+    """
 
     p: int
     reach: float
+    d: int
 
 
 @answers(SumRegarded)
@@ -123,14 +145,17 @@ def local_regarded_sums(table: Table, memory: Memory, ask: SumRegarded) -> Regar
     """A site's share, over all its rows or none; of two projections a run where it is guarded: squares of many would
     be the products of all columns."""
     reply, lens, guard = RegardedSums.zeros(ask.axes), _lens(memory), memory.guard
-    if ask.p != len(lens.table.columns):
-        raise MalformedMessage(f"sums of {ask.p} columns of rows projected onto {len(lens.table.columns)}")
-    if guard is not None and not guard.allows("regarded", f"{lens.seed} {ask.p}".encode(), MOST_PROJECTIONS):
-        raise Guarded("sums of other projections left in this run already")
+    own = len(lens.table.raw.columns)
+    if ask.p != len(lens.table.columns) or ask.d not in (0, own):
+        raise MalformedMessage(f"sums of {ask.p} and {ask.d} columns for {len(lens.table.columns)} and {own}")
+    for seed, columns in [(lens.seed, ask.p), (0, ask.d)][: 2 if ask.d else 1]:
+        if guard is not None and not guard.allows("regarded", f"{seed} {columns}".encode(), MOST_PROJECTIONS):
+            raise Guarded("sums of other projections left in this run already")
     watched = None if guard is None else guard.cells(1)
-    for block, seen in lens.blocks():
+    for block, seen in lens.table.pieces():
         rows, each = seen.astype(np.float64, copy=False), block.counts
-        reply += RegardedSums(each.sum(), each @ rows, each @ rows**2)
+        wide = block.rows[:, : ask.d].astype(np.float64, copy=False)
+        reply += RegardedSums(each.sum(), each @ rows, each @ rows**2, each @ wide, each @ wide**2)
         if watched is not None:
             watched.see(block, np.zeros(len(rows), np.intp))
     return reply if watched is None or watched.release_whole() else RegardedSums.zeros(ask.axes)
@@ -155,7 +180,7 @@ class SumApart(Request[Apart]):
 def local_apart(table: Table, memory: Memory, ask: SumApart) -> Apart:
     """A site's share, over all its rows or none; about one point a run where it is guarded."""
     guard, reply = memory.guard, Apart.zeros(ask.axes)
-    if guard is not None and not guard.allows("apart", guard.context + ask.origin.tobytes(), 1):
+    if guard is not None and not guard.tells("apart", ask.origin.tobytes(), 1):
         raise Guarded("distances from another point left in this run already")
     watched = None if guard is None else guard.cells(1)
     for block in table.blocks():
@@ -243,6 +268,30 @@ def _cells(lens: _Lens, memory: Memory, centers: Floats) -> CellMoments:
 # ---------------------------------------------------------------- the server's part
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What is known of all rows before cells are looked for."""
+
+    n_rows: float
+    mean: Floats
+    """Of the projected columns, as the others."""
+    deviation: Floats
+    low: Floats
+    span: Floats
+    """Where means of projected rows lie: from ``low`` to ``low + span``."""
+    rows_range: tuple[Floats, Floats] | None
+    """The same of the rows' own columns; None where nobody asked."""
+    scatter: float | None
+    """The rows' squared distances from their mean in all, where that is known."""
+
+
+class Summed(NamedTuple):
+    """Landmarks, and what was known of all rows when they were looked for."""
+
+    landmarks: Landmarks
+    survey: Survey
+
+
 def summed_landmarks(
     n_landmarks: int,
     n_columns: int,
@@ -253,45 +302,118 @@ def summed_landmarks(
     n_projected: int = 32,
     n_rounds: int = 4,
     limits: tuple[float, float] | None = None,
-    before: Landmarks | None = None,
-) -> Protocol[Landmarks]:
+    before: Summed | None = None,
+    about: Spread | None = None,
+) -> Protocol[Summed]:
     """Means of cells over all sites' rows, none over fewer than ``min_count``.
 
     ``limits`` are the smallest and largest value of any row where they are known; else means are coded within a few
-    deviations of the mean, which takes a round of the whole rows' sums. Costs 2 p + 1 numbers, n_rounds times
-    m in 32 bits and m p in 10, then m and m d in ``bits``, and 2 more, each a masked sum of its own. With landmarks
-    found ``before`` the cells start elsewhere, and how far rows are apart is known.
+    deviations of the mean, which takes the sums of the whole rows as well. Costs 2 p + 1 numbers, and 2 d without
+    limits, n_rounds times m in 32 bits and m p in 10, then m and m d in ``bits``, and 2 more, each a masked sum of
+    its own. With landmarks found ``before`` the cells start elsewhere, and what is known of all rows is not asked
+    again; ``about`` is the rows' spread where it is known from elsewhere.
     """
     d, p = n_columns, min(n_projected, n_columns)
+    yield from total(Regard(seed, p, False))
+    survey = (yield from _survey(d, p, seed, limits, about)) if before is None else before.survey
+    names = yield from present()
+    number = min(n_landmarks, max(2, int(survey.n_rows) // (ROWS_A_CELL * len(names))))
+    fewest = max(1, min_count)
+    for search in range(MOST_SEARCHES):
+        rng = np.random.default_rng([seed, 3, (0 if before is None else 1) + 2 * search])
+        apart = 1.0 if search == 0 else CLOSER
+        start = survey.mean + apart * survey.deviation * rng.normal(size=(number, p))
+        is_last = search == MOST_SEARCHES - 1
+        try:
+            points, weights = yield from _cell_means(start, survey, d, bits, fewest, n_rounds, seed)
+            kept = weights >= fewest
+            if kept.any() or is_last or set((yield from present())) >= set(names):
+                break
+        except Repeated:
+            if is_last:
+                raise
+        yield from total(Regard(seed, p, False))
+    if not kept.any():
+        raise InputError(f"no cell of the sites' rows holds {fewest} of them; ask for fewer landmarks.")
+    points, weights = points[kept], weights[kept]
+    scatter = (yield from _scatter(points, weights, survey)) if before is None else before.landmarks.scatter
+    return Summed(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
+
+
+def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None, about: Spread | None) -> Protocol[Survey]:
+    """Sums of all rows, as they are and projected: in the large ring, since variances are small beside the limits'
+    square. What is known ``about`` them takes their place where sites do not tell it again."""
     seen = projection_of(d, p, seed)
     reach = float(np.abs(seen).sum(axis=0).max())
-    yield from total(Regard(seed, p, False))
-    about = yield from total(SumRegarded(p, reach))
-    n_rows = float(about.rows)
+    try:
+        found = yield from total(SumRegarded(p, reach, d if limits is None and p < d else 0))
+    except Repeated:
+        if about is None:
+            raise
+        return _supposed(about, seen, limits)
+    n_rows = float(found.rows)
     if not n_rows > 0:
         raise InputError("the sites hold 0 rows in all, or too few to tell of.")
-    mean = about.sums / n_rows
-    deviation = np.sqrt(np.maximum(about.squares / n_rows - mean**2, 0.0))
-    low, span = mean - WINDOW * deviation, 2 * WINDOW * deviation
-    number = min(n_landmarks, max(2, int(n_rows) // (ROWS_A_CELL * len((yield from present())))))
-    rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
-    centers = mean + deviation * rng.normal(size=(number, p))
+    mean, deviation = _moments(n_rows, found.sums, found.squares)
+    own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
+    scatter = n_rows * float((apart**2).sum()) if len(own) else None
+    return Survey(n_rows, mean, deviation, *_window(mean, deviation), _rows_range(own, apart, limits), scatter)
+
+
+def _supposed(about: Spread, seen: Floats, limits: tuple[float, float] | None) -> Survey:
+    """A survey from the columns' spread alone: projected columns spread as if these had nothing to do with each
+    other, and their window is as wide as if they all went together."""
+    mean, deviation = about.mean @ seen, np.sqrt(about.deviation**2 @ seen**2)
+    window = _window(mean, about.deviation @ np.abs(seen))
+    scatter = about.rows * float((about.deviation**2).sum())
+    return Survey(about.rows, mean, deviation, *window, _rows_range(about.mean, about.deviation, limits), scatter)
+
+
+def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    mean = sums / n_rows
+    return mean, np.sqrt(np.maximum(squares / n_rows - mean**2, 0.0))
+
+
+def _window(mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+    return mean - WINDOW * deviation, 2 * WINDOW * deviation
+
+
+def _rows_range(mean: Floats, deviation: Floats, limits: tuple[float, float] | None) -> tuple[Floats, Floats] | None:
+    """Where the rows' own columns lie: within limits, or a few deviations of their mean."""
+    if limits is not None:
+        return np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
+    return (mean - 3 * deviation, 6 * deviation) if len(mean) else None
+
+
+def _cell_means(
+    centers: Floats, survey: Survey, d: int, bits: int, fewest: int, n_rounds: int, seed: int
+) -> Protocol[tuple[Floats, Floats]]:
+    """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
+    p, counts = centers.shape[1], np.zeros(0)
     for _ in range(n_rounds):
-        found, counts = yield from _means(centers, (low, span), FINE_BITS, p)
-        centers = np.where((counts >= max(1, min_count))[:, None], found, centers)
+        try:
+            found, counts = yield from _means(centers, (survey.low, survey.span), FINE_BITS, p)
+        except Repeated:
+            if p < d or not counts.any():
+                raise
+            return found, counts  # as they were with those who are gone
+        centers = np.where((counts >= fewest)[:, None], found, centers)
     if p == d:
-        points, weights = found, counts
-    else:
-        span_of_rows = (yield from _whole_range(d)) if limits is None else _one_range(*limits)
-        yield from total(Regard(seed, p, True))
-        points, weights = yield from _means(centers, span_of_rows, bits, d)
-    kept = weights >= max(1, min_count)
-    if not kept.any():
-        raise InputError(f"no cell of the sites' rows holds {max(1, min_count)} of them; ask for fewer landmarks.")
-    points, weights = points[kept], weights[kept]
-    middle = weights @ points / weights.sum()
-    scatter = float((yield from total(SumApart(middle))).squares) if before is None else before.scatter
-    return Landmarks(points, weights * (n_rows / weights.sum()), scatter)
+        return found, counts
+    assert survey.rows_range is not None
+    yield from total(Regard(seed, p, True))
+    return (yield from _means(centers, survey.rows_range, bits, d))
+
+
+def _scatter(points: Floats, weights: Floats, survey: Survey) -> Protocol[float]:
+    """The rows' squared distances from their mean: asked about a point close by, which keeps their digits."""
+    try:
+        found = yield from total(SumApart(weights @ points / weights.sum()))
+    except Repeated:
+        if survey.scatter is None:
+            raise
+        return survey.scatter
+    return float(found.squares)
 
 
 def nearest_counts(points: Floats) -> Protocol[Floats]:
@@ -299,20 +421,6 @@ def nearest_counts(points: Floats) -> Protocol[Floats]:
     yield from total(Regard(0, points.shape[1], False))
     found = yield from total(CountCells(points), bits=COUNT_BITS)
     return np.rint(found.counts)
-
-
-def _one_range(low: float, high: float) -> tuple[Floats, Floats]:
-    return np.array([low], float), np.array([high - low], float)
-
-
-def _whole_range(d: int) -> Protocol[tuple[Floats, Floats]]:
-    """Where the rows' columns lie: their mean and a few deviations to each side, by sums of the rows themselves."""
-    yield from total(Regard(0, d, False))
-    about = yield from total(SumRegarded(d, 1.0))  # in the large ring: a variance is small beside the limits' square
-    n = max(float(about.rows), 1.0)
-    mean = about.sums / n
-    deviation = np.sqrt(np.maximum(about.squares / n - mean**2, 0.0))
-    return mean - 3 * deviation, 6 * deviation
 
 
 def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int) -> Protocol[tuple[Floats, Floats]]:

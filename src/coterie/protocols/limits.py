@@ -50,7 +50,7 @@ class MarkLargest(Request[Marks]):
 def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
     """The site's marks; about a few origins a run where it is guarded: many would locate its largest row."""
     guard = memory.guard
-    if guard is not None and not guard.allows("marks", guard.context + ask.origin.tobytes(), MOST_ORIGINS):
+    if guard is not None and not guard.allows("marks", guard.view + ask.origin.tobytes(), MOST_ORIGINS):
         raise Guarded("the largest values were marked about other origins already")
     largest, held = np.zeros(ask.axes["d"]), 0.0
     for block in table.raw_blocks():

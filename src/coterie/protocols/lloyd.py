@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Guarded
+from coterie.errors import Guarded, Repeated
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Guard, Memory, Table, answers
@@ -14,7 +14,7 @@ from coterie.messages.verbs import Protocol, total
 from coterie.protocols.cells import guarded_cells
 from coterie.protocols.costs import Cost, exchange_cost
 
-__all__ = ["Assign", "Close", "KMeansFit", "Moments", "Sizes", "lloyd", "lloyd_cost"]
+__all__ = ["Assign", "Close", "KMeansFit", "Moments", "Sizes", "closed", "lloyd", "lloyd_cost"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
     sends the cost of what its guard lets go, for as many rows as it holds."""
     guard = memory.guard
     if guard is not None:
-        if not guard.allows("close", guard.context + ask.centers.tobytes(), 1):
+        if not guard.tells("close", ask.centers.tobytes(), 1):
             raise Guarded("sizes at other centers left in this run already")
         return _guarded_sizes(table, memory, guard, ask.centers)
     reply = Sizes.zeros(ask.axes)
@@ -101,23 +101,45 @@ class KMeansFit:
     n_rounds: int
 
 
-def lloyd(centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4) -> Protocol[KMeansFit]:
+def lloyd(
+    centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4, known: Sizes | None = None
+) -> Protocol[KMeansFit]:
     """Minimise the k-means cost of all sites' rows together, starting from ``centers``.
 
     Equals central Lloyd from the same start, however rows are split. A center that no row is nearest to
     stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number), or when guarded
     sites, which answer some questions with an earlier answer, lead it round in a circle.
+
+    Where a site is lost while cells stand still, guarded sites do not tell of these cells again without it: the
+    difference would be its own part. What was told with it holds then; ``known`` are the sizes at the start.
     """
     rounds, been = 0, [centers]
     while rounds < max_rounds:
+        try:
+            m = yield from total(Assign(centers))
+        except Repeated:
+            if known is None:
+                raise
+            break
         rounds += 1
-        m = yield from total(Assign(centers))
+        known = Sizes(m.counts, m.cost)
         centers = clustering.means(m.sums, m.counts, fallback=centers)
         if clustering.has_been_at(centers, been, tol):
             break
         been.append(centers)
-    closing = yield from total(Close(centers))  # the cost and the counts belong to the final centers
-    return KMeansFit(np.array(centers), float(closing.cost), np.array(closing.counts), rounds)
+    return (yield from closed(centers, rounds, known))
+
+
+def closed(centers: Floats, rounds: int, known: Sizes | None) -> Protocol[KMeansFit]:
+    """The fit at the final centers, with the sizes and the cost there; or those ``known`` from the last cells, where
+    sites tell of the same ones no more."""
+    try:
+        found = yield from total(Close(centers))
+    except Repeated:
+        if known is None:
+            raise
+        found = known
+    return KMeansFit(np.array(centers), float(found.cost), np.array(found.counts), rounds)
 
 
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:

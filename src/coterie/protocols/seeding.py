@@ -16,19 +16,22 @@ from typing import Protocol as Interface
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError
+from coterie.errors import InputError, Repeated
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import CellMoments, Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.cells import local_cells
 from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.lloyd import Sizes
+from coterie.protocols.prepared import Spread
 
 __all__ = [
     "CellSums",
     "LocalCenters",
     "Sample",
     "Split",
+    "Start",
     "Summarise",
     "cells_start",
     "one_shot",
@@ -218,18 +221,30 @@ class _Tree:
         )
 
 
+HALF_AWAY = 0.8
+"""Deviations by which the means of a cell's two halves lie from its own: 0.80 of a normal one, 0.87 of a flat one."""
+
+
+class Start(NamedTuple):
+    """Where k-means starts, and how many rows are nearest to each center at what cost, where that is known."""
+
+    centers: Floats
+    known: Sizes | None = None
+
+
 def var_part(
-    n_clusters: int, n_columns: int, *, origin: Floats | None = None, most_numbers: float = np.inf
-) -> Protocol[Floats]:
+    n_clusters: int, n_columns: int, *, about: Spread | None = None, most_numbers: float = np.inf
+) -> Protocol[Start]:
     """Split cells at their mean along their widest column until there are enough; return the cells' means.
 
     Each round the cells of largest squared error are split, at most doubling their number, so about
-    log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``origin`` is a point
-    near the rows' mean where one is known (zeros, after scaling); without it one round finds the mean. Splitting
-    ends before a site would send more than ``most_numbers``.
+    log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``about`` is what is
+    known of the rows, a point near their mean above all; without it one round finds the mean. Splitting ends before a
+    site would send more than ``most_numbers``.
     """
-    means, _ = yield from _split_cells(n_clusters, n_columns, origin, most_numbers)
-    return np.resize(means, (n_clusters, n_columns))
+    cells = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
+    sizes = np.concatenate([cells.counts, np.zeros(n_clusters - len(cells.counts))])
+    return Start(np.resize(cells.means, (n_clusters, n_columns)), Sizes(sizes, cells.errors.sum()))
 
 
 def cells_start(
@@ -237,41 +252,85 @@ def cells_start(
     n_columns: int,
     *,
     seed: int,
-    origin: Floats | None = None,
+    about: Spread | None = None,
     factor: int = 4,
     most_numbers: float = np.inf,
-) -> Protocol[Floats]:
+) -> Protocol[Start]:
     """The var-part rule for ``factor`` times as many cells, then the centers of the cells' means by their counts.
 
     Costs ``factor`` times the numbers of :func:`var_part` and about log2(factor) rounds more; it ends in better
     optima where no column by itself shows the clusters. Sums only.
     """
-    means, counts = yield from _split_cells(factor * n_clusters, n_columns, origin, most_numbers)
-    return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
+    cells = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
+    centers = clustering.weighted_kmeans(cells.means, cells.counts, n_clusters, seed=seed)
+    m = clustering.moments(cells.means, centers, cells.counts)
+    return Start(centers, Sizes(m.counts, m.cost + cells.errors.sum()))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Means of cells, the rows in each, and their squared errors by column."""
+
+    means: Floats
+    counts: Floats
+    errors: Floats
+
+    def halved(self, n_cells: int) -> _Cells:
+        """The same, cut in thought, where sites tell of no more: halves lie a little to each side of the mean."""
+        means, counts, errors = self.means.copy(), self.counts.copy(), self.errors.copy()
+        while cuts := clustering.var_part_cuts(means, errors, n_cells - len(means)):
+            for cell, column, _ in cuts:
+                away = HALF_AWAY * np.sqrt(errors[cell, column] / max(float(counts[cell]), 1e-300))
+                counts[cell] /= 2
+                errors[cell] /= 2
+                errors[cell, column] *= 1 - HALF_AWAY**2
+                means = np.concatenate([means, means[cell : cell + 1]])
+                means[cell, column] -= away
+                means[-1, column] += away
+                counts, errors = np.append(counts, counts[cell]), np.concatenate([errors, errors[cell : cell + 1]])
+        return _Cells(means, counts, errors)
 
 
 def _split_cells(
-    n_cells: int, n_columns: int, origin: Floats | None, most_numbers: float = np.inf
-) -> Protocol[tuple[Floats, Floats]]:
-    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
+    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float = np.inf
+) -> Protocol[_Cells]:
+    """Cells split by the var-part rule, fewer where nothing is left to split, or to be sent.
+
+    Where a site was lost and the others do not tell of the same sets without it, what is known is split in thought.
+    """
     tree, sent = _Tree([], [], []), 0
-    if origin is None:
+    cells = None if about is None else _Cells(about.mean[None], np.array([about.rows]), _errors(about))
+    if about is None:
         sent += 2 * n_columns + 1
         m = yield from total(tree.ask(np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
+    else:
+        origin = about.mean
     while True:
-        m = yield from total(tree.ask(origin))
+        try:
+            m = yield from total(tree.ask(origin))
+        except Repeated:
+            if cells is None:
+                raise
+            return cells.halved(n_cells)
         sent += len(m.counts) * (2 * n_columns + 1)
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
+        cells = _Cells(mean + origin, m.counts, error)
         cuts = clustering.var_part_cuts(mean, error, n_cells - len(m.counts))
         if not cuts or sent + (len(m.counts) + len(cuts)) * (2 * n_columns + 1) > most_numbers:
-            return mean + origin, m.counts
+            return cells
         for cell, column, cut in cuts:
             tree.parent.append(cell)
             tree.column.append(column)
             tree.threshold.append(cut + float(origin[column]))
+
+
+def _errors(about: Spread) -> Floats:
+    """Squared errors of all rows from their mean, by column."""
+    errors: Floats = about.rows * about.deviation[None] ** 2
+    return errors
 
 
 def var_part_rounds(n_clusters: int) -> int:

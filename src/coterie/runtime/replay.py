@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from coterie.errors import JournalMismatch, QuorumLost, RosterChanged, RunError
+from coterie.errors import JournalMismatch, QuorumLost, Repeated, RosterChanged, RunError
 from coterie.messages import codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "Replayed"]
 
-_RAISED: dict[str, type[RunError]] = {"QuorumLost": QuorumLost, "RosterChanged": RosterChanged}
+_RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLost, RosterChanged, Repeated)}
 
 
 class Replayed(NamedTuple):

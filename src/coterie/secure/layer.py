@@ -34,6 +34,8 @@ from coterie.secure.shamir import combine_others
 
 __all__ = ["MaskedSums"]
 
+FEWEST_ASKED_AGAIN = 3
+"""Sites who are asked again, masked for each other alone, where too many of the others dropped out."""
 DROPPED = "it was missing from a masked sum, and sites let the roster of those shrink only"
 
 
@@ -124,17 +126,29 @@ class MaskedSums:
         gone = {name: "dropped out of a masked sum" for name in roster if name not in found}
         if question.complete and gone:
             raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs all of {n} sites.", gone)
-        if len(found) < fewest_survivors(n):
-            raise QuorumLost(
-                f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing. "
-                f"{_listed(gone)} dropped out.",
-                gone,
-            )
+        if len(found) < fewest_survivors(n):  # too few to take the masks off: what they sent stays hidden
+            if len(found) < FEWEST_ASKED_AGAIN:
+                raise QuorumLost(
+                    f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing. "
+                    f"{_listed(gone)} dropped out.",
+                    gone,
+                )
+            return (yield from self._sum(question, layout, tuple(sorted(found)), is_for_all=is_for_all))
         total = np.zeros(layout.numbers, np.uint64)
         for one in found.values():
             total += one.numbers.view(np.uint64)  # wraps at 2**64, which every smaller ring divides
-        if n > 1:
-            total = yield from self._unmasked(total, ask, context, found)
+        try:
+            total = (yield from self._unmasked(total, ask, context, found)) if n > 1 else total
+        except QuorumLost:
+            ready: Sequence[str] = yield Present()
+            left = tuple(sorted(found.keys() & set(ready)))
+            if not FEWEST_ASKED_AGAIN <= len(left) < len(found):
+                raise
+            if question.complete:
+                raise RosterChanged(f"{_listed(found.keys() - set(left))} did not help to unmask a sum.") from None
+            if is_for_all:
+                yield Remain(frozenset(left), DROPPED)
+            return (yield from self._sum(question, layout, left, is_for_all=is_for_all))
         return _decoded(total, layout, coded)
 
     def _unmasked(self, total: Ring, ask: AskMasked, context: Context, found: Mapping[str, Masked]) -> Lowering:

@@ -9,9 +9,8 @@ over are held against each other, whatever was asked.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,8 +19,10 @@ import numpy.typing as npt
 from coterie.errors import Guarded
 from coterie.maths.memberships import BUCKETS, Memberships, Sketch, SketchIndex, n_different
 from coterie.messages.site_part import Block, CellMoments
+from coterie.sites.notes import Notes, allows
+from coterie.sites.told import ALONE, Group, Told, named
 
-__all__ = ["CellGuard", "Notes", "allows"]
+__all__ = ["CellGuard"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,36 +31,11 @@ EMPTY, WHOLE, FRESH = 0, -1, -2
 """What is sent for a cell: itself, all rows, or a known set; the first known set is the empty one."""
 
 
-class Notes(Protocol):
-    """Where a guard keeps what it must not forget."""
-
-    def note(self, run: bytes, what: str, data: bytes) -> None:
-        """Keep ``data``."""
-        ...
-
-    def notes(self, run: bytes, what: str) -> Sequence[bytes]:
-        """Everything kept under ``what``, in order."""
-        ...
-
-
-def allows(notes: Notes, run: bytes, what: str, key: bytes, most: int) -> bool:
-    """Whether ``what`` happens with at most ``most`` different keys in a run, this one included; written down."""
-    digest = hashlib.sha256(key).digest()[:16]
-    before = notes.notes(run, what)
-    if digest in before:
-        return True
-    if len(before) >= most:
-        return False
-    notes.note(run, what, digest)
-    return True
-
-
 class _Known(NamedTuple):
     """A set of rows something was released about; its moments as the run saw rows then, where they were sent."""
 
     sketch: Sketch
     view: bytes
-    roster: bytes
     moments: tuple[float, Floats, Floats] | None = None
     """Number of rows, mean and squares within."""
 
@@ -68,19 +44,21 @@ class CellGuard:
     """The sets of rows one run was told about: cells, all rows in use, and what the cells left over of them.
 
     ``view`` names how the run sees the site's rows now: what was released under another view is still known, but its
-    numbers mean something else. ``roster`` is the digest of the sites an answer is summed up with; empty where it is
-    seen by itself, or where it does not matter with whom.
+    numbers mean something else. ``quantity`` names what is summed up, whatever the view: empty for rows and what is
+    linear in them, else which functions of rows. ``roster`` is the digest of the sites an answer is summed up with;
+    empty where it is seen by itself, None where it does not matter with whom.
     """
 
-    def __init__(self, run: bytes, min_count: int, notes: Notes) -> None:
+    def __init__(self, run: bytes, min_count: int, notes: Notes, told: Told) -> None:
         self.min_count = min_count
-        self.view, self.roster = b"", b""
-        self.has_news: bool | None = None
-        """Whether the answer at hand tells of something for the first time; None where the guard was not asked."""
-        self._run, self._notes = run, notes
+        self.view, self.quantity = b"", b""
+        self.roster: bytes | None = ALONE
+        self.telling: list[Group] = []
+        """What the answer at hand tells."""
+        self._run, self._notes, self._told = run, notes, told
         self._known: list[_Known] = []
         self._index = SketchIndex(min_count)
-        self._take_in([_Known(NOTHING, b"", b"")])
+        self._take_in([_Known(NOTHING, b"")])
         for data in notes.notes(run, "cells"):
             self._take_in(_unpacked(data))
 
@@ -90,15 +68,25 @@ class CellGuard:
 
     def allows(self, what: str, key: bytes, most: int) -> bool:
         """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
-        before = len(self._notes.notes(self._run, what))
-        allowed = allows(self._notes, self._run, what, key, most)
-        self.has_news = bool(self.has_news) or len(self._notes.notes(self._run, what)) > before
-        return allowed
+        return allows(self._notes, self._run, what, key, most)
 
-    @property
-    def context(self) -> bytes:
-        """How rows are seen now, and with whom an answer is summed up: for keys that are another one elsewhere."""
-        return self.view + self.roster
+    def tells(self, what: str, key: bytes, most: int) -> bool:
+        """The same of what is told of rows as they are seen now, each with one set of sites only."""
+        if not self.allows(what, self.view + key, most):
+            return False
+        self.tell([b"once " + what.encode() + b" " + self.view + key])
+        return True
+
+    def tell(self, group: Group) -> None:
+        """Say what the answer at hand tells; :class:`Repeats` where all of it left before with other sites."""
+        if self.roster is None:
+            return
+        names = [named(one) for one in group]
+        if self.roster == ALONE:  # the site lets it be seen by itself
+            self._told.write_down([names], ALONE)
+            return
+        self._told.check([names], self.roster)
+        self.telling.append(names)
 
     def decide(self, seen: Memberships, moments: CellMoments, seen_as: bytes = b"") -> CellMoments:
         """What is sent for each cell; written down before it is."""
@@ -109,15 +97,13 @@ class CellGuard:
         chosen = [self._choose(sketch, whole, view, moments.within.ndim) for sketch in seen.sketches]
         sent = self._with_a_safe_rest(chosen, seen, whole)
         sketches = [self._sketch(code, cell, seen, whole) for cell, code in enumerate(sent)]
-        self._check_roster([sketch for sketch in sketches if sketch.any()])
+        self._tell_sets([sketch for sketch in sketches if sketch.any()])
         answer = self._answer(sent, moments)
         told = [
-            _Known(sketch, view, self.roster, _moments_of(answer, cell))
-            for cell, sketch in enumerate(sketches)
-            if sketch.any()
+            _Known(sketch, view, _moments_of(answer, cell)) for cell, sketch in enumerate(sketches) if sketch.any()
         ]
         rest = self._rest(sent, seen, whole)
-        self._write_down([*told, _Known(whole, view, self.roster), _Known(rest, view, self.roster)])
+        self._write_down([*told, _Known(whole, view), _Known(rest, view)])
         return answer
 
     def decide_whole(self, seen: Memberships) -> bool:
@@ -125,8 +111,8 @@ class CellGuard:
         if seen.counts.sum() < self.min_count:
             return False
         whole = self._checked_whole(seen)
-        self._check_roster([whole])
-        self._write_down([_Known(whole, self.view, self.roster)])
+        self._tell_sets([whole])
+        self._write_down([_Known(whole, self.view)])
         return True
 
     def _checked_whole(self, seen: Memberships) -> Sketch:
@@ -136,16 +122,9 @@ class CellGuard:
             raise Guarded("these rows differ by too few from those summed up before in the run")
         return whole
 
-    def _check_roster(self, sketches: Sequence[Sketch]) -> None:
-        """Refuse an answer of which every set left before in a sum with other sites, and not by itself."""
-        if self.roster and sketches and all(self._left_elsewhere(sketch) for sketch in sketches):
-            raise Guarded(
-                "the same sets of rows were summed up with other sites before; the difference is one site's"
-            )
-
-    def _left_elsewhere(self, sketch: Sketch) -> bool:
-        rosters = {self._known[place].roster for n, place in self._index.find(sketch) if n == 0}
-        return bool(rosters) and not rosters & {b"", self.roster}
+    def _tell_sets(self, sketches: Sequence[Sketch]) -> None:
+        """Sums over these sets are told; at least one of them must not have left with other sites alone."""
+        self.tell([b"set " + sketch.tobytes() + self.quantity for sketch in sketches])
 
     def _is_near(self, sketch: Sketch) -> bool:
         """Whether a known set differs, but by too few rows."""
@@ -198,18 +177,13 @@ class CellGuard:
     def _write_down(self, told: list[_Known]) -> None:
         """Keep what was told for the first time, or for the first time so."""
         new = [known for known in told if not self._is_kept(known)]
-        is_first = any(all(n for n, _ in self._index.find(known.sketch)) for known in new)
-        self.has_news = bool(self.has_news) or is_first
         if new:
             self._notes.note(self._run, "cells", _packed(new))
             self._take_in(new)
 
     def _is_kept(self, known: _Known) -> bool:
         same = [self._known[place] for n, place in self._index.find(known.sketch) if n == 0]
-        return any(
-            (k.view, k.roster) == (known.view, known.roster) and (known.moments is None or k.moments is not None)
-            for k in same
-        )
+        return any(k.view == known.view and (known.moments is None or k.moments is not None) for k in same)
 
     def _take_in(self, known: list[_Known]) -> None:
         self._known += known
@@ -268,17 +242,17 @@ def _packed(known: list[_Known]) -> bytes:
         if one.moments is not None:
             number, mean, within = one.moments
             packed = [number, mean.tobytes(), within.ndim, within.tobytes()]
-        sets.append([one.sketch.tobytes(), one.view, one.roster, packed])
+        sets.append([one.sketch.tobytes(), one.view, packed])
     return msgspec.msgpack.encode(sets)
 
 
 def _unpacked(data: bytes) -> list[_Known]:
     known = []
-    for sketch, view, roster, packed in msgspec.msgpack.decode(data):
+    for sketch, view, packed in msgspec.msgpack.decode(data):
         moments = None
         if packed is not None:
             number, mean, axes, within = packed
             squares = np.frombuffer(within)
             moments = (number, np.frombuffer(mean), squares if axes else np.asarray(squares[0]))
-        known.append(_Known(np.frombuffer(sketch, np.uint32), view, roster, moments))
+        known.append(_Known(np.frombuffer(sketch, np.uint32), view, moments))
     return known

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from coterie.errors import Guarded
-from coterie.messages.codec import encode_body
+from coterie.messages.codec import encode_body, roster_digest
 from coterie.messages.schema import Request
-from coterie.sites.cell_guard import CellGuard, Notes, allows
+from coterie.sites.cell_guard import CellGuard
 from coterie.sites.ledger import MAX_RUNS
+from coterie.sites.notes import Notes, allows
 from coterie.sites.policy import MAX_MIN_COUNT, Policy
+from coterie.sites.told import Group, Told
 
 __all__ = ["Guards"]
 
@@ -26,25 +28,33 @@ class Guards:
 
     def __init__(self, policy: Policy, notes: Notes) -> None:
         self._policy, self._notes = policy, notes
-        self._cells: OrderedDict[bytes, CellGuard] = OrderedDict()
+        self._cells: OrderedDict[bytes, tuple[CellGuard, Told]] = OrderedDict()
 
-    def of(self, run: bytes, view: bytes, roster: bytes, columns: float = 0.0) -> CellGuard | None:
+    def of(
+        self, run: bytes, view: bytes, roster: bytes, columns: float = 0.0, quantity: bytes = b""
+    ) -> CellGuard | None:
         """The guard of one answer; None where the policy asks for none.
 
-        ``columns`` is how many there are in an embedding of the rows for each column the site holds.
+        ``columns`` is how many there are in an embedding of the rows for each column the site holds, ``quantity``
+        what these columns are.
         """
         if self._policy.min_count <= 1:
             return None
-        smallest = self._smallest(run, view, columns)
-        if run not in self._cells or self._cells[run].min_count != smallest:
-            self._cells[run] = CellGuard(run, smallest, self._notes)
+        guard, _ = self._kept(run, self._smallest(run, view, columns))
+        guard.view, guard.quantity = view, quantity
+        guard.roster = roster if self._watches_rosters else None
+        guard.telling = []
+        return guard
+
+    def _kept(self, run: bytes, smallest: int) -> tuple[CellGuard, Told]:
+        """What is known of a run, its sets of rows held against each other by so many at least."""
+        if run not in self._cells or self._cells[run][0].min_count < smallest:
+            told = self._cells[run][1] if run in self._cells else Told(run, self._notes)
+            self._cells[run] = CellGuard(run, smallest, self._notes, told), told
         self._cells.move_to_end(run)
         if len(self._cells) > MAX_RUNS:  # all of it is in the notes and is read again
             self._cells.popitem(last=False)
-        guard = self._cells[run]
-        guard.view, guard.roster = view, b"" if self._policy.rosters == "any" else roster
-        guard.has_news = None
-        return guard
+        return self._cells[run]
 
     def _smallest(self, run: bytes, view: bytes, columns: float) -> int:
         """The fewest rows a set may hold: more of them than sums and squares of its embedded columns could tell.
@@ -74,16 +84,28 @@ class Guards:
         return True
 
     def note_upload(self, run: bytes, upload: tuple[int, int]) -> None:
-        """Write down whether the masked answer just computed told of anything for the first time."""
-        guard = self._cells.get(run)
-        if guard is not None and self._policy.rosters != "any":
-            self._notes.note(run, f"upload {upload[0]} {upload[1]}", bytes([guard.has_news is not False]))
+        """Write down what the masked answer just computed tells, once it is unmasked."""
+        if self._watches_rosters and self._cells[run][0].telling:
+            told = msgspec.msgpack.encode(self._cells[run][0].telling)
+            self._notes.note(run, f"upload {upload[0]} {upload[1]}", told)
 
-    def lets_unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> bool:
-        """Whether an upload may be summed up with those left: a roster it may join, and, where some were lost since,
-        not with sets alone that were summed up with them before."""
-        had_news = self._notes.notes(run, f"upload {upload[0]} {upload[1]}")
-        return self.join(run, survivors) and not (lost and bytes([False]) in had_news)
+    def lets_unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...]) -> bool:
+        """Whether an upload may be summed up with those left, a roster it may join; written down.
+
+        :class:`Repeats` where what it tells was summed up with others before.
+        """
+        if not self._watches_rosters:
+            return self.join(run, survivors)
+        _, told = self._kept(run, self._policy.min_count)
+        groups: list[Group] = []
+        for data in self._notes.notes(run, f"upload {upload[0]} {upload[1]}"):
+            groups += msgspec.msgpack.decode(data, type=list[list[bytes]])
+        roster = roster_digest(survivors)
+        told.check(groups, roster)
+        if not self.join(run, survivors):
+            return False
+        told.write_down(groups, roster)
+        return True
 
     def check_limits(self, run: bytes, limits: Mapping[str, float]) -> None:
         """Accept a few different declared limits a run: refusals at many would measure what is behind masks."""
@@ -123,5 +145,9 @@ class Guards:
             self._notes.note(run, "charged", key)
 
     def _lets_repeat(self, roster: bytes) -> bool:
-        """Whether an upload made again is unmasked with the whole roster only: see :meth:`lets_unmask`."""
-        return bool(roster) and self._policy.min_count > 1 and self._policy.rosters != "any"
+        """Whether what is masked again is told once: see :meth:`lets_unmask`."""
+        return bool(roster) and self._watches_rosters
+
+    @property
+    def _watches_rosters(self) -> bool:
+        return self._policy.min_count > 1 and self._policy.rosters != "any"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange, Unaligned
+from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange, Repeats, Unaligned
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
@@ -40,6 +40,7 @@ _CODES: dict[type[Exception], Refusal] = {
     OutOfRange: Refusal.OUT_OF_RANGE,
     BadAnswer: Refusal.INVALID_ANSWER,
     Guarded: Refusal.GUARDED,
+    Repeats: Refusal.REPEATS,
     Unaligned: Refusal.UNALIGNED,
 }
 
@@ -194,9 +195,9 @@ class Site:
         if not self._guards.join(run, roster):
             raise _Refused(Refusal.ROSTER_FORBIDDEN)
 
-    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...], lost: bool) -> None:
+    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...]) -> None:
         """Agree that an upload is summed up with those left."""
-        if not self._guards.lets_unmask(run, upload, survivors, lost):
+        if not self._guards.lets_unmask(run, upload, survivors):
             raise _Refused(Refusal.UNMASKING_FORBIDDEN)
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
@@ -234,7 +235,7 @@ class Site:
         """What the protocol's own function answers; ``roster`` is whom it will be summed up with, masked."""
         compute = find_answer(type(request))
         assert compute is not None
-        run.memory.guard = self._guards.of(envelope.run, run.view, roster, self._embedded_columns(run))
+        run.memory.guard = self._guards.of(envelope.run, run.view, roster, *self._embedded_columns(run))
         self._guards.charge(envelope.run, request, self.table.n_rows, limits if roster else {}, roster, run.view)
         began = time.perf_counter()
         try:
@@ -242,15 +243,17 @@ class Site:
         finally:
             self.compute_seconds += time.perf_counter() - began
 
-    def _embedded_columns(self, run: RunMemory) -> float:
-        """How many columns the run sees, where rows are embedded, for each one of the table."""
+    def _embedded_columns(self, run: RunMemory) -> tuple[float, bytes]:
+        """How many columns the run sees, where rows are embedded, for each one of the table, and what they are."""
         table = run.memory.table
-        return len(table.columns) / len(self.table.columns) if isinstance(table, EmbeddedTable) else 0.0
+        if not isinstance(table, EmbeddedTable):
+            return 0.0, b""
+        return len(table.columns) / len(self.table.columns), table.quantity
 
     def _remember(self, run: bytes, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
         kept, keep = self._memories.of(run), find_keeper(type(request))
-        kept.memory.guard = self._guards.of(run, kept.view, b"", self._embedded_columns(kept))
+        kept.memory.guard = self._guards.of(run, kept.view, b"", *self._embedded_columns(kept))
         try:
             if keep is not None:
                 keep(kept.memory.table or self.table, kept.memory, request)
