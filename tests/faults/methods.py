@@ -105,6 +105,9 @@ def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> flo
     keep_kernel(table, memory, found.transcript[0])
     for ask, names in zip(found.transcript[1:], _asked_about(exchanges), strict=True):
         assert isinstance(ask, Advance)
+        if not names:  # it only ends what was begun
+            keep_advance(table, memory, ask)
+            continue
         inside = np.isin(owners, [NAMES.index(name) for name in names])
         w = np.concatenate([part for _, part in _parts(table, memory, ask.step, ask.eta, ask.means)])[inside]
         product = w.T @ (w @ ask.vectors)
@@ -115,7 +118,7 @@ def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> flo
 
 
 def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
-    """Who answered the last question about W_t, for every time sites were told of its eigenpairs."""
+    """Who answered the last question about W_t, for every time sites were told of its eigenpairs since they began."""
     last: list[str] = []
     found = []
     for exchange in exchanges:
@@ -123,4 +126,7 @@ def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
             last = [name for name, count in exchange.sites.items() if count.outcome.startswith("answered")]
         if exchange.asked.endswith("Advance"):
             found.append(last)
+            last = []
+        if exchange.asked.endswith("BeginKernel"):
+            found = []
     return found

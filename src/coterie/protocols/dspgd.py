@@ -58,6 +58,7 @@ NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
 AFRESH = 1 << 20
 """Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
+HALF = 0.5
 AGAIN = 1 << 8
 """Times an iteration may be begun again, before all of them are."""
 ROUND_NUMBERS = 1000
@@ -139,12 +140,12 @@ class DSPGDSettings:
         """What sites are told first."""
         return BeginKernel(*BeginKernel.stated(kernel, self.n_features, self.form, seed), self.precision)
 
-    def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
+    def kept(self, t: int, pairs: Ritz, threshold: float, *, is_last: bool | None = None) -> tuple[Ritz, Floats]:
         """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
-        of H at the end (line 17)."""
+        of H at the end (line 17), which may come early."""
         eta = self.eta(t)
         found = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
-        if t < self.n_iter:
+        if not (t == self.n_iter if is_last is None else is_last):
             return found, found.values - eta * threshold
         found = found.top(self.n_components)
         return found, found.values + (1 - eta) * threshold
@@ -172,7 +173,8 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = 
     where the kernel does not say.
 
     Where a site is lost, guarded sites do not sum up B_t without it: it is known over all of them, so the difference
-    would be that site's own Gram. Then all iterations are begun again with features of which nothing was told.
+    would be that site's own Gram. Then the iterations so far are enough if they are half of all; else all are begun
+    again with features of which nothing was told.
     """
     times = 0
     while True:
@@ -200,7 +202,12 @@ def _iterated(kernel: Kernel, settings: DSPGDSettings, seed: int, marked: bool, 
         except Repeated as problem:
             if t == 1:
                 raise
-            raise _BeginAgain from problem
+            if 2 * (t - 1) < settings.n_iter:
+                raise _BeginAgain from problem
+            ask, values = _ended(t, solved.pairs, settings, float(threshold or 0.0), solved.draw + AFRESH)
+            yield from total(ask)
+            made.append(ask)
+            break
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
@@ -213,6 +220,19 @@ def _iterated(kernel: Kernel, settings: DSPGDSettings, seed: int, marked: bool, 
         ranks.append(rank)
         rank = len(kept.values)
     return Embedding(values, tuple(made), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+
+
+def _ended(t: int, pairs: Ritz, settings: DSPGDSettings, threshold: float, draw: int) -> tuple[Advance, Floats]:
+    """What makes H of the B_t that sites hold, as if the iteration before t had been the last, and its eigenvalues.
+
+    The columns of both are the same eigenvectors at other lengths. W_t is asked for with no weight on its features.
+    """
+    values = settings.kept(t - 1, pairs, threshold, is_last=True)[1]
+    have = settings.kept(t - 1, pairs, threshold, is_last=False)[1]
+    chosen = np.zeros((settings.n_features + len(have), len(values)))
+    chosen[settings.n_features :] = np.eye(len(have), len(values))
+    scales = np.sqrt(values / have[: len(values)] / (1 - HALF))
+    return Advance(draw, HALF, True, np.zeros(settings.n_features), chosen, scales), values
 
 
 @dataclass(frozen=True)

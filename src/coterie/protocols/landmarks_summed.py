@@ -45,8 +45,8 @@ WINDOW = 6.0
 MOST_SEARCHES = 4
 """How often cells are looked for from another start, where a site was lost and the others do not tell of the same
 cells without it."""
-CLOSER = 0.1
-"""Of the deviations that centers are apart then: cells differ by direction, and none takes nearly all rows."""
+CLOSE = 0.01
+"""Of the deviations of all rows: how far apart the two centers are then that cut a cell in halves."""
 
 
 # ---------------------------------------------------------------- what a site is asked
@@ -319,13 +319,15 @@ def summed_landmarks(
     names = yield from present()
     number = min(n_landmarks, max(2, int(survey.n_rows) // (ROWS_A_CELL * len(names))))
     fewest = max(1, min_count)
+    told: list[tuple[Floats, Floats]] = [(survey.mean[None], np.ones(1))]
     for search in range(MOST_SEARCHES):
         rng = np.random.default_rng([seed, 3, (0 if before is None else 1) + 2 * search])
-        apart = 1.0 if search == 0 else CLOSER
-        start = survey.mean + apart * survey.deviation * rng.normal(size=(number, p))
+        start = survey.mean + survey.deviation * rng.normal(size=(number, p))
+        if search:
+            start = _halves(*told[-1], number, CLOSE * survey.deviation, rng)
         is_last = search == MOST_SEARCHES - 1
         try:
-            points, weights = yield from _cell_means(start, survey, d, bits, fewest, n_rounds, seed)
+            points, weights = yield from _cell_means(start, survey, d, bits, fewest, n_rounds, seed, told)
             kept = weights >= fewest
             if kept.any() or is_last or set((yield from present())) >= set(names):
                 break
@@ -385,18 +387,38 @@ def _rows_range(mean: Floats, deviation: Floats, limits: tuple[float, float] | N
     return (mean - 3 * deviation, 6 * deviation) if len(mean) else None
 
 
+def _halves(means: Floats, counts: Floats, number: int, apart: Floats, rng: np.random.Generator) -> Floats:
+    """Two centers close to each other in the place of each of the largest cells: halves of them, of which nobody was
+    told. Where rows lie in groups far apart, cells around any other centers would be those groups again."""
+    chosen = means[np.argsort(-counts, kind="stable")[: max(1, number // 2)]]
+    away = apart * rng.normal(size=chosen.shape)
+    return np.concatenate([chosen + away, chosen - away])
+
+
 def _cell_means(
-    centers: Floats, survey: Survey, d: int, bits: int, fewest: int, n_rounds: int, seed: int
+    centers: Floats,
+    survey: Survey,
+    d: int,
+    bits: int,
+    fewest: int,
+    n_rounds: int,
+    seed: int,
+    told: list[tuple[Floats, Floats]],
 ) -> Protocol[tuple[Floats, Floats]]:
-    """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
-    p, counts = centers.shape[1], np.zeros(0)
+    """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each;
+    ``told`` collects the projected means of every round."""
+    p, before = centers.shape[1], None
     for _ in range(n_rounds):
         try:
             found, counts = yield from _means(centers, (survey.low, survey.span), FINE_BITS, p)
-        except Repeated:
-            if p < d or not counts.any():
+        except Repeated:  # cells came to lie as they did with those who are gone: take the ones before
+            if before is None:
                 raise
-            return found, counts  # as they were with those who are gone
+            centers, found, counts = before
+            break
+        before = centers, found, counts
+        if counts.any():
+            told.append((found[counts > 0], counts[counts > 0]))
         centers = np.where((counts >= fewest)[:, None], found, centers)
     if p == d:
         return found, counts

@@ -244,7 +244,8 @@ def var_part(
     """
     cells = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
     sizes = np.concatenate([cells.counts, np.zeros(n_clusters - len(cells.counts))])
-    return Start(np.resize(cells.means, (n_clusters, n_columns)), Sizes(sizes, cells.errors.sum()))
+    centers = np.resize(cells.means, (n_clusters, n_columns))
+    return Start(centers, _of_all(Sizes(sizes, cells.errors.sum()), about))
 
 
 def cells_start(
@@ -264,7 +265,14 @@ def cells_start(
     cells = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
     centers = clustering.weighted_kmeans(cells.means, cells.counts, n_clusters, seed=seed)
     m = clustering.moments(cells.means, centers, cells.counts)
-    return Start(centers, Sizes(m.counts, m.cost + cells.errors.sum()))
+    return Start(centers, _of_all(Sizes(m.counts, m.cost + cells.errors.sum()), about))
+
+
+def _of_all(known: Sizes, about: Spread | None) -> Sizes:
+    """The same for as many rows as there are: of some, sites may have told nothing."""
+    held = float(known.counts.sum())
+    share = about.rows / held if about is not None and held > 0 else 1.0
+    return Sizes(known.counts * share, known.cost * share)
 
 
 @dataclass(frozen=True)
