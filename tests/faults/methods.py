@@ -105,7 +105,7 @@ def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> flo
     keep_kernel(table, memory, found.transcript[0])
     for ask, names in zip(found.transcript[1:], _asked_about(exchanges), strict=True):
         assert isinstance(ask, Advance)
-        if not names:  # it only ends what was begun
+        if not ask.vectors[: len(ask.means)].any():  # it only makes the embedding of what sites hold
             keep_advance(table, memory, ask)
             continue
         inside = np.isin(owners, [NAMES.index(name) for name in names])
@@ -126,7 +126,6 @@ def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
             last = [name for name, count in exchange.sites.items() if count.outcome.startswith("answered")]
         if exchange.asked.endswith("Advance"):
             found.append(last)
-            last = []
         if exchange.asked.endswith("BeginKernel"):
             found = []
     return found

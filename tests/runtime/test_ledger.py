@@ -6,12 +6,19 @@ import json
 
 import pytest
 
+import coterie
+from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import LedgerBroken
+from coterie.estimators.kmeans import LloydKMeans
 from coterie.messages.chain import read_chain
+from coterie.messages.refusals import Refusal
 from coterie.protocols.lloyd import lloyd
-from coterie.runtime.ledger import Ledger
+from coterie.report.outputs import result_of
+from coterie.runtime.ledger import Exchange, Ledger, SiteCount
 from coterie.runtime.run import run
-from tests.federations import blobs, federation
+from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
+from tests.federations import blobs, federation, split_evenly
 
 
 @pytest.fixture
@@ -53,3 +60,29 @@ def test_a_changed_line_is_noticed(book, tmp_path):
     path.write_text(path.read_text().replace('"round":1,', '"round":7,'))
     with pytest.raises(LedgerBroken, match="line 2"):
         read_chain(path)
+
+
+def test_who_was_lost_since_when_and_who_only_declined_or_came_back():
+    ledger = Ledger()
+    for number, outcomes in enumerate(
+        [
+            {"a": "answered", "b": "answered", "c": "answered", "d": Refusal.REPEATS.sentence},
+            {"a": "answered", "b": "could not be reached", "c": "was late (deadline 5 s)", "d": "answered"},
+            {"a": "answered", "c": "answered after being brought up to date", "d": Refusal.REPEATS.sentence},
+            {"a": Refusal.FAILED.sentence, "c": "answered"},
+        ]
+    ):
+        sites = {name: SiteCount(words, 0, 0, 0) for name, words in outcomes.items()}
+        ledger.record(Exchange(number, 0, "algorithm", "lloyd.Assign", "Moments", "sums", "masked", sites))
+    assert ledger.lost() == {"b": 1, "a": 3}
+
+
+def test_a_result_says_who_was_lost(tmp_path):
+    tables = split_evenly(blobs(120, 3, 3, seed=1), 5)
+    gone = Schedule([Fault("site-1", "drop", frozenset(range(6, 1000)))])
+    found = coterie.fit(
+        LloydKMeans(3, random_state=0), tables, policy=Policy.simulation(), schedule=gone, terms=Terms(quorum=0.6)
+    )
+    result = result_of(found, ["x", "y", "z"], {})
+    assert result["lost"] == {"site-1": 6}
+    assert "Lost on the way: site-1 since round 6; sums told before" in result["summary"]

@@ -95,16 +95,23 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "bytes_up": ledger.total("bytes_up"),
         "bytes_down": ledger.total("bytes_down"),
         "asked": asked_of(ledger),
+        "lost": ledger.lost(),
         "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method_name}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}."
+            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}.{_lost(ledger)}"
         ),
         "caption": (
             "The plane that shows most of the centers' spread; a sample of each site's rows, coloured by cluster, "
             "over the other sites' rows in grey. Crosses are centers."
         ),
     }
+
+
+def _lost(ledger: Ledger) -> str:
+    """Who is not in all of it, since when."""
+    lost = [f"{name} since round {since}" for name, since in ledger.lost().items()]
+    return f" Lost on the way: {', '.join(lost)}; sums told before that hold their rows, too." if lost else ""
 
 
 def _many(count: int, what: str) -> str:

@@ -10,11 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from coterie.messages.chain import Chain, head_path
+from coterie.messages.refusals import Refusal
 
 __all__ = ["Exchange", "Ledger", "SiteCount"]
 
 What = Literal["floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking"]
 LEDGER_SCHEMA = 1
+_DECLINED = frozenset(code.sentence for code in Refusal if code.is_about_the_question)
 
 
 class SiteCount(msgspec.Struct, array_like=True, gc=False):
@@ -68,6 +70,20 @@ class Ledger:
     def sites(self) -> tuple[str, ...]:
         """Every site that was ever asked."""
         return tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.sites))
+
+    def lost(self) -> dict[str, int]:
+        """The sites that were lost on the way, and since which round: when last asked, they did not answer.
+
+        A site that declined a question, and was there for others, was not lost.
+        """
+        found: dict[str, int] = {}
+        for exchange in self.exchanges:
+            for name, count in exchange.sites.items():
+                if count.outcome.startswith("answered"):
+                    found.pop(name, None)
+                elif count.outcome not in _DECLINED:
+                    found.setdefault(name, exchange.round)
+        return found
 
     def summary(self) -> dict[str, Any]:
         """Totals, over all sites and by site."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,15 @@ from coterie.sites.installed import Holdings
 from coterie.sites.policy_files import read_policy
 
 SITES = tuple(f"site-{i + 1}" for i in range(5))
-POLICY = """single_answers = "{single}"
-min_count = 5
-min_roster = 3
-rosters = "{rosters}"
-gram_rows = 0
-max_questions = 100000
-min_rows = 20
-{more}
-"""
+
+
+def rules(single: str, gram_rows: int, more: str) -> str:
+    """The standard rules, as they ship, with what a method needs of them changed."""
+    text = files("coterie.sites").joinpath("policies", "standard.toml").read_text()
+    for name, value in (("single_answers", f'"{single}"'), ("gram_rows", str(gram_rows))):
+        text, n = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+        assert n == 1
+    return f"{more}\n{text}"
 
 
 @dataclass
@@ -54,13 +56,11 @@ class Standing:
         """The sites."""
         return tuple(self.federation.names())
 
-    def hold(
-        self, tables: Mapping[str, Path], single: str = "none", rosters: str = "shrinking", more: str = ""
-    ) -> None:
+    def hold(self, tables: Mapping[str, Path], single: str = "none", gram_rows: int = 8, more: str = "") -> None:
         """Tell every site what it holds and by which rules; the next job finds it so."""
         self.count += 1
         self.policy = self.folder / f"policy-{self.count}.toml"
-        self.policy.write_text(POLICY.format(single=single, rosters=rosters, more=more))
+        self.policy.write_text(rules(single, gram_rows, more))
         self.tables = dict(tables)
         for name, path in tables.items():
             self.federation.site(name).tell(Holdings(str(path), str(self.policy), key=self.key))

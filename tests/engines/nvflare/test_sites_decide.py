@@ -15,7 +15,7 @@ from coterie.engines.nvflare.session import Session
 from coterie.errors import InputError, RunError
 from coterie.sites.installed import Holdings
 
-from .federations import POLICY, dealt_rows
+from .federations import dealt_rows, rules
 from .strangers import answers, ended, orders, refuses, submitted
 
 pytestmark = [
@@ -35,7 +35,7 @@ def _events(standing, name: str) -> list[dict]:
 def test_a_site_whose_policy_forbids_a_method_refuses_it_and_allows_others(standing):
     standing.hold(tables := dealt_rows(standing.folder))
     policy = standing.folder / "only-lloyd.toml"
-    policy.write_text(POLICY.format(single="none", rosters="shrinking", more='methods = ["lloyd"]'))
+    policy.write_text(rules("none", 8, 'methods = ["lloyd"]'))
     standing.federation.site("site-2").tell(Holdings(str(tables["site-2"]), str(policy)))
     before = len(_events(standing, "site-2"))
     with pytest.raises(RunError, match=r"site-2.*policy does not allow this method"):
