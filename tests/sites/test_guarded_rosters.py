@@ -8,7 +8,7 @@ import pytest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
 from coterie.protocols.lloyd import Assign
-from coterie.secure.masked_sums import Masked, Revealed
+from coterie.secure.masked_sums import Masked, Revealed, threshold
 from coterie.sites.policy import Policy
 from tests.attacks.asker import MaskedAsker
 
@@ -137,3 +137,13 @@ def test_what_was_seen_by_itself_may_be_summed_up_with_anybody():
     made = MaskedAsker(sites(Policy(single_answers="averages")))
     made.each(ASSIGN)
     assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
+
+
+def test_of_four_sites_all_must_have_uploaded_so_that_no_stories_give_a_sum_over_two():
+    """With half of them enough, a would tell its story of abd, b of abc, c of acd, d of bcd: together a + b."""
+    made = MaskedAsker(sites(Policy(), names="abcd"))
+    upload = made.upload(ASSIGN, "abcd", LIMITS)
+    for name, story in {"a": "abd", "b": "abc", "c": "acd", "d": "bcd"}.items():
+        assert made.reveal(upload, story, ask=name) == {name: Refusal.MALFORMED}
+    assert threshold(4) == 3
+    assert all(2 * threshold(n) > n for n in range(3, 200))

@@ -148,8 +148,11 @@ class Cells(Protocol):
         """What may leave of the cells' moments."""
         ...
 
-    def release_whole(self) -> bool:
-        """Whether sums over all these rows together may leave; ``Guarded`` where they would tell of a few rows."""
+    def release_whole(self, beside: bytes | None = None) -> bool:
+        """Whether sums over all these rows together may leave; ``Guarded`` where they would tell of a few rows.
+
+        ``beside`` names what else they tell.
+        """
         ...
 
 

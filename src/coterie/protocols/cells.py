@@ -92,11 +92,12 @@ def seen_cells(pieces: Iterable[tuple[Block, Rows]], guard: Guard | None, points
     return found if watched is None else watched.release(found)
 
 
-def may_tell_of_all(table: Table, guard: Guard | None) -> bool:
-    """Whether a sum over all rows of a table may leave."""
+def may_tell_of_all(table: Table, guard: Guard | None, beside: bytes | None = None) -> bool:
+    """Whether a sum over all rows of a table may leave; ``beside`` names what else it tells, which may be news where
+    other sums over all rows are none."""
     if guard is None:
         return True
     watched = guard.cells(1)
     for block in table.blocks():
         watched.see(block, np.zeros(len(block.rows), np.intp))
-    return watched.release_whole()
+    return watched.release_whole(beside)

@@ -17,7 +17,7 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
-from coterie.protocols.embedded import EmbeddedTable, quantity_of
+from coterie.protocols.embedded import EmbeddedTable
 
 __all__ = [
     "MOST_FEATURES",
@@ -36,6 +36,7 @@ __all__ = [
 
 MOST_FEATURES = 1 << 14
 """The most features a site makes of its rows at once."""
+MOST_STEPS = 1 << 32
 PIECE_BYTES = 16 << 20
 """Features are made for so many rows at a time."""
 KEPT_BYTES = 64 << 20
@@ -136,12 +137,6 @@ class _Held:
     kept: tuple[int, list[Rows]] | None = None
     """The features of one step, where they are small enough to keep."""
 
-    def made_of(self, draws: tuple[int, ...]) -> bytes:
-        """A name for features of these draws."""
-        begin = self.begin
-        about = (begin.kernel, begin.gamma, begin.degree, begin.coef0, begin.n_features, begin.form, begin.seed)
-        return b"features " + repr((about, draws)).encode()
-
 
 @remembers(BeginKernel)
 def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
@@ -170,6 +165,8 @@ def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice
             start += len(features)
         return
     held.kept = None
+    if not 1 <= step < MOST_STEPS:  # below, another seed may draw the same
+        raise MalformedMessage(f"there is no step {step}")
     drawn, kept = held.begin.draw(len(table.columns), step, held.begin.precision), []
     small = table.n_rows * held.begin.n_features * 8 <= KEPT_BYTES
     start = 0
@@ -195,9 +192,8 @@ def _may_tell(table: Table, memory: Memory, step: int) -> bool:
     if guard is not None:
         if not guard.tells(f"features {step}", b"", 1):
             raise Guarded("these features were summed up as part of another step before")
-        for draws in (held.draws, (*held.draws, step)):
-            if draws:
-                guard.tell([held.made_of(draws)])
+        for draw in (*held.draws, step):
+            guard.tell([f"draw {draw}".encode()])  # whatever kernel and seed it is of
     return guard is None or table.n_rows >= memory.min_count
 
 
@@ -327,8 +323,7 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
         moved[rows] = part @ turned
     held.draws = (*held.draws, ask.step)
     if ask.last:
-        quantity = quantity_of(held.begin.the_kernel(), held.made_of(held.draws))
-        memory.table = EmbeddedTable(table, moved, quantity)
+        memory.table = EmbeddedTable(table, moved)
         memory.pop("dspgd")
     else:
         held.b, held.kept = moved, None

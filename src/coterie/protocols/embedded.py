@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
-__all__ = ["EmbeddedTable", "StreamedTable", "quantity_of"]
+__all__ = ["EmbeddedTable", "StreamedTable"]
 
 KEPT_BYTES = 64 << 20
 """Embedded rows are kept where they fit into this, else made anew whenever they are looked at."""
@@ -19,23 +17,11 @@ PIECE_BYTES = 16 << 20
 """They are made for so many rows at a time."""
 
 
-def quantity_of(kernel: Kernel, drawn: bytes) -> bytes:
-    """A name for what a kernel's features are functions of, so that sums of the same can be told from sums of others.
-
-    Features of other draws, or of other landmarks, are other functions of a row; but all polynomials of a degree are
-    made of the same few, whatever they are drawn from.
-    """
-    if kernel.name == "polynomial":
-        return repr((kernel.name, kernel.degree, kernel.coef0)).encode()
-    about = repr((kernel.name, kernel.gamma)).encode()
-    return about + hashlib.sha256(drawn).digest()
-
-
 class EmbeddedTable:
-    """A table's rows in their embedding; ``quantity`` names what its columns are, empty where linear in the rows."""
+    """A table's rows in their embedding."""
 
-    def __init__(self, raw: Table, rows: Floats, quantity: bytes = b"") -> None:
-        self.raw, self.rows, self.quantity = raw, rows, quantity
+    def __init__(self, raw: Table, rows: Floats) -> None:
+        self.raw, self.rows = raw, rows
         self.columns = _components(rows.shape[1])
 
     @property
@@ -59,8 +45,8 @@ class EmbeddedTable:
 class StreamedTable(EmbeddedTable):
     """The same by a function of each row, some rows at a time; kept only where that is little."""
 
-    def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int, quantity: bytes = b"") -> None:
-        self.raw, self.embed, self.quantity = raw, embed, quantity
+    def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int) -> None:
+        self.raw, self.embed = raw, embed
         self.columns = _components(n_columns)
         self._kept: list[Block] | None = None
 

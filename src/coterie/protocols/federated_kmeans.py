@@ -227,7 +227,7 @@ def federated_kmeans(
     are the sizes and the cost at the start: with them Lloyd's steps also end well where a site is lost while cells
     stand still, and the others do not tell of them without it.
     """
-    known = known if settings.is_lloyd else None
+    known = known if settings.is_lloyd and reassignment is None else None
     velocity = np.zeros_like(centers)
     small = np.zeros(len(centers), np.int64)
     rounds, been = 0, [centers]

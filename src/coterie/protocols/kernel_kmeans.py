@@ -166,6 +166,8 @@ def cluster_embedded(
         )
     deviation = np.sqrt(values / made.n_rows)
     spread = Spread(made.n_rows, np.zeros(len(values)), deviation)
+    if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
+        spread = Spread(made.n_rows, np.zeros(len(values)), np.where(np.arange(len(values)) == 0, 0.0, deviation))
     limits = (yield from find_limits(len(values))) if measured else {}
     start = yield from within(limits, choose_start(init, n_clusters, spread, seed=seed))
     shift = tol * float(np.mean(deviation**2))

@@ -17,7 +17,7 @@ from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
 from coterie.protocols.cells import block_cells, local_cells, may_tell_of_all
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable, quantity_of
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.seeding import sample_of
 
 __all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
@@ -149,7 +149,7 @@ def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmark
     def embed(rows: Rows) -> Rows:
         return map_.embed(rows.astype(np.float64, copy=False) if is_exact else rows)
 
-    memory.table = StreamedTable(raw, embed, ask.axes["r"], quantity_of(map_.kernel, map_.landmarks.tobytes()))
+    memory.table = StreamedTable(raw, embed, ask.axes["r"])
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> Fe
     guard, gram = memory.guard, np.zeros((ask.n, ask.n))
     if guard is not None and not guard.tells("feature gram", b"", 1):
         raise Guarded("these features were summed up with other sites before")
-    if guard is None or table.n_rows >= memory.min_count:
+    if may_tell_of_all(table, guard, b"feature gram"):  # its border is the features' sum
         for block in table.blocks():
             wide = np.concatenate([np.ones((len(block.rows), 1)), block.rows], axis=1)
             gram += (wide * block.counts[:, None]).T @ wide

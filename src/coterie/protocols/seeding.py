@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
 import numpy as np
@@ -211,6 +211,12 @@ class _Tree:
     column: list[int]
     threshold: list[float]
 
+    def cut(self, cell: int, column: int, at: float) -> None:
+        """What lies above becomes a cell of its own."""
+        self.parent.append(cell)
+        self.column.append(column)
+        self.threshold.append(at)
+
     def ask(self, origin: Floats) -> Split:
         return Split(
             len(self.parent) + 1,
@@ -245,7 +251,7 @@ def var_part(
     cells = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
     sizes = np.concatenate([cells.counts, np.zeros(n_clusters - len(cells.counts))])
     centers = np.resize(cells.means, (n_clusters, n_columns))
-    return Start(centers, _of_all(Sizes(sizes, cells.errors.sum()), about))
+    return Start(centers, cells.sizes(sizes, cells.errors.sum(), about))
 
 
 def cells_start(
@@ -265,14 +271,7 @@ def cells_start(
     cells = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
     centers = clustering.weighted_kmeans(cells.means, cells.counts, n_clusters, seed=seed)
     m = clustering.moments(cells.means, centers, cells.counts)
-    return Start(centers, _of_all(Sizes(m.counts, m.cost + cells.errors.sum()), about))
-
-
-def _of_all(known: Sizes, about: Spread | None) -> Sizes:
-    """The same for as many rows as there are: of some, sites may have told nothing."""
-    held = float(known.counts.sum())
-    share = about.rows / held if about is not None and held > 0 else 1.0
-    return Sizes(known.counts * share, known.cost * share)
+    return Start(centers, cells.sizes(m.counts, m.cost + cells.errors.sum(), about))
 
 
 @dataclass(frozen=True)
@@ -282,6 +281,14 @@ class _Cells:
     means: Floats
     counts: Floats
     errors: Floats
+    is_told: bool = True
+    """Whether sites told so, and none of it was made up here."""
+
+    def sizes(self, counts: Floats, cost: Any, about: Spread | None) -> Sizes | None:
+        """What is known of rows around centers, for as many as there are: of some, sites may have told nothing."""
+        held = float(counts.sum())
+        share = about.rows / held if about is not None and held > 0 else 1.0
+        return Sizes(counts * share, cost * share) if self.is_told else None
 
     def halved(self, n_cells: int) -> _Cells:
         """The same, cut in thought, where sites tell of no more: halves lie a little to each side of the mean."""
@@ -296,7 +303,7 @@ class _Cells:
                 means[cell, column] -= away
                 means[-1, column] += away
                 counts, errors = np.append(counts, counts[cell]), np.concatenate([errors, errors[cell : cell + 1]])
-        return _Cells(means, counts, errors)
+        return _Cells(means, counts, errors, self.is_told and len(means) == len(self.means))
 
 
 def _split_cells(
@@ -304,10 +311,11 @@ def _split_cells(
 ) -> Protocol[_Cells]:
     """Cells split by the var-part rule, fewer where nothing is left to split, or to be sent.
 
-    Where a site was lost and the others do not tell of the same sets without it, what is known is split in thought.
+    Where a site was lost and the others do not tell of the same sets without it, what is known is split in thought,
+    and sites are asked about the parts.
     """
     tree, sent = _Tree([], [], []), 0
-    cells = None if about is None else _Cells(about.mean[None], np.array([about.rows]), _errors(about))
+    cells = None if about is None else _Cells(about.mean[None], np.array([about.rows]), _errors(about), False)
     if about is None:
         sent += 2 * n_columns + 1
         m = yield from total(tree.ask(np.zeros(n_columns)))
@@ -320,19 +328,21 @@ def _split_cells(
         except Repeated:
             if cells is None:
                 raise
-            return cells.halved(n_cells)
-        sent += len(m.counts) * (2 * n_columns + 1)
-        if not m.counts.sum() > 0:
-            raise InputError("no site holds any row")
-        mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
-        cells = _Cells(mean + origin, m.counts, error)
-        cuts = clustering.var_part_cuts(mean, error, n_cells - len(m.counts))
-        if not cuts or sent + (len(m.counts) + len(cuts)) * (2 * n_columns + 1) > most_numbers:
-            return cells
+            cuts = clustering.var_part_cuts(cells.means, cells.errors, n_cells - len(tree.parent) - 1)
+            if not cuts:
+                return cells
+            cells = cells.halved(len(cells.means) + len(cuts))
+        else:
+            sent += len(m.counts) * (2 * n_columns + 1)
+            if not m.counts.sum() > 0:
+                raise InputError("no site holds any row")
+            mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
+            cells = _Cells(mean + origin, m.counts, error)
+            cuts = clustering.var_part_cuts(cells.means, error, n_cells - len(m.counts))
+            if not cuts or sent + (len(m.counts) + len(cuts)) * (2 * n_columns + 1) > most_numbers:
+                return cells
         for cell, column, cut in cuts:
-            tree.parent.append(cell)
-            tree.column.append(column)
-            tree.threshold.append(cut + float(origin[column]))
+            tree.cut(cell, column, cut)
 
 
 def _errors(about: Spread) -> Floats:

@@ -127,7 +127,7 @@ class MaskedSums:
         if question.complete and gone:
             raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs all of {n} sites.", gone)
         if len(found) < fewest_survivors(n):  # too few to take the masks off: what they sent stays hidden
-            if len(found) < FEWEST_ASKED_AGAIN:
+            if len(found) < FEWEST_ASKED_AGAIN or not is_for_all:  # a quorum is of all, or of those asked first
                 raise QuorumLost(
                     f"{len(found)} of {n} sites sent their part; fewer than {fewest_survivors(n)} hide nothing. "
                     f"{_listed(gone)} dropped out.",
@@ -146,8 +146,9 @@ class MaskedSums:
                 raise
             if question.complete:
                 raise RosterChanged(f"{_listed(found.keys() - set(left))} did not help to unmask a sum.") from None
-            if is_for_all:
-                yield Remain(frozenset(left), DROPPED)
+            if not is_for_all:
+                raise
+            yield Remain(frozenset(left), DROPPED)
             return (yield from self._sum(question, layout, left, is_for_all=is_for_all))
         return _decoded(total, layout, coded)
 

@@ -60,8 +60,11 @@ KEY_BYTES = 32
 
 
 def threshold(n_sites: int) -> int:
-    """How many of the other sites' shares give a site's own mask: two thirds, at least one."""
-    return max(1, 2 * n_sites // 3) if n_sites > 2 else n_sites - 1
+    """How many of the other sites' shares give a site's own mask: two thirds, and more than half of all.
+
+    Of exactly half, two different stories about who dropped out would give a sum over two sites of four.
+    """
+    return max(2 * n_sites // 3, n_sites // 2 + 1) if n_sites > 2 else n_sites - 1
 
 
 def fewest_survivors(n_sites: int) -> int:

@@ -44,14 +44,13 @@ class CellGuard:
     """The sets of rows one run was told about: cells, all rows in use, and what the cells left over of them.
 
     ``view`` names how the run sees the site's rows now: what was released under another view is still known, but its
-    numbers mean something else. ``quantity`` names what is summed up, whatever the view: empty for rows and what is
-    linear in them, else which functions of rows. ``roster`` is the digest of the sites an answer is summed up with;
+    numbers mean something else. ``roster`` is the digest of the sites an answer is summed up with;
     empty where it is seen by itself, None where it does not matter with whom.
     """
 
     def __init__(self, run: bytes, min_count: int, notes: Notes, told: Told) -> None:
         self.min_count = min_count
-        self.view, self.quantity = b"", b""
+        self.view = b""
         self.roster: bytes | None = ALONE
         self.telling: list[Group] = []
         """What the answer at hand tells."""
@@ -106,12 +105,12 @@ class CellGuard:
         self._write_down([*told, _Known(whole, view), _Known(rest, view)])
         return answer
 
-    def decide_whole(self, seen: Memberships) -> bool:
-        """Whether sums over all these rows may leave."""
+    def decide_whole(self, seen: Memberships, beside: bytes | None = None) -> bool:
+        """Whether sums over all these rows may leave; ``beside`` names what else they tell."""
         if seen.counts.sum() < self.min_count:
             return False
         whole = self._checked_whole(seen)
-        self._tell_sets([whole])
+        self._tell_sets([whole], *([] if beside is None else [beside]))
         self._write_down([_Known(whole, self.view)])
         return True
 
@@ -122,9 +121,9 @@ class CellGuard:
             raise Guarded("these rows differ by too few from those summed up before in the run")
         return whole
 
-    def _tell_sets(self, sketches: Sequence[Sketch]) -> None:
+    def _tell_sets(self, sketches: Sequence[Sketch], *beside: bytes) -> None:
         """Sums over these sets are told; at least one of them must not have left with other sites alone."""
-        self.tell([b"set " + sketch.tobytes() + self.quantity for sketch in sketches])
+        self.tell([*[b"set " + sketch.tobytes() for sketch in sketches], *beside])
 
     def _is_near(self, sketch: Sketch) -> bool:
         """Whether a known set differs, but by too few rows."""
@@ -212,9 +211,9 @@ class _WatchedCells:
         """What may leave of the cells' moments."""
         return self._guard.decide(self._seen, moments, self._seen_as)
 
-    def release_whole(self) -> bool:
+    def release_whole(self, beside: bytes | None = None) -> bool:
         """Whether sums over all these rows together may leave."""
-        return self._guard.decide_whole(self._seen)
+        return self._guard.decide_whole(self._seen, beside)
 
 
 def _fits(known: _Known, view: bytes, within_axes: int) -> bool:

@@ -30,18 +30,15 @@ class Guards:
         self._policy, self._notes = policy, notes
         self._cells: OrderedDict[bytes, tuple[CellGuard, Told]] = OrderedDict()
 
-    def of(
-        self, run: bytes, view: bytes, roster: bytes, columns: float = 0.0, quantity: bytes = b""
-    ) -> CellGuard | None:
+    def of(self, run: bytes, view: bytes, roster: bytes, columns: float = 0.0) -> CellGuard | None:
         """The guard of one answer; None where the policy asks for none.
 
-        ``columns`` is how many there are in an embedding of the rows for each column the site holds, ``quantity``
-        what these columns are.
+        ``columns`` is how many there are in an embedding of the rows for each column the site holds.
         """
         if self._policy.min_count <= 1:
             return None
         guard, _ = self._kept(run, self._smallest(run, view, columns))
-        guard.view, guard.quantity = view, quantity
+        guard.view = view
         guard.roster = roster if self._watches_rosters else None
         guard.telling = []
         return guard

@@ -235,7 +235,7 @@ class Site:
         """What the protocol's own function answers; ``roster`` is whom it will be summed up with, masked."""
         compute = find_answer(type(request))
         assert compute is not None
-        run.memory.guard = self._guards.of(envelope.run, run.view, roster, *self._embedded_columns(run))
+        run.memory.guard = self._guards.of(envelope.run, run.view, roster, self._embedded_columns(run))
         self._guards.charge(envelope.run, request, self.table.n_rows, limits if roster else {}, roster, run.view)
         began = time.perf_counter()
         try:
@@ -243,17 +243,15 @@ class Site:
         finally:
             self.compute_seconds += time.perf_counter() - began
 
-    def _embedded_columns(self, run: RunMemory) -> tuple[float, bytes]:
-        """How many columns the run sees, where rows are embedded, for each one of the table, and what they are."""
+    def _embedded_columns(self, run: RunMemory) -> float:
+        """How many columns the run sees, where rows are embedded, for each one of the table."""
         table = run.memory.table
-        if not isinstance(table, EmbeddedTable):
-            return 0.0, b""
-        return len(table.columns) / len(self.table.columns), table.quantity
+        return len(table.columns) / len(self.table.columns) if isinstance(table, EmbeddedTable) else 0.0
 
     def _remember(self, run: bytes, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
         kept, keep = self._memories.of(run), find_keeper(type(request))
-        kept.memory.guard = self._guards.of(run, kept.view, b"", *self._embedded_columns(kept))
+        kept.memory.guard = self._guards.of(run, kept.view, b"", self._embedded_columns(kept))
         try:
             if keep is not None:
                 keep(kept.memory.table or self.table, kept.memory, request)
