@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from .federations import SITES, Standing, dealt_rows
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     """Five sites with rows of digits, a server and an analyst, up for all tests."""
     pytest.importorskip("nvflare")
+    if "PYTEST_XDIST_WORKER" in os.environ:  # their group keeps them in one of the processes
+        try:
+            (tmp_path_factory.getbasetemp().parent / "the-federation").touch(exist_ok=False)
+        except FileExistsError:
+            pytest.fail("two processes run tests of the federation: does pytest-xdist heed its groups?")
     folder: Path = tmp_path_factory.mktemp("federation")
     rows = dealt_rows(folder, SITES)
     made = Standing(Federation(folder / "all"), folder)
