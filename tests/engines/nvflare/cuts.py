@@ -7,6 +7,7 @@ import json
 import select
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -70,9 +71,15 @@ class Relay:
                         (far if ready is near else near).sendall(data)
 
 
-def lead_through(relay: Relay, kit: Path) -> None:
+@contextlib.contextmanager
+def led_through(relay: Relay, kit: Path) -> Iterator[None]:
     """Let a site's kit find its server through a relay."""
     path = kit / "startup" / "fed_client.json"
-    told = json.loads(path.read_text())
+    before = path.read_text()
+    told = json.loads(before)
     told["servers"][0]["service"]["target"] = f"localhost:{relay.port}"
     path.write_text(json.dumps(told, indent=2))
+    try:
+        yield
+    finally:
+        path.write_text(before)

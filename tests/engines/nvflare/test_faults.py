@@ -19,7 +19,7 @@ from coterie.engines.inprocess import Fault, Schedule
 from coterie.engines.nvflare import processes
 from coterie.messages.chain import read_chain, read_open_chain
 
-from .cuts import Relay, lead_through
+from .cuts import Relay, led_through
 from .federations import Finished, Standing, dealt_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nvflare")]
@@ -63,14 +63,16 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def relay(standing: Standing) -> Iterator[Relay]:
-    """The last site finds its server through a relay."""
+    """The last site finds its server through a relay, until these tests are over."""
     kit = standing.federation.kit("site-5")
     made = Relay(kit.port)
     processes.stop([kit])
-    lead_through(made, kit.folder)
-    processes.start(kit)
-    yield made
+    with led_through(made, kit.folder):
+        processes.start(kit)
+        yield made
+        processes.stop([kit])
     made.close()
+    processes.start(kit)
 
 
 class Happening:
