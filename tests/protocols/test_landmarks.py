@@ -13,8 +13,9 @@ from coterie.messages.site_part import Memory
 from coterie.messages.verbs import total
 from coterie.protocols.kernel_kmeans import KernelProblem
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
+from coterie.protocols.landmarks_search import summed_landmarks
 from coterie.protocols.landmarks_sites import SendLandmarks, local_landmarks
-from coterie.protocols.landmarks_summed import Regard, ShareCells, keep_lens, local_shares, summed_landmarks
+from coterie.protocols.landmarks_summed import Regard, ShareCells, keep_lens, local_shares
 from coterie.protocols.limits import within
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run

@@ -12,7 +12,8 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.verbs import total
 from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded, find_gamma
 from coterie.protocols.federated_kmeans import Settings, federated_kmeans
-from coterie.protocols.landmarks_summed import _supposed, projection_of, summed_landmarks
+from coterie.protocols.landmarks_search import _supposed, summed_landmarks
+from coterie.protocols.landmarks_summed import projection_of
 from coterie.protocols.limits import within
 from coterie.protocols.lloyd import Sizes, lloyd
 from coterie.protocols.preparation import SumColumns, spread

@@ -22,6 +22,7 @@ from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
+from coterie.protocols.landmarks_search import Summed, nearest_counts, summed_landmarks
 from coterie.protocols.landmarks_sites import (
     MeanByCell,
     SendFeatureGram,
@@ -29,7 +30,6 @@ from coterie.protocols.landmarks_sites import (
     TryLandmarks,
     UseLandmarks,
 )
-from coterie.protocols.landmarks_summed import Summed, nearest_counts, summed_landmarks
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, Sizes, closed, lloyd
 from coterie.protocols.prepared import Spread
