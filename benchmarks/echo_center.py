@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from coterie.protocols.lloyd import Assign
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 
-MEGABYTE = 1e6
 PHASE = "phase"
 
 
@@ -27,7 +25,7 @@ class EchoCenter(Center):
         """Leave the seconds of each in a file; how far it is, meanwhile, in another."""
         channel.greet()
         rng, told = np.random.default_rng(0), self.told
-        found: dict[str, Any] = {"echo": [], "round": [], "memory": []}
+        found: dict[str, Any] = {"echo": [], "round": []}
         sizes: list[int] = []
 
         def tell(line: dict[str, Any]) -> None:
@@ -36,9 +34,9 @@ class EchoCenter(Center):
                 sizes.append(line["bytes_up"] // len(line["sites"]))
 
         def mark(phase: str) -> None:
-            found["memory"].append(resident(os.getpid()))
+            time.sleep(told["rest"])
             (kit / PHASE).write_text(phase)
-            time.sleep(3.0)  # whoever watches looks at the sites' memory now
+            time.sleep(3.0)  # whoever watches looks at the memory of all now
 
         def rounds(count: int) -> Protocol[None]:
             for _ in range(count):
@@ -59,9 +57,3 @@ class EchoCenter(Center):
         out = folder / "coterie"
         out.mkdir(parents=True, exist_ok=True)
         (out / "outcome.json").write_text(json.dumps(found))
-
-
-def resident(pid: int) -> float:
-    """Memory of a process in MB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

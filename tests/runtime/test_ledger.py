@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
+import numpy as np
 import pytest
 
 import coterie
@@ -12,7 +14,8 @@ from coterie.errors import LedgerBroken
 from coterie.estimators.kmeans import LloydKMeans
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
-from coterie.protocols.lloyd import lloyd
+from coterie.messages.verbs import total
+from coterie.protocols.lloyd import Assign, lloyd
 from coterie.report.outputs import result_of
 from coterie.runtime.ledger import Exchange, Ledger, SiteCount
 from coterie.runtime.run import run
@@ -86,3 +89,21 @@ def test_a_result_says_who_was_lost(tmp_path):
     result = result_of(found, ["x", "y", "z"], {})
     assert result["lost"] == {"site-1": 6}
     assert "Lost on the way: site-1 since round 6; sums told before" in result["summary"]
+
+
+def test_a_thousand_rounds_alike_take_little_memory():
+    questions = 1000
+
+    def protocol():
+        for _ in range(questions):
+            yield from total(Assign(np.zeros((10, 24))))
+
+    channel = federation(np.zeros((10, 24)), 5)
+    ledger = Ledger()
+    run(protocol(), channel, method="lloyd", ledger=Ledger())  # what is kept once, whatever is asked
+    tracemalloc.start()
+    run(protocol(), channel, method="lloyd", ledger=ledger)
+    kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/runtime/*")])
+    tracemalloc.stop()
+    assert len(ledger.exchanges) == questions
+    assert sum(one.size for one in kept.statistics("filename")) < 500 * questions

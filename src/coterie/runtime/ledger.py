@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ LEDGER_SCHEMA = 1
 _DECLINED = frozenset(code.sentence for code in Refusal if code.is_about_the_question)
 
 
-class SiteCount(msgspec.Struct, array_like=True, gc=False):
+class SiteCount(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One site's part in one exchange."""
 
     outcome: str
@@ -49,9 +50,14 @@ class Ledger:
         self.method = method
         self.run = run
         self.exchanges: list[Exchange] = []
+        self._counts_seen: dict[SiteCount, SiteCount] = {}
 
     def record(self, exchange: Exchange) -> None:
-        """Write down one exchange."""
+        """Write down one exchange; what it says word for word as others did is kept once."""
+        seen = self._counts_seen
+        exchange.sites = {sys.intern(name): seen.setdefault(count, count) for name, count in exchange.sites.items()}
+        for part in ("phase", "asked", "answer", "content", "seen"):
+            setattr(exchange, part, sys.intern(getattr(exchange, part)))
         self.exchanges.append(exchange)
 
     def total(self, what: What, site: str | None = None) -> int:

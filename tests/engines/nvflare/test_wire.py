@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from coterie.engines.nvflare.wire import KEPT, forget_old_jobs
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.f3.comm_config import VarName
+
+from coterie.engines.nvflare.kits import provision
+from coterie.engines.nvflare.wire import KEPT, LATE_ERRORS, forget_old_jobs
 
 PARENT = """
 import subprocess, sys, time
@@ -23,6 +31,31 @@ child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(60)
 """
+
+JOB = """
+from types import SimpleNamespace
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer
+from coterie.engines.nvflare.wire import begin_job
+begin_job()
+for sid in range(3000):
+    task = SimpleNamespace(cell=None, target="north", channel="c", topic="t", headers={}, sid=sid)
+    ByteStreamer._retain_error_context(task)
+print(len(ByteStreamer.error_context_map), next(iter(ByteStreamer.error_context_map)))
+"""
+
+
+def test_of_messages_sent_the_engine_keeps_the_last_thousand_in_mind():
+    done = subprocess.run([sys.executable, "-c", JOB], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(LATE_ERRORS), str(3000 - LATE_ERRORS)]
+
+
+def test_the_engine_knows_every_setting_of_its_own_that_a_kit_holds(tmp_path):
+    known = {value for name, value in vars(VarName).items() if name.isupper()}
+    for kit in provision(tmp_path, ["north"], server="localhost", port=9000).values():
+        path = kit.folder / "comm_config.json"
+        settings = json.loads(path.read_text()) if path.exists() else {}
+        assert settings.keys() - {"internal"} <= known
+        assert kit.kind == "analyst" or settings["streaming_chunk_size"] == 128 * 1024
 
 
 def test_folders_of_old_jobs_go_and_everything_else_stays(tmp_path):

@@ -14,9 +14,8 @@ from typing import Any
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
-from threadpoolctl import threadpool_limits
 
-from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent
+from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, begin_job
 from coterie.errors import CoterieError
 from coterie.runtime.channel import Outcome
 
@@ -149,9 +148,8 @@ class Center(Controller):
         """The job's configuration, as it came: to be checked by whoever reads it."""
 
     def start_controller(self, fl_ctx: Any) -> None:
-        """Make sure that this process ends with the one that started it."""
-        end_with_parent()
-        threadpool_limits(1)
+        """Nothing of a run is done before this."""
+        begin_job()
 
     def stop_controller(self, fl_ctx: Any) -> None:
         """Nothing is left to stop."""

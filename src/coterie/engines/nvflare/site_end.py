@@ -12,11 +12,10 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
-from threadpoolctl import threadpool_limits
 
 import coterie.secure.masked_sums  # noqa: F401  (so that masked questions are known here)
 from coterie.engines.nvflare.gate import hear_the_server_only
-from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, end_with_parent, forget_old_jobs
+from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, begin_job, forget_old_jobs
 from coterie.sites.installed import InstalledSite
 from coterie.sites.site import Site
 
@@ -39,8 +38,7 @@ class SiteEnd(Executor):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Open the site when a job begins, close it when it ends."""
         if event_type == EventType.START_RUN:
-            end_with_parent()
-            threadpool_limits(1)
+            begin_job()
             engine = fl_ctx.get_engine()
             hear_the_server_only(engine.get_cell())
             engine.register_aux_message_handler(QUESTION, self._answered)

@@ -1,4 +1,4 @@
-"""What both ends of the engine agree on: the topic, the keys of a message, and how processes end."""
+"""What both ends of the engine agree on: the topic, the keys of a message, how their processes begin and end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "end_with_parent", "forget_old_jobs"]
+from nvflare.fuel.f3.streaming import byte_streamer
+from threadpoolctl import threadpool_limits
+
+__all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "begin_job", "end_with_parent", "forget_old_jobs"]
 
 QUESTION = "coterie.question"
 """A question of a run; its reply is the site's answer, or a bare code."""
@@ -19,6 +22,8 @@ HELLO = "coterie.hello"
 FRAME, CODE, VERSION = "frame", "code", "version"
 KEPT = 24 * 3600.0
 """Seconds for which the folder of a job stays."""
+LATE_ERRORS = 1000
+"""Of how many messages NVFlare keeps to whom they went, should an error come after they were sent."""
 _JOB = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -27,6 +32,13 @@ def forget_old_jobs(kit: Path) -> None:
     for folder in kit.iterdir():
         if _JOB.fullmatch(folder.name) and folder.is_dir() and time.time() - folder.stat().st_mtime > KEPT:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def begin_job() -> None:
+    """What a job's process does first at either end: tie its life to its parent's, and keep to its share."""
+    end_with_parent()
+    threadpool_limits(1)
+    byte_streamer.MAX_STREAM_ERROR_CONTEXTS = LATE_ERRORS  # of ten thousand, half a kilobyte each, it would be 5 MB
 
 
 def end_with_parent(every: float = 1.0) -> None:
