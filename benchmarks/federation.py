@@ -25,8 +25,8 @@ from coterie.sites.installed import Holdings
 
 SITES, ROWS, COLUMNS, CLUSTERS = 5, 400, 24, 10
 WARM, ROUNDS, TURNS, TURN = 500, 1000, 4, 150
-REST = 7.0
-"""Seconds without a question before memory is read: for five of them the engine keeps a thread for every answer, so
+REST = 10.0
+"""Seconds without a question before memory is read: for eight of them the engine keeps a thread for every answer, so
 that a read any earlier would be of how fast the rounds just before it were."""
 ECHO = "benchmarks.echo_center.EchoCenter"
 POLICY = 'single_answers = "averages"\nmin_count = 1\nrosters = "any"\ngram_rows = 0\nmin_rows = 1\n'

@@ -12,6 +12,7 @@ from coterie.deployment.federation import Federation
 from coterie.engines.nvflare import processes
 from coterie.sites.installed import Holdings
 
+from .cuts import Relay, led_through
 from .federations import SITES, Standing, dealt_rows
 
 
@@ -31,3 +32,17 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     yield made
     made.federation.down()
     assert not [kit.name for kit in made.federation.kits() if processes.find_running(kit)]
+
+
+@pytest.fixture(scope="module")
+def relay(standing: Standing) -> Iterator[Relay]:
+    """The last site finds its server through a relay, until these tests are over."""
+    kit = standing.federation.kit("site-5")
+    made = Relay(kit.port)
+    processes.stop([kit])
+    with led_through(made, kit.folder):
+        processes.start(kit)
+        yield made
+        processes.stop([kit])
+    made.close()
+    processes.start(kit)

@@ -1,12 +1,12 @@
-"""A relay between one site and the server that can be cut: nothing passes any more, and nobody is told."""
+"""A relay between one site and the server: it can be cut, so that nothing passes and nobody is told, or be slow."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +22,10 @@ class Relay:
         self._whole.set()
         self._sockets: list[socket.socket] = []
         self._closed = False
+        self.rate: float | None = None
+        """Bytes that pass from the site to the server in a second; None: as many as come."""
+        self.passed_up = 0
+        """Bytes that came from the site."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -56,19 +60,21 @@ class Relay:
                     near.close()
                     continue
                 self._sockets.append(far)
-                threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
+                threading.Thread(target=self._pass, args=(near, far, True), daemon=True).start()
+                threading.Thread(target=self._pass, args=(far, near, False), daemon=True).start()
 
-    def _pass(self, near: socket.socket, far: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket, is_up: bool) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while True:
-                for ready in select.select([near, far], [], [], 1.0)[0]:
-                    data = ready.recv(65536)
-                    if not data:
-                        near.close()
-                        far.close()
-                        return
-                    if self._whole.is_set():
-                        (far if ready is near else near).sendall(data)
+            while data := source.recv(16384):
+                if self._whole.is_set():
+                    sink.sendall(data)
+                if is_up:
+                    self.passed_up += len(data)
+                    time.sleep(0.0 if self.rate is None else len(data) / self.rate)
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # wakes the other direction, too
+            one.close()
 
 
 @contextlib.contextmanager

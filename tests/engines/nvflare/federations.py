@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from sklearn.datasets import load_digits
 
 import coterie
@@ -87,6 +88,20 @@ class Standing:
             outcome = remote.run(order, resume=resume is not None)
         return Finished(out, outcome, said)
 
+    def check(self, order: Order) -> Finished:
+        """Run an order over the processes: its result and its ledger are those of this process."""
+        found, expected = self.run(order), self.here(order)
+        result, totals = found.result, found.totals.values()
+        assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
+        assert result["counts"] == expected.counts_.tolist()
+        assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
+        assert found.totals == counted(expected.ledger_)
+        assert found.outcome["carried"] == {
+            "up": sum(site["bytes_up"] for site in totals),
+            "down": sum(site["bytes_down"] for site in totals),
+        }
+        return found
+
     def here(self, order: Order, **more: Any) -> Any:
         """The same in this process, over the same files by the same rules."""
         return coterie.fit(
@@ -107,12 +122,32 @@ class Standing:
             if pid:
                 os.kill(pid, what)
 
+    def await_all(self) -> None:
+        """Wait until everyone is up, connected and idle, whatever happened before."""
+        _until(lambda: self.federation.running().keys() >= {"server", *self.names}, "a process is down")
+        with Session(self.federation.analyst()) as session:
+
+            def idle() -> bool:
+                try:
+                    return session.idle() >= set(self.names)
+                except Exception:
+                    return False
+
+            _until(idle, "a site is not there")
+
     def start(self, name: str) -> None:
         """Start a site, or the server, that was killed."""
         ends = time.monotonic() + 10
         while processes.find_running(self.federation.kit(name)) is not None and time.monotonic() < ends:
             time.sleep(0.1)
         processes.start(self.federation.kit(name))
+
+
+def _until(is_so: Callable[[], bool], words: str, seconds: float = 90.0) -> None:
+    ends = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends, words
+        time.sleep(0.5)
 
 
 @dataclass

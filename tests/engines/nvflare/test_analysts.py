@@ -16,7 +16,7 @@ from coterie.engines.nvflare import processes
 from coterie.messages.chain import read_chain
 
 from .federations import Standing, dealt_rows
-from .test_faults import LANCZOS, _all_there
+from .test_faults import LANCZOS
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nvflare")]
 
@@ -43,7 +43,7 @@ def _events(folder: Path) -> list[dict]:
 @pytest.mark.parametrize("goes_on", [True, False], ids=["while the job runs", "after it has ended"])
 def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, goes_on):
     standing.hold(dealt_rows(standing.folder))
-    _all_there(standing)
+    standing.await_all()
     kit = standing.federation.analyst().folder
     words = [COTERIE, "run", str(_job(standing, tmp_path)), "--engine", "nvflare", "--kit", str(kit)]
     first = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -54,7 +54,7 @@ def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, go
     first.send_signal(signal.SIGKILL)
     first.wait()
     if not goes_on:
-        _all_there(standing)
+        standing.await_all()
     done = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     told = _events(tmp_path / "out")
@@ -71,7 +71,7 @@ def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, go
 def test_a_site_that_comes_late_is_taken_in_where_sums_are_plain(standing):
     """The job is ended for one that has the site in it, and the run goes on from the journal."""
     standing.hold(dealt_rows(standing.folder), single="averages", gram_rows=0)
-    _all_there(standing)
+    standing.await_all()
     late = standing.federation.kit("site-5")
     processes.stop([late])
     order = standing.order("dspgd", {**LANCZOS, "n_iter": 8}, sums="plain", quorum=0.6)

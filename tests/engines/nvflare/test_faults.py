@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ import numpy as np
 import pytest
 
 from coterie.engines.inprocess import Fault, Schedule
-from coterie.engines.nvflare import processes
 from coterie.messages.chain import read_chain, read_open_chain
 
-from .cuts import Relay, led_through
+from .cuts import Relay
 from .federations import Finished, Standing, dealt_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nvflare")]
@@ -59,20 +57,6 @@ CASES = [
     Case("network cut between a site and the server in the middle", MIDDLE, ("site-5",), "cut"),
     Case("network cut between a site and the server at the end", END, ("site-5",), "cut"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def relay(standing: Standing) -> Iterator[Relay]:
-    """The last site finds its server through a relay, until these tests are over."""
-    kit = standing.federation.kit("site-5")
-    made = Relay(kit.port)
-    processes.stop([kit])
-    with led_through(made, kit.folder):
-        processes.start(kit)
-        yield made
-        processes.stop([kit])
-    made.close()
-    processes.start(kit)
 
 
 class Happening:
@@ -121,7 +105,7 @@ class Happening:
 def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, record_property):
     """Masked, by the standard rules: sites guard their rows and those of who is lost."""
     standing.hold(dealt_rows(standing.folder, n_rows=1797))
-    _all_there(standing)
+    standing.await_all()
     order = standing.order("dspgd", LANCZOS, quorum=case.quorum, deadline=DEADLINE)
     undisturbed = standing.here(order)
     happening = Happening(case, len(undisturbed.ledger_.exchanges), standing, relay)
@@ -167,29 +151,6 @@ def _nothing_was_computed_twice(standing: Standing) -> None:
         book = standing.federation.site(name).ledger_path
         keys = [(x["run"], x["round"], x["attempt"]) for x in read_open_chain(book) if x["event"] == "answer"]
         assert max(Counter(keys).values()) == 1
-
-
-def _all_there(standing: Standing) -> None:
-    """Wait until everyone is connected and idle after the case before."""
-    from coterie.engines.nvflare.session import Session
-
-    _until(lambda: standing.federation.running().keys() >= {"server", *standing.names}, "a process is down")
-    with Session(standing.federation.analyst()) as session:
-
-        def idle() -> bool:
-            try:
-                return session.idle() >= set(standing.names)
-            except Exception:
-                return False
-
-        _until(idle, "a site is not there")
-
-
-def _until(is_so: Callable[[], bool], words: str, seconds: float = 90.0) -> None:
-    ends = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends, words
-        time.sleep(0.5)
 
 
 def _jobs(found: Finished | None) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from .federations import Standing, counted, dealt_columns, dealt_rows
+from .federations import dealt_columns, dealt_rows
 
 pytestmark = pytest.mark.xdist_group("nvflare")
 
@@ -23,27 +22,11 @@ CASES = {
 SHORT = "federated k-means"
 
 
-def _check(standing: Standing, method: str, parameters: dict, sums: str) -> None:
-    order = standing.order(method, parameters, sums=sums)
-    found = standing.run(order)
-    expected = standing.here(order)
-    result = found.result
-    assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
-    assert result["counts"] == expected.counts_.tolist()
-    assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
-    assert found.totals == counted(expected.ledger_)
-    totals = found.totals.values()
-    assert found.outcome["carried"] == {
-        "up": sum(site["bytes_up"] for site in totals),
-        "down": sum(site["bytes_down"] for site in totals),
-    }
-
-
 def test_federated_kmeans_over_processes(standing):
     """The short one: k-means, masked, by the standard rules."""
     standing.hold(dealt_rows(standing.folder))
     method, parameters, _, sums = CASES[SHORT]
-    _check(standing, method, parameters, sums)
+    standing.check(standing.order(method, parameters, sums=sums))
 
 
 @pytest.mark.slow
@@ -52,7 +35,7 @@ def test_methods_over_processes(standing, case):
     """What needs averages or rows to be seen gets rules that allow it."""
     method, parameters, single, sums = CASES[case]
     standing.hold(dealt_rows(standing.folder), single=single, gram_rows=8 if sums == "masked" else 0)
-    _check(standing, method, parameters, sums)
+    standing.check(standing.order(method, parameters, sums=sums))
 
 
 @pytest.mark.slow
@@ -62,6 +45,6 @@ def test_columns_over_processes(standing):
     standing.key = "patient"
     try:
         standing.hold(dealt_columns(standing.folder), single="rows", more=f'alignment_key = "{secret}"')
-        _check(standing, "vertical-kernel-pca", {"n_clusters": 5, "local_rank": 20}, "masked")
+        standing.check(standing.order("vertical-kernel-pca", {"n_clusters": 5, "local_rank": 20}, sums="masked"))
     finally:
         standing.key = None

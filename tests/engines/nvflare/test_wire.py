@@ -55,7 +55,7 @@ def test_the_engine_knows_every_setting_of_its_own_that_a_kit_holds(tmp_path):
         path = kit.folder / "comm_config.json"
         settings = json.loads(path.read_text()) if path.exists() else {}
         assert settings.keys() - {"internal"} <= known
-        assert kit.kind == "analyst" or settings["streaming_chunk_size"] == 128 * 1024
+        assert kit.kind == "analyst" or settings["streaming_chunk_size"] <= settings["streaming_window_size"] // 4
 
 
 def test_folders_of_old_jobs_go_and_everything_else_stays(tmp_path):

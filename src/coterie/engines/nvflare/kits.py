@@ -34,14 +34,21 @@ _FORBIDDEN = (
 _GATE = "coterie.engines.nvflare.gate"
 _WIRING = {
     "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
+    "streaming_retry_wait": 4.0,
     "streaming_retry_timeout": 4.0,
-    "streaming_retry_wait": 1.0,
     "streaming_chunk_size": 128 * 1024,
+    "streaming_window_size": 512 * 1024,
+    "streaming_ack_interval": 128 * 1024,
 }
-"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only. For how
-long an answer that was received is kept, with a thread of its own, should it be sent again: NVFlare's minute would be
-thousands of threads at dozens of rounds a second. And how large the buffer is that every message gets, whatever its
-size: NVFlare leaves it to the garbage collector, and with its 1 MiB a server holds 60 to 100 MB of them."""
+"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only. Then
+how an answer travels, where NVFlare's own settings are for models of gigabytes:
+
+- a piece that was not confirmed is sent again after some seconds, and after as many more the answer is given up. For
+  all of them the receiver keeps a thread an answer: with NVFlare's 65 that is thousands at dozens of rounds a second;
+- so no more may be under way than a slow line carries in that time (half a MiB: 1 Mbit/s), and every piece is
+  confirmed. With NVFlare's 64 and 16 MiB all of an answer is under way at once, and sent again until it is confirmed;
+- a message gets a buffer of a piece's size, however short it is, and leaves it to the garbage collector: of NVFlare's
+  1 MiB each a server held 60 to 100 MB."""
 _LEAD = {
     "submit_job": "any",
     "app_command": "n:submitter",
