@@ -178,13 +178,11 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
 
 
 def show_result(job: Job, result: dict[str, Any]) -> None:
-    columns = result["columns"][:6]
-    heads = ["cluster", "rows", *columns, *(["..."] if len(result["columns"]) > 6 else [])]
-    rows = []
-    for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
-        more = ["..."] if len(result["columns"]) > 6 else []
-        rows.append([str(i), f"{count:,.0f}", *[f"{v:.4g}" for v in center[:6]], *more])
-    show_table(result["title"], heads, rows)
+    rows = [
+        [str(i), f"{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
+    ]
+    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
     empty = sum(count == 0 for count in result["counts"])
     if empty:

@@ -18,6 +18,10 @@ __all__ = ["Interrupted", "console", "errors", "print_json", "say", "show_table"
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
 
+_NARROW, _LONG = 4, 16
+"""Letters that a column of numbers takes at least, with the space around it; letters of its name kept together."""
+
+
 class Interrupted(Exception):
     """Ctrl-C in the middle of something that can be resumed; the message says how."""
 
@@ -31,15 +35,37 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, bold_first: bool = False) -> None:
-    """A table; numbers to the right."""
+def show_table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, bold_first: bool = False, needed: int = 0
+) -> None:
+    """A table; numbers to the right and in one piece.
+
+    Where ``needed`` is given, columns beyond so many are shown only as far as the terminal has room for them.
+    """
+    table = _table(title, heads, rows, bold_first)
+    if needed:
+        roomy, kept = console.options.update(max_width=10_000), min(len(heads), max(needed, console.width // _NARROW))
+        if kept < len(heads):
+            table = _table(title, *_cut(heads, rows, kept), bold_first)
+        while kept > needed and console.measure(table, options=roomy).minimum > console.width:
+            kept -= 1
+            table = _table(title, *_cut(heads, rows, kept), bold_first)
+    console.print(table)
+
+
+def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: int) -> tuple[list[str], list[list[str]]]:
+    return [*heads[:kept], "..."], [[*row[:kept], "..."] for row in rows]
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold_first: bool) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for i, head in enumerate(heads):
-        numeric = i > 0 and all(_is_number(row[i]) for row in rows)
-        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
+        least = max(min(len(head), _LONG), *(len(row[i]) for row in rows)) if numeric else None
+        table.add_column(head, justify="right" if numeric and i > 0 else "left", overflow="fold", min_width=least)
     for i, row in enumerate(rows):
         table.add_row(*row, style="bold" if bold_first and i == 0 else None)
-    console.print(table)
+    return table
 
 
 def say(sentence: str, start: str = "") -> None:
@@ -51,7 +77,11 @@ def say(sentence: str, start: str = "") -> None:
 
 
 def _is_number(text: str) -> bool:
-    return text.replace(",", "").replace(".", "").replace("-", "").isdigit()
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
