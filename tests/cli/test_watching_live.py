@@ -26,7 +26,13 @@ Run.gather = slowly
 sys.argv = ["coterie", *sys.argv[1:]]
 main()
 """
-WATCH = "import sys; from coterie.cli import main; sys.argv = ['coterie', 'watch', *sys.argv[1:]]; main()"
+WATCH = """
+import signal, sys
+from coterie.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background of a shell
+sys.argv = ["coterie", "watch", *sys.argv[1:]]
+main()
+"""
 
 
 def begin_slowly(*words):
