@@ -19,7 +19,7 @@ BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
 
 _NARROW, _LONG = 4, 16
-"""Letters that a column of numbers takes at least, with the space around it; letters of its name kept together."""
+"""Letters that a column of numbers takes at least, with the space around it; letters of its name in a line."""
 
 
 class Interrupted(Exception):
@@ -38,31 +38,36 @@ def print_json(value: Any) -> None:
 def show_table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, bold_first: bool = False, needed: int = 0
 ) -> None:
-    """A table; numbers to the right and in one piece.
+    """A table; numbers to the right and in one piece, or with a sign that some of it is missing.
 
     Where ``needed`` is given, columns beyond so many are shown only as far as the terminal has room for them.
     """
-    table = _table(title, heads, rows, bold_first)
-    if needed:
-        roomy, kept = console.options.update(max_width=10_000), min(len(heads), max(needed, console.width // _NARROW))
-        if kept < len(heads):
-            table = _table(title, *_cut(heads, rows, kept), bold_first)
-        while kept > needed and console.measure(table, options=roomy).minimum > console.width:
-            kept -= 1
-            table = _table(title, *_cut(heads, rows, kept), bold_first)
+    kept = min(len(heads), max(needed, console.width // _NARROW)) if needed else len(heads)
+    table = _table(title, *_cut(heads, rows, kept), bold_first)
+    roomy = console.options.update(max_width=10_000)
+    while kept > needed > 0 and console.measure(table, options=roomy).maximum > console.width:
+        kept -= 1
+        table = _table(title, *_cut(heads, rows, kept), bold_first)
     console.print(table)
 
 
 def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: int) -> tuple[list[str], list[list[str]]]:
-    return [*heads[:kept], "..."], [[*row[:kept], "..."] for row in rows]
+    """The first columns, and dots where there are more."""
+    more = ["..."] if kept < len(heads) else []
+    return [*heads[:kept], *more], [[*row[:kept], *more] for row in rows]
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold_first: bool) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for i, head in enumerate(heads):
         numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
-        least = max(min(len(head), _LONG), *(len(row[i]) for row in rows)) if numeric else None
-        table.add_column(head, justify="right" if numeric and i > 0 else "left", overflow="fold", min_width=least)
+        name = "\n".join(textwrap.wrap(head, _LONG)) if numeric else head
+        table.add_column(
+            name,
+            justify="right" if numeric and i > 0 else "left",
+            overflow="ellipsis" if numeric else "fold",
+            no_wrap=numeric,
+        )
     for i, row in enumerate(rows):
         table.add_row(*row, style="bold" if bold_first and i == 0 else None)
     return table

@@ -55,7 +55,7 @@ class Ledger:
     def record(self, exchange: Exchange) -> None:
         """Write down one exchange; what it says word for word as others did is kept once."""
         seen = self._counts_seen
-        exchange.sites = {sys.intern(name): seen.setdefault(count, count) for name, count in exchange.sites.items()}
+        exchange.sites = {name: seen.setdefault(count, count) for name, count in exchange.sites.items()}
         for part in ("phase", "asked", "answer", "content", "seen"):
             setattr(exchange, part, sys.intern(getattr(exchange, part)))
         self.exchanges.append(exchange)

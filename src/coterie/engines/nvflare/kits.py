@@ -48,7 +48,7 @@ how an answer travels, where NVFlare's own settings are for models of gigabytes:
 - so no more may be under way than a slow line carries in that time (half a MiB: 1 Mbit/s), and every piece is
   confirmed. With NVFlare's 64 and 16 MiB all of an answer is under way at once, and sent again until it is confirmed;
 - a message gets a buffer of a piece's size, however short it is, and leaves it to the garbage collector: of NVFlare's
-  1 MiB each a server held 60 to 100 MB."""
+  1 MiB each a server held dozens at a time."""
 _LEAD = {
     "submit_job": "any",
     "app_command": "n:submitter",
