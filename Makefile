@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all check bench docs clean
+.PHONY: demo test test-all test-blas check bench docs clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "coterie needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
@@ -26,6 +26,9 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-blas: $(VENV)/.dev
+	$(BIN)/python -m tests.blas_kernels
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -12,11 +12,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from coterie.messages.codec import read_envelope
 from coterie.messages.site_part import Table
@@ -117,8 +116,7 @@ class InProcess:
     """A channel to :class:`~coterie.sites.site.Site` objects in this process.
 
     Sites work in parallel threads where answers take long enough for that to pay; where there is a deadline each has
-    a thread of its own. Within ``with`` and with more than one site, numerical libraries run one thread each, so that
-    a result does not depend on how many sites happen to work at once.
+    a thread of its own. A site's answer does not depend on it.
     """
 
     def __init__(
@@ -131,12 +129,8 @@ class InProcess:
         self._last: dict[str, bytes] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._workers: dict[str, _Worker] = {}
-        self._limit: Any = None
 
     def __enter__(self) -> Self:
-        if len(self.members) > 1:
-            self._limit = ThreadpoolController().limit(limits=1)
-            self._limit.__enter__()
         return self
 
     def __exit__(
@@ -145,9 +139,6 @@ class InProcess:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
-        if self._limit is not None:
-            self._limit.__exit__(kind, error, trace)
-            self._limit = None
         for name, site in self.members.items():
             worker = self._workers.pop(name, None)
             if worker is not None and worker.is_busy:  # stuck: whoever takes its place finds its book undisturbed

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+
+from coterie.maths.arithmetic import fixed_threads
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 __all__ = [
     "Moments",
@@ -190,7 +195,7 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
     middle = np.average(points, axis=0, weights=weights)
     near = (points - middle).astype(np.float32)
     solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed % 2**32)
-    centers: Floats = solver.fit(near, sample_weight=weights).cluster_centers_.astype(np.float64) + middle
+    centers: Floats = _solved(solver, near, weights) + middle
     return centers
 
 
@@ -235,5 +240,11 @@ def weighted_kmeans(
         solver = KMeans(n_clusters, init=start, n_init=1, tol=0.0)
     else:
         solver = KMeans(n_clusters, n_init=n_init, random_state=seed)
-    centers: Floats = solver.fit(points, sample_weight=weights).cluster_centers_
+    return _solved(solver, points, weights)
+
+
+def _solved(solver: KMeans, points: Rows, weights: Floats) -> Floats:
+    """The centers a solver finds. Its import may just have loaded OpenMP, which nobody has limited then."""
+    with fixed_threads():
+        centers: Floats = solver.fit(points, sample_weight=weights).cluster_centers_
     return centers.astype(np.float64)

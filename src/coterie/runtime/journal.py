@@ -21,7 +21,7 @@ from coterie.runtime.transcript import Remembered
 
 __all__ = ["JOURNAL_SCHEMA", "Header", "Journal", "Record"]
 
-JOURNAL_SCHEMA = 1
+JOURNAL_SCHEMA = 2
 
 
 class Header(msgspec.Struct):
@@ -32,6 +32,8 @@ class Header(msgspec.Struct):
     method: str
     versions: dict[str, str]
     settings: dict[str, Any]
+    arithmetic: dict[str, Any] = {}
+    """What :func:`coterie.maths.arithmetic.described` says of where the run began."""
     sites: list[str] = []
     """Who was there at the start: the first question may be in flight when a run is killed."""
 
@@ -57,6 +59,23 @@ def _difference(name: str, then: Any, now: Any) -> str:
             if then.get(key) != now.get(key):
                 return _difference(f"{name}.{key}", then.get(key), now.get(key))
     return f"{name}: it was {then!r} and is now {now!r}"
+
+
+def _remedy(name: str, then: Header, now: Header) -> str:
+    """What to do about a difference, as the end of its sentence."""
+    if name == "versions":
+        return "; go back to the versions it began with, or begin it anew"
+    if name == "arithmetic":
+        kernels = _openblas_kernels(then)
+        by_choice = len(kernels) == 1 and kernels != _openblas_kernels(now)
+        choice = f", set OPENBLAS_CORETYPE={kernels.pop()}" if by_choice else ""
+        return f"; resume it where it began{choice}, or begin it anew"
+    return ""
+
+
+def _openblas_kernels(header: Header) -> set[str]:
+    libraries = header.arithmetic["blas"].values()
+    return {library["kernel"] for library in libraries if library["version"].startswith("openblas")}
 
 
 _RECORD = msgspec.msgpack.Decoder(Record)
@@ -107,11 +126,12 @@ class Journal:
             temporary.replace(self._header_path)
             self.header = header
             return header
-        for name in ("method", "versions", "settings"):
+        for name in ("method", "settings", "versions", "arithmetic"):
             then, now = getattr(self.header, name), getattr(header, name)
             if then != now:
                 raise JournalMismatch(
                     f"{self.folder}: the run being resumed differs in {_difference(name, then, now)}"
+                    f"{_remedy(name, self.header, header)}"
                 )
         return self.header
 
@@ -141,7 +161,8 @@ class Journal:
             raise JournalMismatch(f"{self._header_path} cannot be read") from None
         if self.header.schema != JOURNAL_SCHEMA:
             raise JournalMismatch(
-                f"{self.folder}: journal format {self.header.schema} is not known here ({JOURNAL_SCHEMA} is)"
+                f"{self.folder}: journal format {self.header.schema} is not known here ({JOURNAL_SCHEMA} is); finish "
+                f"the run with coterie {self.header.versions.get('coterie')}, which began it, or begin it anew"
             )
         if self._records_path.exists():
             whole = self._read_records(self._records_path.read_bytes())

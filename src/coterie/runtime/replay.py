@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from coterie.errors import JournalMismatch, QuorumLost, Repeated, RosterChanged, RunError
+from coterie.maths import arithmetic
 from coterie.messages import codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
@@ -57,9 +58,16 @@ class Recorder:
     def __init__(self, run: Run, journal: Journal, settings: Mapping[str, Any]) -> None:
         self._run, self._journal = run, journal
         self.is_resumed = journal.header is not None
-        names = list(run.roster.names)
         header = journal.begin(
-            Header(JOURNAL_SCHEMA, run.identity.hex(), run.method, _versions(), dict(settings), names)
+            Header(
+                JOURNAL_SCHEMA,
+                run.identity.hex(),
+                run.method,
+                _versions(),
+                dict(settings),
+                arithmetic.described(),
+                list(run.roster.names),
+            )
         )
         if self.is_resumed and header.sites:
             run.roster, run.is_resuming = Roster(header.sites), True
@@ -78,7 +86,7 @@ class Recorder:
         if record.question != _digest(question):
             raise JournalMismatch(
                 f"{self._journal.folder}: the run asks something else than it did before it stopped "
-                f"(at round {self._run.round}); it was started with other settings or another version"
+                f"(at round {self._run.round}); it was started with other settings, another version or elsewhere"
             )
         self._restore(record)
         return Replayed(question, record)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coterie.errors import QuorumLost, Repeated, RosterChanged, RunError
+from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.codec import Body, Envelope
 from coterie.messages.schema import Reply, reply_type
@@ -66,7 +67,8 @@ class Run:
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
         """Run a protocol to its end, from its journal as far as that goes; tell how it ends."""
         try:
-            result = self._drive(protocol, recorder)
+            with fixed_threads():
+                result = self._drive(protocol, recorder)
         except Exception as problem:
             self.events.failed(problem)
             raise

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange, Repeats, Unaligned
+from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
@@ -81,7 +82,7 @@ class Site:
 
     def answer(self, frame: bytes) -> bytes:
         """The one exit. A question asked again gets the bytes it got before."""
-        with self._lock:  # the same question may arrive twice at once; it is computed once
+        with self._lock, fixed_threads():  # the same question may arrive twice at once; it is computed once
             began = time.perf_counter()
             envelope = Envelope(codec.FORMAT_VERSION, bytes(16), 0, 0, bytes(8), self._tag, bytes(16), "")
             try:

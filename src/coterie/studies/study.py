@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.maths.arithmetic import fixed_threads
 from coterie.studies.datasets import DataMissing
 from coterie.studies.folder import Finished, RunFolder, Scope
 from coterie.studies.tables import Estimate, Row, estimate, markdown, write_csv
@@ -37,11 +38,9 @@ class Trial:
 
     def run(self) -> Finished:
         """Measure, numerical libraries on one thread each; data that is not there makes it a skipped trial."""
-        from threadpoolctl import threadpool_limits
-
         began = time.perf_counter()
         try:
-            with threadpool_limits(limits=1):
+            with fixed_threads():
                 values, skipped = dict(self.measure()), ""
         except DataMissing as problem:
             values, skipped = {}, str(problem)

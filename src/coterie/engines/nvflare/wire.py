@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from nvflare.fuel.f3.streaming import byte_streamer
-from threadpoolctl import threadpool_limits
 
 __all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "begin_job", "end_with_parent", "forget_old_jobs"]
 
@@ -35,9 +34,8 @@ def forget_old_jobs(kit: Path) -> None:
 
 
 def begin_job() -> None:
-    """What a job's process does first at either end: tie its life to its parent's, and keep to its share."""
+    """What a job's process does first at either end: tie its life to its parent's, and keep few messages in mind."""
     end_with_parent()
-    threadpool_limits(1)
     byte_streamer.MAX_STREAM_ERROR_CONTEXTS = LATE_ERRORS  # of ten thousand, half a kilobyte each, it would be 5 MB
 
 

@@ -1,0 +1,105 @@
+"""How numbers are computed: on how many threads, and by which libraries. Both decide the last bits of a result."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import scipy.linalg  # noqa: F401  (has a BLAS of its own, which must be loaded before it can be limited)
+from numpy.lib import introspect
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["THREADS", "described", "fixed_threads"]
+
+THREADS = 1
+"""Threads of BLAS and of OpenMP. More of them take sums in another order, and OpenMP's in the order they finish."""
+
+
+class _Pools(NamedTuple):
+    """The thread pools of the libraries loaded: those the process has once, and those every thread has for itself."""
+
+    shared: list[Any]
+    own: list[Any]
+
+
+@lru_cache(maxsize=1)
+def _pools(n_modules: int) -> _Pools:  # noqa: ARG001  (a key)
+    """Libraries come with modules: as long as there are as many modules, there are the same libraries."""
+    pools = _Pools([], [])
+    for pool in ThreadpoolController().lib_controllers:
+        is_own = "openmp" in (pool.user_api, getattr(pool, "threading_layer", ""))
+        (pools.own if is_own else pools.shared).append(pool)
+    return pools
+
+
+_lock = threading.Lock()
+_n_inside = 0
+_before: dict[str, tuple[Any, int]] = {}
+"""The shared pools that are limited by now, with the number of threads each had."""
+
+
+@contextmanager
+def fixed_threads() -> Iterator[None]:
+    """Within, BLAS and OpenMP compute on ``THREADS`` threads; whoever leaves last restores the shared pools."""
+    pools = _pools(len(sys.modules))
+    _enter(pools.shared)
+    mine = [(pool, pool.num_threads) for pool in pools.own]
+    for pool in pools.own:
+        pool.set_num_threads(THREADS)
+    try:
+        yield
+    finally:
+        for pool, threads in mine:
+            pool.set_num_threads(threads)
+        _leave()
+
+
+def _enter(shared: list[Any]) -> None:
+    global _n_inside
+    with _lock:
+        _n_inside += 1
+        for pool in shared:
+            _before.setdefault(pool.filepath, (pool, pool.num_threads))
+            _set_threads(pool, THREADS)
+
+
+def _leave() -> None:
+    global _n_inside
+    with _lock:
+        _n_inside -= 1
+        if not _n_inside:
+            for pool, threads in _before.values():
+                _set_threads(pool, threads)
+            _before.clear()
+
+
+def _set_threads(pool: Any, threads: int) -> None:
+    """Set it from any thread: threadpoolctl 3.8 lets the first one only, until that is cleared."""
+    clear = getattr(pool, "clear_controlling_thread", lambda **_: None)
+    clear(force=True)
+    pool.set_num_threads(threads)
+    clear(force=True)
+
+
+def described() -> dict[str, Any]:
+    """What decides the last bits of a result on this machine, besides the versions of Python's packages."""
+    loops = introspect.opt_func_info().values()
+    return {
+        "threads": THREADS,
+        "machine": " ".join([platform.machine(), *platform.libc_ver()]),
+        "numpy": " ".join(sorted({str(kind["current"]) for kinds in loops for kind in kinds.values()})),
+        "blas": {
+            Path(pool.filepath).name: {
+                "version": f"{pool.internal_api} {pool.version}",
+                "kernel": str(getattr(pool, "architecture", "")),
+            }
+            for pool in ThreadpoolController().lib_controllers
+            if pool.user_api == "blas"
+        },
+    }
