@@ -1,4 +1,4 @@
-"""The kernels of OpenBLAS that this CPU can execute; as a program, tests of arithmetic and replay with each of them."""
+"""The kernels of OpenBLAS that this CPU can execute; as a program, tests of arithmetic and replay with each."""
 
 from __future__ import annotations
 

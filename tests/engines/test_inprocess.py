@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn.cluster  # noqa: F401  (so that OpenMP is there from the start, with threads of its own in each thread)
+
 from coterie.engines import inprocess
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.protocols.lloyd import lloyd

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import linalg
 
-from coterie.maths.spectra import Krylov, eigenpairs_above, full_matrix, inverse_root, triangle
+from coterie.maths.spectra import Krylov, Ritz, eigenpairs_above, full_matrix, inverse_root, triangle
 
 
 def lanczos(matrix, threshold, at_least=1, seed=0):
@@ -97,3 +98,23 @@ def test_a_matrix_of_low_rank_does_not_take_as_many_products_as_it_has_rows(seed
     found = lanczos(factor @ factor.T, 1.0, seed=seed)
     assert found.n_products <= 12
     assert_pairs(factor @ factor.T, found.ritz().above(1.0), np.linalg.eigvalsh(factor.T @ factor)[::-1])
+
+
+def test_a_root_has_the_same_signs_whatever_signs_the_eigenvectors_came_with(monkeypatch):
+    matrix = with_spectrum([5.0, 3.0, 2.0, 1.0])
+    found = inverse_root(matrix)
+    original = linalg.eigh
+
+    def turned(given):
+        values, vectors = original(given)
+        return values, vectors * [1, -1, -1, 1]
+
+    monkeypatch.setattr(linalg, "eigh", turned)
+    np.testing.assert_array_equal(inverse_root(matrix), found)
+
+
+def test_the_sign_of_a_vector_with_two_largest_entries_is_not_a_matter_of_rounding():
+    for hair in (-1e-12, 0.0, 1e-12):
+        for sign in (-1, 1):
+            pairs = Ritz(np.ones(1), sign * np.array([[0.1], [0.5], [-0.5 + hair]]))
+            np.testing.assert_allclose(pairs.signed().vectors[:, 0], [0.1, 0.5, -0.5], atol=1e-11)

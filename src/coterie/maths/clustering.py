@@ -40,6 +40,8 @@ Labels = npt.NDArray[np.intp]
 
 SMALL = 1 << 17
 """Multiplications below which building a sparse matrix costs more than it saves."""
+HAIR = 1e-9
+"""How far above its mean a cell is cut, as a share of the root of its squared error."""
 
 
 class Moments(NamedTuple):
@@ -155,12 +157,16 @@ def largest_first(values: Floats) -> list[int]:
 
 def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, int, float]]:
     """Which cells to split, along which column and where: the cells of largest squared error, at their mean along
-    their widest column (Su & Dy 2007), at most ``room`` of them and at most each once."""
+    their widest column (Su & Dy 2007), at most ``room`` of them and at most each once.
+
+    The cut is a hair above the mean: rows at the mean itself, such as those whose missing value was filled with it,
+    lie below whatever rounding made of either.
+    """
     order = [cell for cell in largest_first(errors.sum(axis=1)) if errors[cell].max() > 0]
     cuts = []
     for cell in order[: min(room, len(means_))]:
         widest = largest_first(errors[cell])[0]
-        cuts.append((cell, widest, float(means_[cell, widest])))
+        cuts.append((cell, widest, float(means_[cell, widest] + HAIR * np.sqrt(errors[cell, widest]))))
     return cuts
 
 

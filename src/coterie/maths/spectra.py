@@ -27,10 +27,14 @@ class Ritz(NamedTuple):
         return Ritz(self.values[:count], self.vectors[:, :count])
 
     def signed(self) -> Ritz:
-        """The same with every vector's largest entry positive: eigenvectors leave their sign open."""
+        """The same with every vector's largest entry positive: eigenvectors leave their sign open.
+
+        Of entries that differ by rounding only the first counts as the largest.
+        """
         if not len(self.values):
             return self
-        largest = np.abs(self.vectors).argmax(axis=0)
+        sizes = np.abs(self.vectors)
+        largest = (sizes >= (1 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)
         signs = np.where(self.vectors[largest, np.arange(len(self.values))] < 0, -1.0, 1.0)
         return Ritz(self.values, self.vectors * signs)
 
@@ -146,8 +150,8 @@ def eigenpairs_above(matrix: Floats, threshold: float = -np.inf) -> Ritz:
 
 def inverse_root(matrix: Floats, threshold: float = 1e-12) -> Floats:
     """R with R' M R = I on the range of a positive semidefinite M: eigenvalues below ``threshold`` times the largest
-    count as zero, so a matrix without full rank gives fewer columns."""
-    found = eigenpairs_above(matrix)
+    count as zero, so a matrix without full rank gives fewer columns. Signs are those of ``Ritz.signed``."""
+    found = eigenpairs_above(matrix).signed()
     kept = found.above(threshold * max(float(found.values[0]), 1e-300)) if len(found.values) else found
     scaled: Floats = kept.vectors / np.sqrt(kept.values)
     return scaled
