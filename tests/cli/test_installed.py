@@ -70,12 +70,10 @@ def test_a_real_interrupt_of_a_real_process(tmp_path):
     words = ["cluster", "a.parquet", "b.parquet", "-k", "40", "--out", "run", "--seed", "1", "--policy", "simulation"]
     process = subprocess.Popen([COTERIE, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env={**os.environ})
     journal = tmp_path / "run" / "journal" / "records.bin"
-    for _ in range(600):
-        if journal.exists() and journal.stat().st_size > 20_000:
-            break
+    while process.poll() is None and not (journal.exists() and journal.stat().st_size > 20_000):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=600)
     if process.returncode == 0:
         pytest.skip("the run was over before it could be interrupted")
     assert process.returncode == 130

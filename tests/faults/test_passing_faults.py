@@ -19,9 +19,7 @@ SCHEDULED: dict[str, Callable[[int], list[Fault]]] = {
     "answer damaged, twice": lambda at: [Fault("site-1", "corrupt", frozenset({at}), times=2)],
     "question arrives twice": lambda at: [Fault("site-1", "duplicate", frozenset({at, at + 1}))],
     "older question arrives again": lambda at: [Fault("site-1", "replay", frozenset({at, at + 1}))],
-    "slow, within the deadline": lambda at: [
-        Fault("site-1", "delay", frozenset({at, at + 1}), seconds=DEADLINE * 0.9)
-    ],
+    "slow, within the deadline": lambda at: [Fault("site-1", "delay", frozenset({at, at + 1}), seconds=DEADLINE / 2)],
     "two sites at once": lambda at: [
         Fault("site-1", "vanish", frozenset({at}), times=1),
         Fault("site-3", "corrupt", frozenset({at}), times=2),

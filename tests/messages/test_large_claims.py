@@ -57,7 +57,7 @@ def peak_of(read: Any, *given: Any) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60  # what is claimed would take hours
 
 
 @pytest.mark.parametrize("what", claims())

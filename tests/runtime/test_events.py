@@ -83,7 +83,7 @@ def test_events_agree_with_the_ledger_exactly(masked):
         Fault("site-2", "corrupt", frozenset({2, 6}), times=1),
         Fault("site-0", "garble", frozenset({4}), times=1),
     ]
-    ledger = Ledger()
+    ledger, began = Ledger(), time.time()
     lines = told_by(
         lloyd(CENTERS, max_rounds=8, tol=0.0), sites=4, masked=masked, faults=faults, ledger=ledger, quorum=0.5
     )
@@ -95,7 +95,7 @@ def test_events_agree_with_the_ledger_exactly(masked):
     assert {line["run"] for line in lines} == {ledger.run}
     times = [line["time"] for line in lines]
     assert times == sorted(times)
-    assert abs(times[-1] - time.time()) < 60
+    assert began - 0.001 <= times[0] <= times[-1] <= time.time() + 0.001  # they are rounded
 
 
 def test_a_run_says_what_it_is_about_first():
@@ -224,24 +224,27 @@ def test_a_run_resumed_after_its_last_answer_only_ends(tmp_path):
 
 def test_a_run_that_was_killed_leaves_events_to_read(tmp_path):
     script = f"""
-        import time
+        import signal
         from pathlib import Path
         import tests.runtime.test_events as here
 
-        class Slow(here.MaskedSums):
+        class Stuck(here.MaskedSums):
+            n_questions = 0
+
             def lower(self, question):
-                time.sleep(0.05)
+                self.n_questions += 1
+                if self.n_questions > 4:
+                    signal.pause()
                 return super().lower(question)
 
-        here.MaskedSums = Slow
+        here.MaskedSums = Stuck
         here.live(Path({str(tmp_path)!r}), resume=False, masked=True)
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], cwd=Path(__file__).parents[2])
     path = tmp_path / "events.jsonl"
-    for _ in range(600):
+    while not (path.exists() and path.read_bytes().count(b"\n") >= 6):
+        assert process.poll() is None
         time.sleep(0.05)
-        if path.exists() and path.read_bytes().count(b"\n") >= 6:
-            break
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     lines = read(tmp_path)
