@@ -69,7 +69,7 @@ class Standing:
     def order(self, method: str, parameters: Mapping[str, Any], **more: Any) -> Order:
         """An order for the columns the sites hold."""
         columns = [] if method.startswith("vertical") else pq.read_schema(next(iter(self.tables.values()))).names
-        return Order("0" * 32, method, {"random_state": 0, **parameters}, columns, **{"deadline": 10.0, **more})
+        return Order("0" * 32, method, {"random_state": 0, **parameters}, columns, **{"deadline": 30.0, **more})
 
     def run(
         self,
@@ -137,13 +137,13 @@ class Standing:
 
     def start(self, name: str) -> None:
         """Start a site, or the server, that was killed."""
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while processes.find_running(self.federation.kit(name)) is not None and time.monotonic() < ends:
             time.sleep(0.1)
         processes.start(self.federation.kit(name))
 
 
-def _until(is_so: Callable[[], bool], words: str, seconds: float = 90.0) -> None:
+def _until(is_so: Callable[[], bool], words: str, seconds: float = 300.0) -> None:
     ends = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < ends, words

@@ -47,7 +47,7 @@ def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, go
     kit = standing.federation.analyst().folder
     words = [COTERIE, "run", str(_job(standing, tmp_path)), "--engine", "nvflare", "--kit", str(kit)]
     first = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     while not any(line["event"] == "exchange" for line in _events(tmp_path / "out")):
         assert time.monotonic() < ends
         time.sleep(0.1)
@@ -55,7 +55,7 @@ def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, go
     first.wait()
     if not goes_on:
         standing.await_all()
-    done = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*words, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     told = _events(tmp_path / "out")
     assert len([line for line in told if line["event"] == "begin"]) == 1

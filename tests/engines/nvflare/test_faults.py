@@ -117,7 +117,7 @@ def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, rec
     finally:
         happening.end()
     record_property("federation", (case.name, "stopped" if found is None else "survived", _jobs(found)))
-    assert happening.longest <= DEADLINE + 10
+    assert happening.longest <= DEADLINE + 60
     _nothing_was_computed_twice(standing)
     if found is None:
         assert not case.passes
