@@ -73,7 +73,7 @@ def test_a_library_loaded_within_is_limited_from_the_next_time_on():
 from threadpoolctl import threadpool_info
 from coterie.maths.arithmetic import fixed_threads
 def pools():
-    return {pool["user_api"]: pool["num_threads"] for pool in threadpool_info()}
+    return sorted({(pool["user_api"], pool["num_threads"]) for pool in threadpool_info()})
 with fixed_threads():
     before = pools()
     import sklearn.cluster
@@ -81,7 +81,7 @@ with fixed_threads():
         print(before, pools())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "{'blas': 1} {'blas': 1, 'openmp': 1}"
+    assert done.stdout.strip() == "[('blas', 1)] [('blas', 1), ('openmp', 1)]"
 
 
 def test_every_blas_is_described_whatever_their_order():
