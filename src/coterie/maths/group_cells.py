@@ -1,0 +1,203 @@
+"""What a group of rows shows of every column: a mean, and how many values are behind it.
+
+A cell is one column of one group. A cell is thin where few values are behind it, or where all but one or two of its
+rows hold the column's most frequent value: its mean would then tell of those few. Thin cells of a column are pooled:
+each shows the mean of all of them. Where a whole column has too few values to be pooled, none is shown; where one or
+two of its rows alone hold another value than the many others, they count as holding the frequent one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["GroupCells", "group_cells"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+MOST_OFF = 2
+"""A cell is thin where only so many of its rows hold another value than most rows of the table do."""
+
+
+@dataclass(frozen=True)
+class GroupCells:
+    """Groups of rows, one a row of each array."""
+
+    sizes: Integers
+    """Rows in each group."""
+    weights: Floats
+    """What these rows count together."""
+    means: Floats
+    """Per column the mean that is shown; NaN where nothing is."""
+    present: Floats
+    """Per column what the values behind the mean count together; 0 where nothing is shown."""
+    squares: Floats
+    """Per column the squares of these values about the mean shown."""
+    full: Mask
+    """Per column whether the mean is that of all rows of this group, and of no other."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def taken(self, which: npt.NDArray[Any]) -> GroupCells:
+        """Some of the groups, by mask or by place."""
+        return GroupCells(*[getattr(self, item.name)[which] for item in fields(self)])
+
+    def without(self, hidden: Mask) -> GroupCells:
+        """The same groups, with nothing shown in the hidden cells."""
+        return GroupCells(
+            self.sizes,
+            self.weights,
+            np.where(hidden, np.nan, self.means),
+            np.where(hidden, 0.0, self.present),
+            np.where(hidden, 0.0, self.squares),
+            self.full & ~hidden,
+        )
+
+    @classmethod
+    def joined(cls, parts: list[GroupCells]) -> GroupCells:
+        """The groups of several parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*[np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(cls)])
+
+
+def group_cells(
+    rows: Floats, labels: Integers, min_group: int, weights: Floats | None = None, *, pools: bool = True
+) -> GroupCells:
+    """What groups of rows show; NaN is a missing value. Without ``pools`` thin cells are not shown.
+
+    No cell has 1 to ``min_group - 1`` values behind it, nor 1 or 2 rows off the column's most frequent value.
+    """
+    order = np.argsort(labels, kind="stable")
+    x = np.asarray(rows, np.float64)[order]
+    each = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)[order]
+    starts = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 1))
+    groups = _Groups(starts, np.diff(np.append(starts, len(x))), each)
+    there = ~np.isnan(x)
+    modes = _modes(x, min_group)
+    off = there & (x != modes)
+    n_present, n_off = groups.sums(there), groups.sums(off)
+    thin = _is_thin(n_present, n_off, min_group)
+    pooled = {}
+    for column in np.flatnonzero(thin.any(axis=0)).tolist() if pools else ():
+        pooled[column] = _pool(
+            x[:, column], there[:, column], off[:, column], float(modes[column]), groups, min_group
+        )
+    if not pools:
+        there = there & ~thin[groups.of_row]
+    behind = groups.sums(there * each[:, None])
+    filled = np.where(there, x, 0.0)
+    with np.errstate(invalid="ignore"):
+        means = groups.sums(filled * each[:, None]) / np.where(behind > 0, behind, np.nan)
+    away = np.where(there, x - np.nan_to_num(means)[groups.of_row], 0.0)
+    squares = groups.sums(away * away * each[:, None])
+    full = groups.sums(there) == groups.sizes[:, None]
+    cells = GroupCells(groups.sizes, groups.weights, means, behind, squares, full)
+    for column, pool in pooled.items():
+        pool.put_into(cells, column)
+    return cells
+
+
+def _is_thin(n_present: npt.NDArray[Any], n_off: npt.NDArray[Any], min_group: int) -> Mask:
+    thin: Mask = ((n_present > 0) & (n_present < min_group)) | ((n_off > 0) & (n_off <= MOST_OFF))
+    return thin
+
+
+def _modes(x: Floats, min_group: int) -> Floats:
+    """The most frequent value of every column, the smallest of several; NaN where fewer than a group hold it."""
+    modes = np.full(x.shape[1], np.nan)
+    for column, values in enumerate(np.sort(x, axis=0).T):  # missing values come last
+        known = values[: np.searchsorted(values, np.nan)]
+        if len(known):
+            starts = np.flatnonzero(np.append(True, known[1:] != known[:-1]))
+            times = np.diff(np.append(starts, len(known)))
+            if times.max() >= min_group:
+                modes[column] = known[starts[np.argmax(times)]]
+    return modes
+
+
+class _Groups:
+    """Rows in the order of their groups."""
+
+    def __init__(self, starts: Integers, sizes: Integers, each: Floats) -> None:
+        self.starts, self.sizes, self.each = starts, sizes, each
+        self.of_row = np.repeat(np.arange(len(sizes)), sizes)
+        self.weights: Floats = np.add.reduceat(each, starts) if len(starts) else np.zeros(0)
+
+    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """By group."""
+        if not len(self.starts):
+            return np.zeros((0, *values.shape[1:]))
+        kind = np.int64 if values.dtype == bool else values.dtype
+        summed: npt.NDArray[Any] = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
+        return summed
+
+
+@dataclass(frozen=True)
+class _Pooled:
+    """What one column shows of all groups, once its thin cells are pooled."""
+
+    means: Floats
+    present: Floats
+    squares: Floats
+    full: Mask
+
+    def put_into(self, cells: GroupCells, column: int) -> None:
+        """Write it into the groups' cells."""
+        for name in ("means", "present", "squares", "full"):
+            getattr(cells, name)[:, column] = getattr(self, name)
+
+
+def _pool(x: Floats, there: Mask, off: Mask, mode: float, groups: _Groups, min_group: int) -> _Pooled:
+    """One column with its thin cells pooled; values that no pool is large enough for are not shown."""
+    while True:
+        n_present, n_off = groups.sums(there), groups.sums(off)
+        pool = _is_thin(n_present, n_off, min_group)
+        if not pool.any():
+            break
+        if not _is_enough(pool, n_present, n_off, min_group):
+            pool = _enlarged(pool, n_present, n_off, min_group)
+        if _is_enough(pool, n_present, n_off, min_group):
+            break
+        in_pool = pool[groups.of_row]
+        if 0 < n_off[pool].sum() <= MOST_OFF and not np.isnan(mode):
+            x = np.where(off & in_pool, mode, x)
+        else:
+            there = there & ~in_pool
+        off = off & ~in_pool
+    each, of_row = groups.each, groups.of_row
+    behind = groups.sums(there * each)
+    sums = groups.sums(np.where(there, x, 0.0) * each)
+    means = np.where(behind > 0, sums / np.where(behind > 0, behind, 1.0), np.nan)
+    full = (groups.sums(there) == groups.sizes) & ~pool
+    held = groups.weights[pool].sum()
+    if pool.any():
+        means[pool] = sums[pool].sum() / behind[pool].sum()
+        behind[pool] = groups.weights[pool] * (behind[pool].sum() / held)
+    away = np.where(there, x - np.nan_to_num(means)[of_row], 0.0)
+    squares = groups.sums(away * away * each)
+    if pool.any():
+        squares[pool] = groups.weights[pool] * (squares[pool].sum() / held)
+    return _Pooled(means, behind, squares, full)
+
+
+def _is_enough(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) -> bool:
+    return bool(n_present[pool].sum() >= min_group) and not 0 < n_off[pool].sum() <= MOST_OFF
+
+
+def _enlarged(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) -> Mask:
+    """The pool and the smallest other cell that makes it large enough, where there is one."""
+    for place in np.argsort(np.where(pool, np.iinfo(np.int64).max, n_off), kind="stable"):
+        if pool[place] or n_present[place] < min_group:
+            continue
+        larger = pool.copy()
+        larger[place] = True
+        if _is_enough(larger, n_present, n_off, min_group):
+            return larger
+    return pool
