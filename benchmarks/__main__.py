@@ -7,11 +7,12 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import columns, edge, federation, kernel, landmarks, lloyd, masking
+from benchmarks import columns, edge, federation, groups, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
     **lloyd.BENCHMARKS,
+    **groups.BENCHMARKS,
     **masking.BENCHMARKS,
     **kernel.BENCHMARKS,
     **landmarks.BENCHMARKS,

@@ -29,7 +29,7 @@ REST = 10.0
 """Seconds without a question before memory is read: for eight of them the engine keeps a thread for every answer, so
 that a read any earlier would be of how fast the rounds just before it were."""
 ECHO = "benchmarks.echo_center.EchoCenter"
-POLICY = 'single_answers = "averages"\nmin_count = 1\nrosters = "any"\ngram_rows = 0\nmin_rows = 1\n'
+POLICY = 'per_site_results = "averages"\nprotection = "none"\nrosters = "any"\nmin_rows = 1\n'
 
 
 def _up(folder: Path) -> Federation:

@@ -9,13 +9,10 @@
     │   ├── OutOfRange               a table holds values, or more rows, than was declared
     │   └── Unaligned                rows of several sites that cannot be matched
     ├── MalformedMessage             bytes that are no message of ours
-    ├── Guarded                      an answer a site's guard holds back: it would tell of too few rows
-    │   └── Repeats                  ... or of one site: the same left before in a sum with other sites
     ├── BadAnswer                    an answer that does not fit its question
     ├── RunError
     │   ├── QuorumLost               too few sites answered; a protocol may catch it
-    │   ├── RosterChanged            a question that needs every site lost one; a protocol may catch it
-    │   └── Repeated                 sites do not tell a smaller roster what they told; a protocol may catch it
+    │   └── RosterChanged            a question that needs every site lost one; a protocol may catch it
     ├── JournalMismatch              a journal that belongs to another run, or is damaged
     └── LedgerBroken                 a ledger line was changed, dropped or added
 """
@@ -28,7 +25,6 @@ __all__ = [
     "BadAnswer",
     "ColumnsDiffer",
     "CoterieError",
-    "Guarded",
     "InputError",
     "JournalMismatch",
     "LedgerBroken",
@@ -36,8 +32,6 @@ __all__ = [
     "MissingValues",
     "OutOfRange",
     "QuorumLost",
-    "Repeated",
-    "Repeats",
     "RosterChanged",
     "RunError",
     "Unaligned",
@@ -76,14 +70,6 @@ class MalformedMessage(CoterieError):
     """Bytes that are no message of ours."""
 
 
-class Guarded(CoterieError):
-    """A site's guard holds an answer back; the reason stays at the site."""
-
-
-class Repeats(Guarded):
-    """What would leave left before in a sum with other sites: the difference would be one site's own."""
-
-
 class BadAnswer(CoterieError):
     """An answer that does not fit its question; ``str(error)`` is fit to be shown to anyone."""
 
@@ -102,10 +88,6 @@ class QuorumLost(RunError):
 
 class RosterChanged(RunError):
     """A question that needs every site it was put to lost at least one of them."""
-
-
-class Repeated(RunError):
-    """Sites hold back what they told before in a sum with more sites: the difference would be one site's own."""
 
 
 class JournalMismatch(CoterieError):

@@ -11,6 +11,7 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing, Reply, Request
+from coterie.messages.site_part import Table
 from coterie.messages.verbs import Seen
 from coterie.protocols.preparation import SumColumns
 from coterie.secure.masked_sums import SEALED_BYTES, AskKey, AskMasked, Introduce, Masked, Reveal
@@ -23,7 +24,7 @@ OFF = Policy.simulation()
 TAU = 5
 ROW = 1e-6
 """A guess as near as this to a row is that row."""
-ON = Policy(single_answers="averages", min_count=TAU)
+ON = Policy(per_site_results="averages", min_group=TAU)
 """Guards on where the server sees the site's sums by themselves: no other site's rows are in the way."""
 
 
@@ -32,13 +33,16 @@ class Asker:
 
     def __init__(self, site: Site, *, method: str = "lloyd", run: bytes = b"r" * 16) -> None:
         self.site, self.method, self.run, self.round = site, method, run, 0
+        self.table: Table | None = None
         self.remembered: list[bytes] = []
 
     @classmethod
     def of(cls, rows: Any, policy: Policy = ON, **options: Any) -> Asker:
         """A new site with these rows, and its asker."""
         table = rows if hasattr(rows, "raw_blocks") else ArrayTable(rows)
-        return cls(Site("here", table, policy=policy), **options)
+        made = cls(Site("here", table, policy=policy), **options)
+        made.table = table
+        return made
 
     def ask(
         self,
@@ -70,8 +74,9 @@ class Asker:
         """Start the site again from its ledger's file, and bring it up to date."""
         path = self.site.ledger.path
         assert path is not None
+        assert self.table is not None
         self.site.ledger.close()
-        self.site = Site(self.site.name, self.site.table, policy=self.site.policy, ledger=SiteLedger(path))
+        self.site = Site(self.site.name, self.table, policy=self.site.policy, ledger=SiteLedger(path))
         assert self.recall() == Nothing()
 
     def _envelope(self, digest: bytes, roster: Sequence[str] | None = None, round: int | None = None) -> Envelope:

@@ -43,7 +43,7 @@ def cut_around_it(made):
 
 def local_center_on_it(made):
     """The site puts the center there itself, being asked for enough of them."""
-    found = made.ask(Summarise(20, D, 1, 1000, 0))
+    found = made.ask(Summarise(20, D, 1000, 0))
     return means(found.counts, found.counts[:, None] * found.centers)
 
 

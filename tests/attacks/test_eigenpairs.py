@@ -24,7 +24,7 @@ from tests.attacks.asker import Asker
 ROWS = np.random.default_rng(7).normal(size=(60, 3)) @ np.diag([3.0, 1.0, 0.5]) + 40.0
 GAMMA = 0.02
 METHOD = "vertical-kernel-pca"
-OPEN = Policy(single_answers="rows", min_count=1, gram_rows=0, alignment_key=bytes(32))
+OPEN = Policy(per_site_results="rows", protection="none", alignment_key=bytes(32))
 
 
 def scaled(kernel_matrix):
@@ -72,7 +72,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("allowed", ["none", "averages"])
 def test_none_of_it_leaves_a_site_that_does_not_allow_rows(question, allowed):
-    policy = Policy(single_answers=allowed, min_count=1, gram_rows=0, alignment_key=bytes(32))
+    policy = Policy(per_site_results=allowed, protection="none", alignment_key=bytes(32))
     table = ArrayTable(ROWS, keys=range(60))
     table.new = ArrayTable(ROWS[:5])
     refused = Asker.of(table, policy, method=METHOD).ask(question)
@@ -83,7 +83,7 @@ def test_none_of_it_leaves_a_site_that_does_not_allow_rows(question, allowed):
 def test_tags_name_rows_only_to_who_knows_the_secret():
     """A server that knows every possible key tries them all."""
     secret = bytes(range(32))
-    policy = Policy(single_answers="rows", min_count=1, alignment_key=secret)
+    policy = Policy(per_site_results="rows", protection="none", alignment_key=secret)
     keys = [f"patient-{i:03d}" for i in range(0, 600, 10)]
     reply = Asker.of(ArrayTable(ROWS, keys=keys), policy, method=METHOD).ask(SendTags(60, False))
     all_keys = [f"patient-{i:03d}" for i in range(1000)]

@@ -10,10 +10,9 @@ from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.refusals import Refusal
 from coterie.protocols.baselines import MapFeatures
-from coterie.protocols.dspgd_sites import Advance, BeginKernel, SumFeatures
+from coterie.protocols.dspgd_sites import Advance, BeginKernel
 from coterie.protocols.lloyd import Assign
-from coterie.sites.policy import Policy
-from tests.attacks.asker import OFF, ON, ROW, TAU, Asker, sum_columns
+from tests.attacks.asker import OFF, ON, ROW, TAU, Asker
 
 D, WIDE, KERNEL = 2, 200, Kernel("rbf", 0.1)
 ROWS = np.random.default_rng(3).normal(size=(60, D)) * 0.7
@@ -76,43 +75,3 @@ def test_without_a_guard_all_rows_of_the_cell_are_found(attack, method, step):
 @pytest.mark.parametrize(("attack", "method", "step"), ATTACKS)
 def test_with_the_guard_none_is_found(attack, method, step):
     assert n_found(attack(Asker.of(ALL, ON, method=method)), step) == 0
-
-
-@pytest.mark.parametrize("policy", [ON, Policy(single_answers="averages", gram_rows_of="own")])
-def test_sums_of_features_over_all_rows_are_counted_as_grams(policy):
-    """Each tells of all rows at other frequencies; for ever, they would give the rows."""
-    made = Asker.of(ALL, policy, method="dspgd")
-    made.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", 7, "float64"))
-    told = [made.ask(SumFeatures(WIDE, step), {"length": 2.0}) for step in range(1, 20)]
-    assert sum(one is not Refusal.GUARDED for one in told) == len(ALL) // 8
-    free = Asker.of(ALL, OFF, method="dspgd")
-    free.ask(BeginKernel("rbf", 0.1, 3, 1.0, WIDE, "phase", 7, "float64"))
-    assert not any(isinstance(free.ask(SumFeatures(WIDE, step)), Refusal) for step in range(1, 20))
-
-
-def test_the_sums_over_all_rows_of_many_features_do_not_leave_either():
-    made = Asker.of(ALL, ON, method="rfk")
-    made.ask(MapFeatures("rbf", 0.1, 3, 1.0, 100 * D, "phase", 7))
-    assert made.ask(sum_columns(100 * D)) is Refusal.GUARDED
-
-
-def test_a_narrow_embedding_is_summed_up_and_a_second_one_makes_it_wider():
-    """Twelve columns for two, then twelve more, then twelve more: cells of at least 13, 25 and 37 rows."""
-    made = Asker.of(ALL, ON, method="rfk")
-    told = []
-    for seed in (1, 2, 3):
-        made.ask(MapFeatures("rbf", 0.1, 3, 1.0, 12, "phase", seed))
-        told.append(made.ask(Assign(np.zeros((1, 12)))))
-    assert [one.counts[0] for one in told[:2]] == [len(ALL)] * 2
-    assert isinstance(told[2], Refusal)
-
-
-@pytest.mark.parametrize(("size", "n_sent"), [(12, 0), (13, 13)])
-def test_the_smallest_cell_grows_with_the_columns_of_the_embedding(size, n_sent):
-    rows = np.concatenate([ROWS, np.random.default_rng(6).normal(size=(size, D)) * 0.3 + 9.0])
-    made = Asker.of(rows, ON, method="rfk")
-    made.ask(MapFeatures("rbf", 0.1, 3, 1.0, 12, "paired", 7))
-    drawn = draw_features(KERNEL, 12, D, 7, 0, form="paired")
-    centers = drawn(np.array([[0.0, 0.0], [9.0, 9.0]])) / np.sqrt(12)
-    found = made.ask(Assign(centers))
-    assert found.counts[1] == n_sent

@@ -21,7 +21,7 @@ ROWS = np.random.default_rng(3).normal(size=(200, 3))
 ROWS[190] = [30.0, 20.0, -10.0]  # at the last site
 ASSIGN = Assign(np.array([np.zeros(3), ROWS[190] + 1.0]))
 NAMES = tuple(f"site-{i}" for i in range(4))
-NO_GUARD = Policy(min_count=1, min_roster=1, rosters="any")
+NO_GUARD = Policy(protection="none", min_roster=1, rosters="any")
 """Nothing is seen by itself, and no other rule holds."""
 
 
@@ -58,13 +58,13 @@ def test_a_masked_sum_over_one_site_is_its_row_where_any_roster_will_do():
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_small_rosters_are_refused(n):
-    told = stopped(summed(NAMES[-n:]), Policy(min_count=1, rosters="any"), MaskedSums())
+    told = stopped(summed(NAMES[-n:]), Policy(protection="none", rosters="any"), MaskedSums())
     assert Refusal.ROSTER_FORBIDDEN.sentence in told
 
 
 def test_a_roster_that_is_large_enough_hides_only_whose_row_it_is():
     """The smallest roster says nothing of counts: where all other sites have no row there, the sum is still a row."""
-    assert best(summed(NAMES[1:]), Policy(min_count=1), MaskedSums()) < ROW
+    assert best(summed(NAMES[1:]), Policy(protection="none"), MaskedSums()) < ROW
     assert best(summed(NAMES[1:]), Policy(), MaskedSums()) > 1000 * ROW
 
 
@@ -74,11 +74,11 @@ def test_the_guard_of_small_counts_holds_for_a_roster_of_one_too():
 
 @pytest.mark.parametrize("layer", [PlainSums(), MaskedSums()], ids=["plain", "masked"])
 def test_a_single_answer_is_a_row_where_single_answers_may_be_seen(layer):
-    assert best(seen_alone(NAMES[-1]), Policy(single_answers="averages", min_count=1), layer) < ROW
+    assert best(seen_alone(NAMES[-1]), Policy(per_site_results="averages", protection="none"), layer) < ROW
     assert Refusal.SINGLE_ANSWER_FORBIDDEN.sentence in stopped(seen_alone(NAMES[-1]), NO_GUARD, layer)
 
 
 def test_plain_sums_are_single_answers():
     """The server says it only adds up; it could as well not."""
-    assert best(summed(NAMES[-1:]), Policy(single_answers="averages", min_count=1), PlainSums()) < ROW
+    assert best(summed(NAMES[-1:]), Policy(per_site_results="averages", protection="none"), PlainSums()) < ROW
     assert Refusal.SINGLE_ANSWER_FORBIDDEN.sentence in stopped(summed(NAMES), NO_GUARD, PlainSums())

@@ -5,32 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.engines.inprocess import Fault, Schedule, in_process
-from coterie.errors import CoterieError, InputError
-from coterie.maths.clustering import moments
-from coterie.maths.memberships import Memberships, SketchIndex, n_different
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing
-from coterie.messages.verbs import total
-from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.limits import MarkLargest
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split
-from coterie.runtime.layers import Declared
-from coterie.runtime.run import run
-from coterie.runtime.terms import Terms
-from coterie.secure.layer import MaskedSums
-from coterie.sites.policy import Policy
-from coterie.sites.site import Site
-from coterie.sites.tables import ArrayTable
-from tests.attacks.asker import ROW, Asker, MaskedAsker, nearest_row, sum_columns
+from tests.attacks.asker import ROW, Asker, nearest_row, sum_columns
 
 rng = np.random.default_rng(0)
-
-
-def identity(d):
-    return Prepare("refuse", False, np.zeros(d), np.zeros(d), np.ones(d))
 
 
 def line(n):
@@ -132,61 +115,13 @@ def test_closing_at_the_same_centers_of_shifted_rows_does_not_locate_a_row():
         assert np.abs(guess - rows[0]).max() > ROW
 
 
-# rosters
 T = {
     n: np.concatenate(
         [rng.normal(size=(30, 2)) - 5, rng.normal(size=(20, 2)) + 5, rng.normal(size=(2, 2)) + np.array([0, 20])]
     )
     for n in "abcd"
 }
-ALL, FEW, C = tuple("abcd"), tuple("abc"), np.array([[-5.0, -5.0], [5.0, 5.0]])
-
-
-def masked(protocol, policy=None, schedule=None):
-    with in_process(
-        {n: ArrayTable(r) for n, r in T.items()}, policy=policy or Policy(), schedule=schedule
-    ) as channel:
-        layers = [Declared({"rows": 100, "box": 50.0}), MaskedSums()]
-        try:
-            return run(protocol, channel, method="lloyd", layers=layers, terms=Terms(quorum=0.5, resends=0))
-        except CoterieError:
-            return None
-
-
-def difference(first, second, between=None, to=(ALL, FEW)):
-    one = yield from total(first, to=to[0])
-    if between is not None:
-        yield from total(between)
-    two = yield from total(second, to=to[1])
-    return type(one)(*[a - b for a, b in zip(one.arrays(), two.arrays(), strict=True)])
-
-
-def test_sums_of_all_rows_over_two_rosters():
-    found = masked(difference(sum_columns(2), sum_columns(2)))
-    assert found is None or np.abs(found.sums - T["d"].sum(0)).max() > ROW
-
-
-def test_closing_over_two_rosters():
-    found = masked(difference(Close(C), Close(C)))
-    assert found is None or abs(found.cost - moments(T["d"], C).cost) > ROW
-
-
-def test_the_same_sets_in_another_view():
-    found = masked(difference(Assign(C), Assign(C), identity(2)))
-    assert found is None or np.abs(found.sums - moments(T["d"], C).sums).max() > ROW
-
-
-def test_a_dropout_on_a_question_asked_before():
-    """Also what happens to an honest run whose cells stand still when a site drops out."""
-    gone = Schedule([Fault("d", "vanish", frozenset({4}))])  # keys, introduction, upload, reveal, upload
-    found = masked(difference(Assign(C), Assign(C), to=(None, None)), schedule=gone)
-    assert found is None or np.abs(found.sums - moments(T["d"], C).sums).max() > ROW
-
-
-def test_all_rows_sent_in_place_of_nearly_all():
-    centers = np.array([[0.0, 0.0], [0.0, 30.0]])  # two rows of every site in the second cell
-    found = masked(difference(Assign(centers), Assign(centers)))
-    assert found is None or np.abs(found.sums[0] - T["d"].sum(0)).max() > ROW
+ALL = tuple("abcd")
 
 
 # refusals and marks that answer questions
@@ -213,42 +148,3 @@ def test_marks_do_not_tell_the_largest_value():
         is_within = marks.sizes[0].argmax() - 16 <= 1
         low, high = (low, middle) if is_within else (middle, high)
     assert abs(high - rows.max()) > ROW
-
-
-def test_limits_do_not_tell_one_site_s_masked_sum():
-    """Whether the site's own sum is within the bound the server states is answered in the clear."""
-    sites = {n: Site(n, ArrayTable(r[:, :1]), policy=Policy()) for n, r in T.items()}
-    asker, low, high = MaskedAsker(sites, method="federated-kmeans"), 1e-6, 5000.0
-    ask = Train(1, 0, 1.0, 0, 0, np.zeros((1, 1)))  # its sums are at most 4 * rows * box
-    for _ in range(50):
-        middle = (low + high) / 2
-        told = asker.upload(ask, ALL, {"rows": 100.0, "box": middle / 400}).found["d"]
-        low, high = (middle, high) if told is Refusal.INVALID_ANSWER else (low, middle)
-    assert abs(high - abs(T["d"][:, 0].sum())) > ROW
-
-
-# tau beyond the buckets
-def test_a_smallest_count_the_sketches_cannot_hold_is_refused_or_kept():
-    def sketch(rows):
-        seen = Memberships(1)
-        seen.see(np.asarray(rows), np.zeros(len(rows), np.intp))
-        return seen.sketches[0]
-
-    tau, one = 2000, sketch(np.arange(5000))
-    other = sketch(np.arange(1500, 5000))  # 1500 rows fewer: all buckets differ, no group is shared
-    try:
-        index = SketchIndex(tau)
-    except (ValueError, InputError):
-        return
-    index.add(one)
-    assert n_different(one, other) == 128
-    assert index.find(other)
-
-
-# without a file, notes go with the ninth run
-def test_the_guard_of_a_run_outlives_eight_other_runs():
-    made = Asker.of(line(40))
-    before = made.ask(cut_at(20))
-    for i in range(9):
-        Asker(made.site, run=bytes([i] * 16)).ask(cut_at(20))
-    assert made.ask(cut_at(21)).counts.tolist() == before.counts.tolist()

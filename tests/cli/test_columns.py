@@ -29,10 +29,13 @@ def patients(tmp_path, monkeypatch):
     return truth
 
 
+EXEMPT = '[method.vertical-kernel-pca]\nprotection = "none"\n'
+
+
 @pytest.fixture
 def rules(cli, patients):
     secret = cli("policy", "secret")[1].strip()
-    Path("site.toml").write_text(f'single_answers = "rows"\nalignment_key = "{secret}"\n')
+    Path("site.toml").write_text(f'per_site_results = "rows"\nalignment_key = "{secret}"\n{EXEMPT}')
     return "site.toml"
 
 
@@ -66,8 +69,8 @@ def test_every_department_gets_its_patients_clusters(cli, patients, rules):
 def test_a_policy_that_does_not_allow_it_ends_it_before_it_begins(cli, patients, rules):
     code, _, err = cli(*WORDS, "--out", "run")
     assert code == 2
-    assert 'single_answers = "rows"' in err
-    Path("open.toml").write_text('single_answers = "rows"\n')
+    assert 'per_site_results = "rows"' in err
+    Path("open.toml").write_text(f'per_site_results = "rows"\n{EXEMPT}')
     code, _, err = cli(*WORDS, "--out", "run", "--policy", "open.toml")
     assert code == 2
     assert "coterie policy secret" in err
@@ -172,7 +175,7 @@ def test_a_run_resumes_with_the_same_keys_and_secret_only(cli, patients, rules, 
     assert code == 2
     assert "not those the run began with" in err
     secret = cli("policy", "secret")[1].strip()
-    Path("other.toml").write_text(f'single_answers = "rows"\nalignment_key = "{secret}"\n')
+    Path("other.toml").write_text(f'per_site_results = "rows"\nalignment_key = "{secret}"\n{EXEMPT}')
     code, _, err = cli(*[{rules: "other.toml"}.get(word, word) for word in words], "--resume")
     assert code == 2
     assert "not those the run began with" in err

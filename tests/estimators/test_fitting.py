@@ -77,7 +77,7 @@ def test_sites_with_other_columns_are_named():
 
 
 def test_a_site_whose_policy_forbids_it_stops_the_run():
-    policy = {"site-1": Policy(methods=frozenset({"lloyd"}), single_answers="averages")}
+    policy = {"site-1": Policy(methods=frozenset({"lloyd"}), per_site_results="averages")}
     with pytest.raises(QuorumLost, match="site-1 failed: the site's policy does not allow this method"):
         coterie.fit(FederatedKMeans(3), frames(), policy=policy)
 
@@ -121,16 +121,6 @@ def test_by_default_the_server_sees_only_masked_sums_and_the_schema():
     assert shown <= {("sums", "masked"), ("schema", "single"), ("nothing", "summed"), ("averages", "single")}
     refused = [e for e in model.ledger_.exchanges if e.content == "averages"]
     assert all(count.outcome != "answered" for e in refused for count in e.sites.values())
-
-
-def test_the_sites_own_smallest_count_holds_whatever_is_asked():
-    coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), frames(), **PLAIN)
-    policy = Policy(single_answers="averages", min_count=26)  # every site holds twenty-five rows
-    small = frames(parts=8)
-    with pytest.raises(InputError, match="hold 0 rows in all"):
-        coterie.fit(FederatedKMeans(3, init="one-shot", min_count=1, random_state=0), small, policy=policy)
-    with pytest.raises(InputError, match="min_count=33"):
-        Policy(min_count=33)
 
 
 def test_a_journal_resumes_with_the_seed_it_had(tmp_path):
@@ -179,8 +169,8 @@ def test_every_method_of_the_list_can_be_made_and_names_itself(method):
     made = make_estimator(method, {"n_clusters": 3, "random_state": 0})
     assert made.method == method
     disclosing = ["dspgd-dense", "rfk", "ck", "sk", "ce-pca", "vertical-kernel-pca", *NAMED]
-    rows = dict.fromkeys(disclosing, Policy(single_answers="rows", min_count=1, gram_rows=0))
-    policy = {"one-shot": Policy(single_answers="averages"), "dspgd": Policy(gram_rows=0), **rows}.get(method)
+    rows = dict.fromkeys(disclosing, Policy(per_site_results="rows", protection="none"))
+    policy = {"one-shot": Policy(per_site_results="averages"), "dspgd": Policy(), **rows}.get(method)
     fitted = coterie.fit(made, split_evenly(ROWS[:99], 3), policy=policy)
     assert fitted.ledger_.method == method
     assert {*ESTIMATORS, *EMBEDDINGS} == set(METHODS)

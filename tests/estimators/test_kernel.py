@@ -136,14 +136,6 @@ def test_without_cem_the_same_comes_out_and_a_default_policy_refuses(tmp_path):
         coterie.fit(FederatedKernelKMeans(method="dspgd", cem=False), {f"s{i}": DIGITS[i == SITES] for i in range(4)})
 
 
-def test_a_default_policy_counts_grams_and_stops_where_rows_are_few():
-    tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
-    with pytest.raises(QuorumLost, match="guard holds the answer back"):
-        coterie.fit(FederatedKernelKMeans(4, method="dspgd", random_state=0), tables)
-    few = coterie.fit(FederatedKernelKMeans(2, method="dspgd", n_features=8, n_iter=3, random_state=0), tables)
-    assert few.inertia_ > 0
-
-
 @pytest.mark.parametrize("scale", ["none", "standard"])
 def test_a_saved_model_embeds_and_labels_identically(tmp_path, scale):
     rows = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
@@ -262,7 +254,7 @@ def test_a_saved_model_of_landmarks_labels_and_embeds_identically_and_holds_no_r
     rows = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
     tables = {f"s{i}": part for i, part in enumerate(np.array_split(rows, 4))}
     ranges = (rows.min(0), rows.max(0)) if scale == "minmax" else None
-    options = {"scale": scale, "policy": Policy(single_answers="averages"), "ranges": ranges}
+    options = {"scale": scale, "policy": Policy(per_site_results="averages"), "ranges": ranges}
     frame = pd.DataFrame(rows, columns=["x0", "x1", "x2"])
     clusters = coterie.fit(FederatedKernelKMeans(3, landmarks=way, random_state=0), tables, **options)
     again = load_model(save_model(clusters, tmp_path / "clusters.json"))
@@ -298,13 +290,13 @@ def test_with_a_default_policy_no_single_answer_is_seen():
     assert "masked" in seen
 
 
-def test_landmarks_known_beforehand_serve_guarded_sites():
+def test_landmarks_known_beforehand_serve_sites_of_the_default_policy():
     tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
     given = DIGITS[:40] + 0.01
     made = coterie.fit(FederatedKernelKMeans(4, landmarks=given, random_state=0), tables)
     plain = FederatedKernelKMeans(4, landmarks=given, random_state=0).fit(DIGITS, sites=SITES)
-    assert made.gamma_ == pytest.approx(plain.gamma_, rel=1e-6)
-    assert made.counts_.sum() > 300
+    assert made.gamma_ == pytest.approx(plain.gamma_, rel=2e-3)  # of the values that groups show
+    assert made.counts_.sum() == pytest.approx(len(DIGITS))
 
 
 def test_the_largest_seed_is_a_seed():

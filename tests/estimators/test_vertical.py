@@ -19,7 +19,8 @@ WINE = load_wine(as_frame=True)
 ROWS = ((WINE.data - WINE.data.mean()) / WINE.data.std()).reset_index(drop=True)
 SPLIT = {"lab": list(ROWS.columns[:5]), "imaging": list(ROWS.columns[5:9]), "ward": list(ROWS.columns[9:])}
 SECRET = bytes(range(32))
-OPEN = Policy(single_answers="rows", alignment_key=SECRET)
+EXEMPT = {"vertical-kernel-pca": "none"}
+OPEN = Policy(per_site_results="rows", alignment_key=SECRET, method_protection=EXEMPT)
 
 
 @parametrize_with_checks(
@@ -180,10 +181,15 @@ def test_columns_are_prepared_by_their_sites():
 
 def test_what_a_policy_forbids_is_said_before_anything_is_sent():
     tables = frames()
-    with pytest.raises(InputError, match=r"policy of lab, imaging, ward does not allow it .single_answers"):
+    with pytest.raises(InputError, match=r"policy of lab, imaging, ward does not allow it .per_site_results"):
         coterie.fit(VerticalKernelPCA(), tables, key="patient")
     with pytest.raises(InputError, match="policy of lab has no alignment_key"):
-        coterie.fit(VerticalKernelPCA(), tables, key="patient", policy=Policy(single_answers="rows"))
+        coterie.fit(
+            VerticalKernelPCA(),
+            tables,
+            key="patient",
+            policy=Policy(per_site_results="rows", method_protection=EXEMPT),
+        )
     with pytest.raises(InputError, match="FederatedKMeans matches no rows"):
         coterie.fit(coterie.FederatedKMeans(2), tables, key="patient", policy=OPEN)
 

@@ -26,6 +26,7 @@ from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from tests.faults.methods import Method
+from tests.faults.wires import TABLES
 
 DEADLINE = 30.0
 GRACE = 60.0
@@ -84,9 +85,12 @@ class Setting:
         happening = list(faults)
         schedule = Schedule(happening, seed=3) if happening else None
         books = self.folder / "journal" / "sites"
-        return in_process(
-            self.method.tables(), policy=self.policy or self.method.policy, folder=books, schedule=schedule, **options
+        tables = self.method.tables()
+        made = in_process(
+            tables, policy=self.policy or self.method.policy, folder=books, schedule=schedule, **options
         )
+        TABLES.update({site: tables[name] for name, site in made.members.items()})
+        return made
 
     def live(
         self,
@@ -136,7 +140,7 @@ class Computed:
 
     def __init__(self, monkeypatch: Any) -> None:
         self.counts: Counter[tuple[str, str, bytes, int, int]] = Counter()
-        for name in ("_compute", "_answer"):
+        for name in ("evaluate", "_answer"):
             monkeypatch.setattr(Site, name, self._counting(name, getattr(Site, name)))
 
     def _counting(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,8 +16,10 @@ from coterie.messages.site_part import Memory
 from coterie.protocols.dspgd import Advance, Embedding
 from coterie.protocols.dspgd_sites import _parts, keep_advance, keep_kernel
 from coterie.runtime.ledger import Exchange
+from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from coterie.sites.views import grouped_view
 from tests.federations import Rows, split_evenly
 
 N_SITES = 5
@@ -34,11 +36,11 @@ def digits(n_columns: int) -> Rows:
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator, its rows and how they are summed up; ``guarded`` is masked, and sites guard rows by default."""
+    """An estimator, its rows and how they are summed up; ``default`` is masked, by the default policy."""
 
     name: str
     make: Callable[[], Any]
-    sums: Literal["plain", "masked", "guarded"]
+    sums: Literal["plain", "masked", "default"]
     n_columns: int = 12
 
     @property
@@ -52,15 +54,26 @@ class Method:
     def tables(self) -> dict[str, ArrayTable]:
         return split_evenly(self.rows, N_SITES)
 
+    def shown(self) -> dict[str, ArrayTable]:
+        """The tables as sites of this policy show them to a method."""
+        if self.policy.protection == "none":
+            return self.tables()
+        found = {}
+        for name, table in self.tables().items():
+            blocks = list(grouped_view(table, self.policy.min_group, SiteLedger()).blocks())
+            rows, weights = (np.concatenate([block[i] for block in blocks]) for i in (0, 1))
+            found[name] = ArrayTable(rows, weights=weights)
+        return found
+
     @property
     def is_masked(self) -> bool:
         return self.sums != "plain"
 
     @property
     def policy(self) -> Policy:
-        if self.sums != "guarded":
+        if self.sums != "default":
             return Policy.simulation()
-        return Policy(gram_rows=0, single_answers="averages" if "local" in self.name else "none")
+        return Policy(per_site_results="averages" if "local" in self.name else "none")
 
     def numbers(self, fitted: Any) -> list[Rows]:
         """All that a run found, as arrays: kernel, eigenvalues, clusters, and every row embedded."""
@@ -70,7 +83,7 @@ class Method:
         return [np.array(fitted.gamma_), fitted.eigenvalues_, *found, rows]
 
 
-def _methods(sums: Literal["plain", "masked", "guarded"]) -> list[Method]:
+def _methods(sums: Literal["plain", "masked", "default"]) -> list[Method]:
     clusters = partial(FederatedKernelKMeans, 3, max_rounds=2, random_state=0)
     components = partial(FederatedKernelPCA, 3, random_state=0)
     dspgd = {"method": "dspgd", "n_features": 8, "n_iter": 3, "n_components": 4}
@@ -86,8 +99,8 @@ def _methods(sums: Literal["plain", "masked", "guarded"]) -> list[Method]:
     ]
 
 
-PLAIN, MASKED, GUARDED = _methods("plain"), _methods("masked"), _methods("guarded")
-ALL = [*PLAIN, *MASKED, *GUARDED]
+PLAIN, MASKED, DEFAULT = _methods("plain"), _methods("masked"), _methods("default")
+ALL = [*PLAIN, *MASKED, *DEFAULT]
 QUICK = [m for m in PLAIN if m.name != "landmarks summed"] + [m for m in MASKED if "PCA" not in m.name]
 """Every method, every solver and every way to sum up, though not each with each."""
 
@@ -100,17 +113,16 @@ def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> flo
     found = fitted.embedding_
     if not isinstance(found, Embedding):
         return 0.0
-    table, memory, worst = ArrayTable(method.rows), Memory(), 0.0
-    owners = np.concatenate([np.full(t.n_rows, m) for m, t in enumerate(method.tables().values())])
+    shown = [block for table in method.shown().values() for block in table.blocks()]
+    counts = np.concatenate([block.counts for block in shown])
+    table, memory, worst = ArrayTable(np.concatenate([block.rows for block in shown]), weights=counts), Memory(), 0.0
+    owners = np.concatenate([np.full(t.n_rows, m) for m, t in enumerate(method.shown().values())])
     keep_kernel(table, memory, found.transcript[0])
     for ask, names in zip(found.transcript[1:], _asked_about(exchanges), strict=True):
         assert isinstance(ask, Advance)
-        if not ask.vectors[: len(ask.means)].any():  # it only makes the embedding of what sites hold
-            keep_advance(table, memory, ask)
-            continue
         inside = np.isin(owners, [NAMES.index(name) for name in names])
         w = np.concatenate([part for _, part in _parts(table, memory, ask.step, ask.eta, ask.means)])[inside]
-        product = w.T @ (w @ ask.vectors)
+        product = (w * counts[inside][:, None]).T @ (w @ ask.vectors)
         rho = np.vecdot(ask.vectors, product, axis=0)
         worst = max(worst, float(np.linalg.norm(product - ask.vectors * rho, axis=0).max() / rho[0]))
         keep_advance(table, memory, ask)
@@ -118,7 +130,7 @@ def told_residual(fitted: Any, method: Method, exchanges: list[Exchange]) -> flo
 
 
 def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
-    """Who answered the last question about W_t, for every time sites were told of its eigenpairs since they began."""
+    """Who answered the last question about W_t, for every time sites were told of its eigenpairs."""
     last: list[str] = []
     found = []
     for exchange in exchanges:
@@ -126,6 +138,4 @@ def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
             last = [name for name, count in exchange.sites.items() if count.outcome.startswith("answered")]
         if exchange.asked.endswith("Advance"):
             found.append(last)
-        if exchange.asked.endswith("BeginKernel"):
-            found = []
     return found

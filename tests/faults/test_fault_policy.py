@@ -26,8 +26,8 @@ from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from tests.faults.lives import MOST, Setting
-from tests.faults.methods import GUARDED, QUICK
-from tests.faults.wires import CrashAfter, Killed, Wire
+from tests.faults.methods import DEFAULT, QUICK
+from tests.faults.wires import Wire
 from tests.federations import blobs, split_evenly
 
 ROWS = blobs(100, 3, 3, seed=5)
@@ -72,7 +72,7 @@ def test_a_site_that_missed_an_unmasking_is_asked_again_where_all_are_needed():
 
 def test_a_site_lost_while_unmasking_may_come_back_to_a_run_that_waited_for_it(tmp_path):
     """Nobody was summed up without it, so that sites who let rosters shrink only still take it in."""
-    rules = Policy(min_count=1, min_roster=3, min_rows=1, rosters="shrinking")
+    rules = Policy(protection="none", min_roster=3, min_rows=1, rosters="shrinking")
 
     def life(journal, *faults, resume=False):
         made = in_process(split_evenly(ROWS, 5), policy=rules, folder=journal / "sites", schedule=Schedule(faults))
@@ -125,9 +125,9 @@ def test_a_sum_that_needs_every_site_says_which_one_was_away_before():
 
 
 @pytest.mark.parametrize("asked", ["SumLengths", "SendGram"])
-def test_guarded_sites_go_on_where_one_is_away_for_a_step_and_comes_back(asked: str, tmp_path: Path):
+def test_sites_of_the_default_policy_go_on_where_one_is_away_for_a_step_and_comes_back(asked: str, tmp_path: Path):
     """Back with the others, it would make their roster grow, which each of them would refuse for good."""
-    method = next(m for m in GUARDED if m.name == "dspgd gram, centered PCA")
+    method = next(m for m in DEFAULT if m.name == "dspgd gram, centered PCA")
     whole = Setting(method, tmp_path / "whole").live()
     at = next(e.round for e in whole.exchanges if e.asked.endswith(asked))
     setting = Setting(method, tmp_path / "away")
@@ -166,19 +166,3 @@ def test_a_question_whose_header_was_damaged_is_not_taken_for_another(tmp_path: 
     life = setting.live(wire=lambda channel: DamagedRound(channel, 3))
     outcomes = {e.sites["site-1"].outcome for e in life.exchanges if "site-1" in e.sites}
     assert outcomes == {"answered"}
-
-
-def test_grams_are_charged_once_also_where_the_server_was_killed_between(tmp_path: Path):
-    """A budget that is just enough; the Gram in flight is masked and sent again, and tells nothing new."""
-    method = next(m for m in GUARDED if m.name == "dspgd gram")
-    whole = Setting(method, tmp_path / "whole").live()
-    asked = [e.round for e in whole.exchanges if e.asked.endswith("SendGram")]
-    size = sum(len(step.vectors) for step in whole.fitted.embedding_.transcript[1:])
-    policy = Policy(gram_rows=len(method.rows) // size)
-    assert Setting(method, tmp_path / "enough", policy=policy).live().stop is None
-    setting = Setting(method, tmp_path / "killed", journaled=True, policy=policy)
-    with pytest.raises(Killed):
-        setting.live(wire=lambda channel: CrashAfter(channel, asked[-1]))
-    life = setting.live(resume=True)
-    assert life.stop is None, str(life.stop)
-    np.testing.assert_array_equal(life.fitted.eigenvalues_, whole.fitted.eigenvalues_)

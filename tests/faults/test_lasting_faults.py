@@ -9,7 +9,7 @@ import pytest
 from coterie.engines.inprocess import Fault
 from coterie.runtime.ledger import Exchange
 from tests.faults.lives import DEADLINE, EVERY, Life, Setting, names_a_site, same
-from tests.faults.methods import ALL, GUARDED, QUICK, Method, told_residual
+from tests.faults.methods import ALL, DEFAULT, QUICK, Method, told_residual
 from tests.faults.rows import Row, Verdict, whole_run
 from tests.faults.wires import Gone, Unreachable, Unreadable, Wire
 
@@ -88,10 +88,10 @@ def test_a_loss_is_the_same_whatever_it_comes_from_or_stops_the_run_clearly(
 
 
 @pytest.mark.parametrize("loss", ["site killed", "two sites killed at once", "site stopped, back"])
-@pytest.mark.parametrize("method", GUARDED, ids=lambda method: method.title)
-def test_guarded_sites_go_on_without_those_that_are_lost(loss: str, method: Method, row: Row) -> None:
-    """By the rules that sites have by default, but for Grams: there are too few rows for them here."""
-    row.fill(f"{loss}, guarded", method, lambda *cell: sees(loss, *cell), share=(list(LOSSES).index(loss), 5))
+@pytest.mark.parametrize("method", DEFAULT, ids=lambda method: method.title)
+def test_sites_of_the_default_policy_go_on_without_those_that_are_lost(loss: str, method: Method, row: Row) -> None:
+    """By the rules that sites have by default."""
+    row.fill(f"{loss}, default", method, lambda *cell: sees(loss, *cell), share=(list(LOSSES).index(loss), 5))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.lives import EVERY, Life, Setting, same
-from tests.faults.methods import GUARDED, QUICK, Method
+from tests.faults.methods import DEFAULT, QUICK, Method
 from tests.faults.rows import Row, Verdict, whole_run
 from tests.faults.wires import CrashAfter, Joining, Killed
 
@@ -41,7 +41,7 @@ def joins(setting: Setting, at: int) -> Verdict:
     return "survived"
 
 
-@pytest.mark.parametrize("method", [*QUICK, *GUARDED[3:]], ids=lambda method: method.title)
+@pytest.mark.parametrize("method", [*QUICK, *DEFAULT[3:]], ids=lambda method: method.title)
 def test_a_site_that_joins_is_let_in_or_left_out_and_stops_nothing(method: Method, row: Row) -> None:
     row.fill("site joins", method, joins, terms=EVERY, share=(1, 12 if method.is_masked else 3))
 

@@ -16,7 +16,7 @@ from coterie.sites.site import Site
 from tests.faults.lives import EVERY, Setting, same
 from tests.faults.methods import QUICK, Method
 from tests.faults.rows import Row, Verdict
-from tests.faults.wires import Wire
+from tests.faults.wires import TABLES, Wire
 
 SHORT = 0.2
 """Seconds a wire waits for sites that are stuck. For the others it waits long: a slow machine makes nobody late."""
@@ -26,7 +26,8 @@ class Stuck(Site):
     """A site whose answers to some rounds wait for a door to open; inside, it holds whatever a site holds."""
 
     def __init__(self, site: Site, rounds: Collection[int], door: threading.Event) -> None:
-        super().__init__(site.name, site.table, policy=site.policy, ledger=site.ledger)
+        super().__init__(site.name, TABLES[site], policy=site.policy, ledger=site.ledger)
+        TABLES[self] = TABLES[site]
         self.rounds, self.door = rounds, door
         self.has_woken = threading.Event()
         """Whether it has answered a question that waited for the door."""

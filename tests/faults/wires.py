@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from coterie.engines.inprocess import InProcess
 from coterie.messages.codec import read_envelope
+from coterie.messages.site_part import Table
 from coterie.runtime.channel import Outcome
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.site import Site
@@ -19,6 +21,9 @@ class Killed(BaseException):
 
 ANY = -1
 """Whatever round it is."""
+
+TABLES: WeakKeyDictionary[Site, Table] = WeakKeyDictionary()
+"""What sites were started with: they keep only what their policy lets methods see."""
 
 
 class Wire:
@@ -64,7 +69,9 @@ def reborn(channel: InProcess, name: str) -> None:
     """Throw a site away and start it again over its own ledger file."""
     old = channel.members[name]
     old.ledger.close()
-    channel.members[name] = Site(name, old.table, policy=old.policy, ledger=SiteLedger(old.ledger.path))
+    table = TABLES[old]
+    channel.members[name] = Site(name, table, policy=old.policy, ledger=SiteLedger(old.ledger.path))
+    TABLES[channel.members[name]] = table
 
 
 class Restarted(Wire):

@@ -28,7 +28,7 @@ from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
 from .mutator import in_turn, mutations
 from .target import (
-    GUARDED,
+    AVERAGES,
     HOLES,
     PLAIN,
     ROWS,
@@ -75,7 +75,7 @@ def test_a_new_site_answers_any_bytes_and_gives_nothing_away(small_machine, coun
     seen = Counter()
     for data in mutations(questions(), count, seed=2):
         seen.update(map(_outcome, fuzz_site(data)))
-    assert {Masked, Revealed, Refusal.ROSTER_FORBIDDEN, Refusal.GUARDED} <= {*seen}
+    assert {Masked, Revealed, Refusal.ROSTER_FORBIDDEN} <= {*seen}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -88,7 +88,7 @@ def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(smal
     # the inputs are worth something only if they get past the door
     assert {Refusal.MALFORMED, Refusal.FOREIGN, Refusal.UNKNOWN_QUESTION, Refusal.STALE, Refusal.CONFLICT} <= {*seen}
     assert {Refusal.FORGOT, Refusal.MISSING_VALUES, Refusal.OUT_OF_RANGE, Refusal.FAILED} <= {*seen}
-    assert {Refusal.GUARDED, Masked} <= {*seen}
+    assert Masked in seen
     assert sum(issubclass(kind, Reply) for kind in seen if isinstance(kind, type)) >= 8
 
 
@@ -123,13 +123,11 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
     found = answered(site, question(request_, {}))
     if request_.subject.remembered:
         assert found is Refusal.UNKNOWN_QUESTION
-    elif isinstance(request_, AskMasked) and request_.body == masked(PLAIN[-2]).body:
-        assert found is Refusal.GUARDED  # centers that keep part of an earlier batch
     elif request_.subject in NEED_A_VIEW:
         assert found is Refusal.MALFORMED  # no kernel was begun, no projection or landmarks agreed on
     elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:
         assert found is Refusal.ROWS_FORBIDDEN  # masked or not, nobody gets a number for every row
-    elif request_.n < GUARDED.min_roster:
+    elif request_.n < AVERAGES.min_roster:
         assert found is Refusal.ROSTER_FORBIDDEN
     else:
         assert _outcome(found) in (Masked, Revealed, Refusal.INVALID_ANSWER)
@@ -150,7 +148,7 @@ def test_masked_answers_are_uniform_and_share_no_number():
 
 def test_numbers_without_a_mask_do_not_look_uniform():
     """The control: a site that would be summed up with nobody sends its numbers as they are."""
-    alone = dataclasses.replace(GUARDED, min_roster=1)
+    alone = dataclasses.replace(AVERAGES, min_roster=1)
     frame = question(masked(PLAIN[0], roster=(SITE,)), {})
     ask, said = codec.decode_question(frame).request, codec.read_envelope(frame)[1]
     sites = [acquainted_site(ROWS, alone, has_uploaded=False) for _ in range(300)]

@@ -79,7 +79,7 @@ def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
     yield from agree(ArrayTable(rows).columns)
     made = yield from standard(D)
     start = yield from var_part(K, D, about=Spread(float(len(rows)), np.zeros(D), np.ones(D)))
-    return made, (yield from lloyd(start.centers, max_rounds=5, tol=0.0))
+    return made, (yield from lloyd(start, max_rounds=5, tol=0.0))
 
 
 def _prepared_pooled(rows: Rows) -> list[Rows]:
@@ -92,9 +92,9 @@ def _prepared_pooled(rows: Rows) -> list[Rows]:
 
 def _prepared_cost(n_sites: int, result: Any) -> Cost:
     names = tuple(f"x{i}" for i in range(D))
-    # Agreement: a 2-bit mark a column and one 32-bit count, D + 1 numbers in 5 bytes.
+    # Agreement: a 2-bit mark a column, a 32-bit count, 2 bits and a byte for what a site allows: 7 bytes.
     asked = exchange_cost(
-        n_sites, floats=D + 1, float_bytes=1, request=Agree(D, names, ("number",) * D), method="lloyd"
+        n_sites, floats=D + 3, float_bytes=1, request=Agree(D, names, ("number",) * D), method="lloyd"
     )
     asked = Cost(asked.floats_up, asked.bytes_up, asked.bytes_down, 1)
     none = np.zeros(0)
@@ -121,7 +121,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from choose_start("var-part", K, found, seed=1)
-    return (yield from federated_kmeans(start.centers, Settings(max_rounds=5), tol=0.0))
+    return (yield from federated_kmeans(start, Settings(max_rounds=5), tol=0.0))
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:
@@ -332,7 +332,7 @@ EDGE = [
             "federated-pca",
             lambda rows, solver=solver: federated_pca(2, D, local_rank=D, solver=solver, seed=2),
             _axes_numbers,
-            lambda m, fit, solver=solver: federated_pca_cost(m, D, D, solver=solver, n_rows=fit.n_rows, seed=2),
+            lambda m, fit, solver=solver: federated_pca_cost(m, D, D, solver=solver, seed=2),
             _pooled_axes,
             tolerance=1e-8,
         )

@@ -254,7 +254,7 @@ def test_what_discloses_rows_is_refused_by_every_site_that_does_not_allow_it(cas
     if not case.discloses_rows:
         pytest.skip("this method sends no rows")
     assert METHODS[case.method].sends_rows or case.method == "edge-kmeans"
-    policy = Policy(single_answers=allowed, min_roster=1, min_count=1, gram_rows=0)
+    policy = Policy(per_site_results=allowed, min_roster=1, protection="none")
     with (
         in_process(case.split(ROWS, 3), policy=policy) as channel,
         pytest.raises(QuorumLost, match="policy does not"),

@@ -54,14 +54,6 @@ def test_landmarks_that_are_there_twice_or_nearly_do_no_harm():
     assert coarse.dtype == np.float32
 
 
-def test_at_most_so_many_features_are_the_best_ones():
-    exact, whole = RBF.between(ROWS, ROWS), feature_root(RBF, ROWS)
-    few = LandmarkMap.of(RBF, ROWS, feature_root(RBF, ROWS, most=6)).embed(ROWS)
-    values = np.linalg.eigvalsh(exact)[::-1]
-    assert np.linalg.norm(exact - few @ few.T, 2) == pytest.approx(values[6], rel=1e-6)
-    assert whole.shape[1] > 6
-
-
 def test_far_from_the_origin_kernel_values_keep_their_digits():
     for kernel in (RBF, Kernel("laplacian", 0.1)):
         np.testing.assert_allclose(

@@ -35,7 +35,7 @@ SAMPLES = {
     SumColumns: SumColumns(True, np.arange(2.0), np.ones(2)),
     Prepare: Prepare("mean", False, np.zeros(2), np.ones(2), np.ones(2)),
     Split: Split(2, np.array([0]), np.array([1]), np.array([0.5]), np.zeros(2)),
-    Summarise: Summarise(4, 2, 1, 2000, -5),
+    Summarise: Summarise(4, 2, 2000, -5),
     AskPacked: PACKED,
     AskRounded: AskRounded("float32", np.arange(3.0)),
 }

@@ -77,7 +77,7 @@ PACKED_TOO_LONG = body_of(
         ),
         (body_of("lloyd.Assign", [[0, 0], b""], declared={str(i): 1.0 for i in range(17)}), "fields of its type"),
         (body_of("preparation.SumColumns", 1, [[0], b""]), "does not have the fields of its type"),
-        (body_of("seeding.Summarise", 1.0, 1, 1, 1, 1), "does not have the fields of its type"),
+        (body_of("seeding.Summarise", 1.0, 1, 1, 1), "does not have the fields of its type"),
         (body_of("samples.AskRounded", "float8", [[0], b""]), "values has no such kind of number"),
         (body_of("samples.AskRounded", "{precision}", [[0], b""]), "values has no such kind of number"),
         (body_of("prepared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),

@@ -44,7 +44,7 @@ def claims() -> dict[str, bytes]:
         "too many names": raw(
             "agreement.Agree", b"\x94\x80\x01\xdd" + struct.pack(">I", 500_000) + b"\xa0" * 500_000
         ),
-        "a large whole number": body_of("seeding.Summarise", *[2**64 - 1] * 5),
+        "a large whole number": body_of("seeding.Summarise", *[2**64 - 1] * 4),
     }
 
 

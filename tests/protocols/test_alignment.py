@@ -21,7 +21,7 @@ from coterie.sites.tables import ArrayTable, PairedTable, open_table, read_keys
 
 METHOD = "vertical-kernel-pca"
 SECRET = bytes(range(32))
-OPEN = Policy(single_answers="rows", min_count=1, min_roster=1, alignment_key=SECRET)
+OPEN = Policy(per_site_results="rows", protection="none", min_roster=1, alignment_key=SECRET)
 
 
 def table(keys, seed=0):
@@ -92,13 +92,13 @@ def test_a_mismatch_names_how_many_rows_differ_and_never_which(a, b, told):
 
 
 def test_a_site_with_another_secret_matches_nobody():
-    other = Policy(single_answers="rows", min_count=1, min_roster=1, alignment_key=bytes(32))
+    other = Policy(per_site_results="rows", protection="none", min_roster=1, alignment_key=bytes(32))
     with pytest.raises(Unaligned, match=r"3 of 3 at a, 3 of 3 at b .is the alignment_key the same"):
         aligned({"a": table(["x", "y", "z"]), "b": table(["x", "y", "z"])}, {"a": OPEN, "b": other})
 
 
 def test_a_site_without_a_secret_or_without_keys_says_so(caplog):
-    keyless = Policy(single_answers="rows", min_count=1, min_roster=1)
+    keyless = Policy(per_site_results="rows", protection="none", min_roster=1)
     with caplog.at_level(logging.CRITICAL), pytest.raises(QuorumLost, match="no keys or no alignment_key"):
         aligned({"a": table(["x"]), "b": table(["x"])}, keyless)
     with pytest.raises(Unaligned, match="keys at a and none at b"):

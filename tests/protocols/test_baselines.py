@@ -148,7 +148,7 @@ def test_the_cost_of_pooling_is_the_datas_own_size(weighted):
     fit = asked(ck(Kernel("rbf", 0.1), 3, n_components=3, n_columns=4, seed=0), tables, ledger)
     assert fit.sizes == (300, 7, 0)
     assert_cost(ledger, pooled_cost(4, fit.sizes, method=NAME, weighted=weighted))
-    assert ledger.total("floats_up") == 6 + 307 * (4 + weighted)
+    assert ledger.total("floats_up") == 9 + 307 * (4 + weighted)
 
 
 # ---------------------------------------------------------------- SK
@@ -399,7 +399,7 @@ def test_prepared_rows_stay_prepared_and_embedded_ones_are_embedded_anew():
 
 @pytest.mark.parametrize("request_", [PoolRows, DrawRows, SketchFeatures, ProjectRows, SampleCoreset])
 def test_what_discloses_rows_is_refused_unless_a_policy_says_otherwise(request_):
-    for policy in (Policy(), Policy(single_answers="averages")):
+    for policy in (Policy(), Policy(per_site_results="averages")):
         refusals = (Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN)
         assert policy.objection(NAME, request_) in refusals
         assert policy.objection(NAME, request_, is_masked=True) is Refusal.ROWS_FORBIDDEN

@@ -11,10 +11,9 @@ from sklearn.cluster import KMeans
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, MalformedMessage, QuorumLost
 from coterie.maths import clustering
-from coterie.maths.coresets import allotted, solvable_weights
+from coterie.maths.coresets import allotted, drawn_by_weight, solvable_weights
 from coterie.messages.refusals import Refusal
 from coterie.messages.site_part import Memory
-from coterie.messages.verbs import each
 from coterie.protocols.coresets import (
     SampleCoreset,
     SumCost,
@@ -26,6 +25,7 @@ from coterie.protocols.coresets import (
     rows_at,
 )
 from coterie.protocols.methods import METHODS, Method
+from coterie.protocols.seeding import sample_of
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
@@ -218,7 +218,7 @@ def test_a_site_lost_on_the_way_leaves_a_coreset_of_the_others_rows():
 
 
 def test_sites_refuse_to_send_rows_unless_their_policy_says_so():
-    for policy in (Policy(), Policy(single_answers="averages")):
+    for policy in (Policy(), Policy(per_site_results="averages")):
         for is_masked in (False, True):
             assert policy.objection(NAME, SampleCoreset, is_masked=is_masked) in (
                 Refusal.SINGLE_ANSWER_FORBIDDEN,
@@ -228,24 +228,28 @@ def test_sites_refuse_to_send_rows_unless_their_policy_says_so():
             run(coreset_kmeans(3, 4, n_points=9, seed=0), channel, method=NAME)
 
 
-def test_a_guarded_site_tells_the_cost_of_one_solution_and_none_of_few_rows():
-    """Costs from many seeds and many clusters would tell of single rows; so would that of a handful of rows."""
-
-    def twice():
-        yield from each(SumCost(3, 4, 0))
-        return (yield from each(SumCost(3, 4, 1)))
-
-    policy = Policy(single_answers="averages")
-    with in_process(split_evenly(blobs(90), 3), policy=policy) as channel, pytest.raises(QuorumLost):
-        run(twice(), channel, method=NAME)
-    with in_process({"a": ArrayTable(blobs(30)[:20])}, policy=policy) as channel:
-        found = run(each(SumCost(19, 4, 0)), channel, method=NAME)
-    table, few = ArrayTable(blobs(30)[:20]), Memory()
-    few.min_count = 5
-    assert float(found["a"].cost) == pytest.approx(float(local_cost(table, few, SumCost(2, 4, 0)).cost))
-
-
 @pytest.mark.parametrize("ask", [SumCost(2**40, 4, 0), SumCost(0, 4, 0), SumCost(3, 5, 0), SumCost(3, 4, -1)])
 def test_a_question_that_makes_no_sense_is_refused_before_anything_is_computed(ask):
     with pytest.raises(MalformedMessage):
         local_cost(ArrayTable(blobs(30)), Memory(), ask)
+
+
+@pytest.mark.parametrize("size", [1, 20, 59])
+def test_a_sample_of_weighted_rows_is_one_of_repeated_rows(size):
+    weights = np.random.default_rng(1).integers(0, 4, 90)
+    rows = blobs(90)
+    one = sample_of(ArrayTable(rows, weights=weights), size, 7)
+    other = sample_of(ArrayTable(np.repeat(rows, weights, axis=0)), size, 7)
+    np.testing.assert_array_equal(one.rows, other.rows)
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert one.held == other.held == weights.sum()
+
+
+def test_rows_are_drawn_as_often_as_they_count():
+    counts = np.array([0.5, 0.0, 3.0, 1.5, 100.0] + [1.0] * 40)
+    times = np.zeros(45)
+    for seed in range(4000):
+        times += np.bincount(drawn_by_weight(counts, 10, seed), minlength=45)
+    np.testing.assert_allclose(times / times.sum(), counts / counts.sum(), atol=0.004)
+    np.testing.assert_array_equal(drawn_by_weight(np.ones(9), 9, 3), np.arange(9))
+    assert not len(drawn_by_weight(np.zeros(3), 2, 0))

@@ -157,7 +157,7 @@ def test_the_closed_form_is_the_ledger(widths, neighbours, n_components):
 def test_what_is_seen_are_rows_and_default_policies_refuse():
     assert has_row_axis(reply_type(SolveCopy))
     assert [reply_type(ask).content for ask in REQUESTS] == ["rows", "rows", "rows"]
-    for policy in (Policy(), Policy(single_answers="averages")):
+    for policy in (Policy(), Policy(per_site_results="averages")):
         with pytest.raises(QuorumLost):
             fit(tables(parts_of([3, 4])), policy=policy)
 

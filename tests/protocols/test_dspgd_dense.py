@@ -122,7 +122,7 @@ def test_a_lanczos_step_costs_n_plus_m_d_without_cem_and_m_times_r_plus_d_with_i
     dense, ledger = counted(RBF, SETTINGS, tables, dense=True)
     assert floats(ledger, {"dspgd_dense.Project"}) == [3 * 12] * sum(dense.n_products)
     assert floats(ledger, {"dspgd_dense.Expand"}) == [60] * sum(dense.n_products)
-    assert ledger.total("floats_up") == 2 * 3 + (60 + 3 * 12) * sum(dense.n_products)
+    assert ledger.total("floats_up") == 3 * 3 + (60 + 3 * 12) * sum(dense.n_products)
     assert ledger.total("rounds") == 3 + 2 * sum(dense.n_products)
     with_cem, ledger = counted(RBF, SETTINGS, tables)
     steps = [3 * (r + 12) for r, q in zip(with_cem.ranks, with_cem.n_products, strict=True) for _ in range(q)]
@@ -142,7 +142,7 @@ def test_a_gram_costs_its_triangle_once_an_iteration():
 def test_what_is_seen_are_rows_and_default_policies_refuse():
     assert has_row_axis(reply_type(Expand))
     assert {reply_type(ask).content for ask in (Project, Expand)} == {"rows"}
-    for policy in (Policy(), Policy(single_answers="averages")):
+    for policy in (Policy(), Policy(per_site_results="averages")):
         assert policy.objection("dspgd-dense", Expand) is not None
         assert policy.objection("dspgd-dense", Project) is not None
         with in_process(split_evenly(ROWS, 3), policy=policy) as channel, pytest.raises(QuorumLost):

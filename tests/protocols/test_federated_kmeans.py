@@ -148,26 +148,26 @@ def test_as_many_sites_are_asked_as_the_paper_says(fraction, m):
     assert ledger.total("bytes_up") == cost.bytes_up
 
 
-def started(init, policy=None, **options):
-    rows, ledger = blobs(200, 2, 3, seed=3, spread=2.0), Ledger()
+def started(init, policy=None, n=200, k=3):
+    rows, ledger = blobs(n, 2, 3, seed=3, spread=2.0), Ledger()
 
     def protocol():
         found = yield from spread(2)
-        return (yield from choose_start(init, 3, found, seed=1, **options)).centers
+        return (yield from choose_start(init, k, found, seed=1))
 
     with in_process(split_evenly(rows, 3), policy=policy) as channel:
         return run(protocol(), channel, method=FED, ledger=ledger), ledger
 
 
-def test_auto_starts_one_shot_where_every_site_lets_averages_be_seen_and_by_sums_where_one_does_not():
+def test_auto_starts_one_shot_where_every_site_lets_averages_be_seen_and_by_sums_where_centers_are_too_few():
     auto, ledger = started("auto")
     np.testing.assert_array_equal(auto, started("one-shot")[0])
     assert "seeding.Summarise" in {e.asked for e in ledger.exchanges}
-    guarded = {name: Policy(single_answers="averages") for name in ("site-0", "site-1")}
-    np.testing.assert_allclose(started("auto", guarded)[0], auto, rtol=1e-14)  # sums about a point, then moved back
-    too_small, ledger = started("auto", min_count=1000)
-    np.testing.assert_array_equal(too_small, started("cells")[0])
-    assert not np.array_equal(too_small, started("var-part")[0])
+    open_ = Policy(per_site_results="averages", protection="none")
+    np.testing.assert_array_equal(started("auto", dict.fromkeys(("site-0", "site-1"), open_))[0], auto)
+    few = {"n": 12, "k": 7}  # two centers a site
+    np.testing.assert_array_equal(started("auto", **few)[0], started("cells", **few)[0])
+    assert not np.array_equal(started("auto", **few)[0], started("var-part", **few)[0])
 
 
 def test_a_start_that_is_no_start_is_an_input_error():

@@ -50,7 +50,7 @@ def test_an_iteration_of_dspgd_needs_100_mb_beside_the_table_and_b():
 def test_landmarks_need_100_mb_beside_the_table():
     """All features at once would be 192 MB."""
     memory, kernel, points = Memory(), Kernel("rbf", 0.1), np.random.default_rng(1).normal(size=(400, 8))
-    sent = peak_of(lambda: local_landmarks(TABLE, memory, SendLandmarks(10, 8, 8, 4, 5, 2000, 0)))
+    sent = peak_of(lambda: local_landmarks(TABLE, memory, SendLandmarks(10, 8, 8, 4, 2000, 0)))
     map_ = LandmarkMap.of(kernel, points, feature_root(kernel, points, row_bytes=4))
     keep_landmarks(TABLE, memory, UseLandmarks(*UseLandmarks.stated(map_, "float32")))
     centers = np.zeros((10, map_.projection.shape[1]))

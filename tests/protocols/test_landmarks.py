@@ -111,7 +111,7 @@ def test_columns_that_vary_little_beside_the_largest_value_keep_their_range():
     rows = np.column_stack(
         [rng.normal(6e4, 1.0, 600), rng.choice([-1.0, 1.0], (600, 39)) * rng.normal(1, 0.1, (600, 39))]
     )
-    protocol = within({"rows": 256.0, "box": 65536.0}, summed_landmarks(8, 40, bits=6, min_count=1, seed=2))
+    protocol = within({"rows": 256.0, "box": 65536.0}, summed_landmarks(8, 40, bits=6, seed=2))
     with in_process(split_evenly(rows, 3)) as channel:
         found = run(protocol, channel, method="landmarks", ledger=Ledger(), layers=[MaskedSums()]).landmarks
     middle = found.weights @ found.points / found.weights.sum()
@@ -122,7 +122,7 @@ def test_columns_that_vary_little_beside_the_largest_value_keep_their_range():
 @pytest.mark.parametrize("masked", [False, True])
 def test_summed_landmarks_are_means_of_the_cells_within_a_step(masked):
     """By hand: the same cells of the pooled rows."""
-    ledger, settings = Ledger(), {"bits": 6, "min_count": 1, "seed": 2}
+    ledger, settings = Ledger(), {"bits": 6, "seed": 2}
     protocol = within(LIMITS, summed_landmarks(12, 5, **settings, limits=(-20.0, 20.0)))
     layers = {"layers": [MaskedSums()]} if masked else {}
     with in_process(split_evenly(ROWS, 3)) as channel:
@@ -172,21 +172,17 @@ def test_parts_of_means_add_up_within_the_ring():
 # ---------------------------------------------------------------- what a site sends
 
 
-def test_no_center_stands_for_fewer_rows_than_allowed():
-    memory = Memory()
-    memory.min_count = 8
+def test_centers_stand_for_all_rows_and_are_at_most_one_for_two_of_them():
     for rows in (ROWS, ROWS[:20], ROWS[:7], ROWS[:0]):
-        sent = local_landmarks(ArrayTable(rows), memory, SendLandmarks(10, 5, 5, 4, 3, 100, 0))
-        counts = sent.counts[sent.counts > 0]
-        assert (counts >= 8).all()
-        assert len(counts) > 0 or len(rows) < 8
-        if len(rows) < 8:
-            assert not sent.codes.any()
-            assert float(sent.scatter) == 0.0
+        sent = local_landmarks(ArrayTable(rows), Memory(), SendLandmarks(10, 5, 5, 4, 100, 0))
+        assert sent.counts.sum() == pytest.approx(len(rows))
+        assert (sent.counts > 0).sum() <= max(1, min(10, len(rows) // 2))
+    assert not sent.codes.any()
+    assert float(sent.scatter) == 0.0
 
 
 def test_a_sites_landmarks_are_its_centers_and_its_scatter_is_exact():
-    sent = local_landmarks(ArrayTable(ROWS), Memory(), SendLandmarks(6, 5, 5, 8, 1, 1000, 0))
+    sent = local_landmarks(ArrayTable(ROWS), Memory(), SendLandmarks(6, 5, 5, 8, 1000, 0))
     points = decoded(sent.codes, sent.low, sent.span, 8)
     cells = ((ROWS[:, None] - points) ** 2).sum(-1).argmin(1)
     for cell in range(6):
@@ -224,10 +220,11 @@ def test_odd_sites(way):
 
 def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
     tables = split_evenly(ROWS, 4)
-    for policy, local in ((Policy(single_answers="averages"), True), (Policy(), False)):
+    for policy, local in ((Policy(per_site_results="averages"), True), (Policy(), False)):
         ledger = Ledger()
-        cluster(tables, LandmarkSettings(n_landmarks=16), masked=True, ledger=ledger, policy=policy)
-        asked = {e.asked for e in ledger.exchanges if all(s.outcome == "answered" for s in e.sites.values())}
+        settings = LandmarkSettings(n_landmarks=16).decided(local)
+        cluster(tables, settings, masked=True, ledger=ledger, policy=policy)
+        asked = {e.asked for e in ledger.exchanges}
         assert ("landmarks_sites.SendLandmarks" in asked) is local
         assert ("landmarks_summed.ShareCells" in asked) is not local
     with pytest.raises(QuorumLost, match="policy does not"):

@@ -14,12 +14,13 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import ColumnsDiffer, InputError, QuorumLost
 from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import total
-from coterie.protocols.agreement import agree
+from coterie.protocols.agreement import Capabilities, Visible, agree
 from coterie.protocols.lloyd import lloyd
 from coterie.protocols.preparation import SumColumns, min_max, prepare, standard, standard_cost
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.federations import blobs, central_lloyd, split_evenly, tables_of
 
@@ -155,6 +156,14 @@ def test_a_column_of_another_kind_is_named():
 def test_the_same_columns_agree_and_doubled_names_do_not():
     table = ArrayTable(np.ones((2, 2)), columns=["x", "y"])
     with in_process({"a": table}) as channel:
-        assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") is None
+        assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") == Capabilities(Visible.ROWS)
         with pytest.raises(InputError, match="'x' is there more than once"):
             run(agree([Column("x"), Column("x")]), channel, method="lloyd")
+
+
+def test_sites_say_first_what_may_be_seen_of_them_and_the_least_counts():
+    table = ArrayTable(np.random.default_rng(0).normal(size=(20, 2)), columns=["x", "y"])
+    for least, visible in (("none", Visible.SUMS), ("averages", Visible.AVERAGES), ("rows", Visible.ROWS)):
+        policies = {"a": Policy(per_site_results="rows"), "b": Policy(per_site_results=least)}
+        with in_process(dict.fromkeys("ab", table), policy=policies) as channel:
+            assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") == Capabilities(visible, 2, 5)

@@ -61,7 +61,7 @@ def everything():
     names = yield from present()
     first = yield from one_shot(4, 3, seed=1)
     second = yield from var_part(4, 3, about=Spread(80.0, np.zeros(3), np.ones(3)))
-    fit = yield from lloyd((first + second.centers) / 2, max_rounds=4, tol=0.0)
+    fit = yield from lloyd((first + second) / 2, max_rounds=4, tol=0.0)
     return made, names, fit
 
 

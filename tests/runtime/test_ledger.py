@@ -69,9 +69,9 @@ def test_who_was_lost_since_when_and_who_only_declined_or_came_back():
     ledger = Ledger()
     for number, outcomes in enumerate(
         [
-            {"a": "answered", "b": "answered", "c": "answered", "d": Refusal.REPEATS.sentence},
+            {"a": "answered", "b": "answered", "c": "answered", "d": Refusal.TOO_LARGE.sentence},
             {"a": "answered", "b": "could not be reached", "c": "was late (deadline 5 s)", "d": "answered"},
-            {"a": "answered", "c": "answered after being brought up to date", "d": Refusal.REPEATS.sentence},
+            {"a": "answered", "c": "answered after being brought up to date", "d": Refusal.TOO_LARGE.sentence},
             {"a": Refusal.FAILED.sentence, "c": "answered"},
         ]
     ):

@@ -18,7 +18,7 @@ from coterie.sites import installed
 from coterie.sites.installed import Holdings, InstalledSite
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 5.0]])
-POLICY = 'single_answers = "averages"\nmin_count = 1\nmin_rows = 1\n'
+POLICY = 'per_site_results = "averages"\nprotection = "none"\nmin_rows = 1\n'
 
 
 class Alone:

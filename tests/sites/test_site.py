@@ -235,15 +235,20 @@ def test_runs_do_not_mix():
 @pytest.mark.parametrize(
     ("policy", "request_", "options", "code"),
     [
-        (Policy(methods=frozenset({"lloyd"}), single_answers="rows"), Tell(1, "count"), {}, Refusal.METHOD_FORBIDDEN),
+        (
+            Policy(methods=frozenset({"lloyd"}), per_site_results="rows"),
+            Tell(1, "count"),
+            {},
+            Refusal.METHOD_FORBIDDEN,
+        ),
         (Policy.simulation(), Tell(1, "count"), {"method": "lloyd"}, Refusal.UNKNOWN_QUESTION),
         (Policy.simulation(), Tell(1, "count"), {"method": "made-up"}, Refusal.UNKNOWN_QUESTION),
         (Policy(), Tell(1, "count"), {}, Refusal.SINGLE_ANSWER_FORBIDDEN),
         (Policy(), Tell(1, "count"), {"seen": Seen.SUMMED}, Refusal.SINGLE_ANSWER_FORBIDDEN),
-        (Policy(single_answers="averages"), TellRows(5), {}, Refusal.SINGLE_ANSWER_FORBIDDEN),
+        (Policy(per_site_results="averages"), TellRows(5), {}, Refusal.SINGLE_ANSWER_FORBIDDEN),
         (Policy(), Tell(1, "count"), {"seen": Seen.MASKED}, Refusal.SINGLE_ANSWER_FORBIDDEN),
-        (Policy(single_answers="rows", min_rows=6), Tell(1, "count"), {}, Refusal.TOO_FEW_ROWS),
-        (Policy(single_answers="rows", max_questions=0), Tell(1, "count"), {}, Refusal.TOO_MANY_QUESTIONS),
+        (Policy(per_site_results="rows", min_rows=6), Tell(1, "count"), {}, Refusal.TOO_FEW_ROWS),
+        (Policy(per_site_results="rows", max_questions=0), Tell(1, "count"), {}, Refusal.TOO_MANY_QUESTIONS),
         (Policy.simulation(), TellRows(1 << 40), {}, Refusal.TOO_LARGE),
         (Policy.simulation(), TellRows(-1), {}, Refusal.MALFORMED),
     ],
@@ -259,8 +264,8 @@ def test_the_site_decides(policy, request_, options, code):
 @pytest.mark.parametrize(
     ("policy", "request_"),
     [
-        (Policy(single_answers="averages"), Tell(1, "count")),
-        (Policy(single_answers="rows"), TellRows(5)),
+        (Policy(per_site_results="averages"), Tell(1, "count")),
+        (Policy(per_site_results="rows"), TellRows(5)),
         (Policy(), Keep(1.0)),
     ],
 )
@@ -269,7 +274,7 @@ def test_what_the_policy_allows_is_answered(policy, request_):
 
 
 def test_the_number_of_questions_is_counted_over_restarts(tmp_path):
-    policy = Policy(single_answers="rows", max_questions=2)
+    policy = Policy(per_site_results="rows", max_questions=2)
     for round_, expected in enumerate([True, True, False]):
         made = site(policy=policy, ledger=SiteLedger(tmp_path / "l.jsonl"))
         found = put(made, question(Tell(1, "count"), round=round_))

@@ -15,7 +15,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 
-POLICY = Policy(min_count=2, min_roster=3, min_rows=5, max_questions=100_000, gram_rows=0)
+POLICY = Policy(protection="none", min_roster=3, min_rows=5, max_questions=100_000)
 ROWS = {f"s{i}": np.random.default_rng(i).normal(size=(40, 3)) for i in range(3)}
 REFUSAL_BYTES = len(codec.encode_refusal(codec.Envelope(1, bytes(16), 0, 0, bytes(8), bytes(8), bytes(16), ""), 1))
 

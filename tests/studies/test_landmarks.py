@@ -28,7 +28,7 @@ SMALL = dataclasses.replace(
     saves=150,
 )
 HARD = LandmarkSet(
-    "Hard", PAPER.load, 3, 4, (Way("ck", "exact", {"method": "ck"}), Way("auto", "default", is_guarded=True)),
+    "Hard", PAPER.load, 3, 4, (Way("ck", "exact", {"method": "ck"}), Way("auto", "default", is_masked=True)),
     gamma_times=3.0, yardstick=("", "ck"), why="a test",
 )  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_the_recover_error_is_that_of_the_kernel_matrix(n):
     best = (vectors[:, -s:] * values[-s:]) @ vectors[:, -s:].T
     none = (values[-s:] ** 2).sum() / 600**2
     assert 0 < found["error"] < (0.01 if chosen.name != "dspgd-gram" else 0.5) * none
-    if not chosen.is_guarded:
+    if not chosen.is_masked:
         made = FederatedKernelPCA(s, center=False, random_state=1, **chosen.options).fit(data.rows, sites=data.site)
         h = made.transform(data.rows)
         assert found["error"] == pytest.approx(((h @ h.T - best) ** 2).sum() / 600**2, rel=1e-3)
@@ -154,7 +154,7 @@ def test_the_full_scope_is_what_is_promised_and_the_papers_settings():
     assert settings["mushrooms"] == [(20, 6, 10), (20, 6, 30)]
     assert settings["covtype"] == [(40, 14, 10)]
     assert way(FULL["mnist"], "local", "default").options == {"landmarks": "local"}
-    assert all(some.is_guarded == (some.name == "summed") for some in FULL["mnist-by-label"].ways)
+    assert all(some.is_masked == (some.name == "summed") for some in FULL["mnist-by-label"].ways)
 
 
 def test_the_quick_scope_needs_no_data(monkeypatch, tmp_path):

@@ -127,7 +127,7 @@ def test_sites_sorted_by_label_lose_little(data_folder):
     assert sent <= 5000
 
 
-def test_summed_landmarks_masked_and_guarded(data_folder):
+def test_summed_landmarks_masked_by_the_default_policy(data_folder):
     data = judged(data_folder, "mnist")
     owner, names = data.split(), [f"x{i}" for i in range(784)]
     tables = {f"s{i}": data.rows[owner == i] for i in range(5)}

@@ -42,7 +42,7 @@ PolicyName = Annotated[
     typer.Option(
         "--policy",
         help="The sites' rules: strict, standard, research, a policy file, or simulation if all rows are yours "
-        "(plain sums, no guards). Default: standard; with --site-column, simulation.",
+        "(plain sums over rows). Default: standard; with --site-column, simulation.",
     ),
 ]
 Key = Annotated[
@@ -87,7 +87,7 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (or, with --site-column, each distinct value of a column). Sums over the sites are masked, and
-    every site guards its rows as --policy says. The folder --out then holds
+    every site protects its rows as --policy says. The folder --out then holds
     result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, events.jsonl (coterie watch
     shows it, also while the run is at work), a picture and report.html.
 

@@ -1,4 +1,4 @@
-"""Real sites: ``provision``, ``server``, ``site start|status``."""
+"""Real sites: ``provision``, ``server``, ``site start|status|regroup``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli.cluster import AsJson, Categories, Columns, Ignore, Key, categories_of, names_of, site
+from coterie.cli.ledgers import groups_sentences
 from coterie.cli.remote_jobs import check_installed
-from coterie.cli.terminal import console, print_json, show_table
+from coterie.cli.terminal import console, grouping_bar, print_json, show_table
 from coterie.errors import InputError
 
 __all__ = ["SitePolicy", "add_to"]
@@ -36,6 +37,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(server, name="server")
     site.command("start")(site_start)
     site.command("status")(site_status)
+    site.command("regroup")(site_regroup)
 
 
 def provision(
@@ -156,11 +158,67 @@ def site_start(
         highlight=False,
         soft_wrap=True,
     )
-    least = held.rules().min_rows
-    if table.n_rows < least:
-        console.print(f"Its policy takes no part with fewer than {least} rows: it will refuse.", highlight=False)
+    rules = held.rules()
+    if table.n_rows < rules.min_rows:
+        console.print(
+            f"Its policy takes no part with fewer than {rules.min_rows} rows: it will refuse.", highlight=False
+        )
+    if rules.protection == "groups":
+        _say_groups(installed, table)
     if not check:
         run_here(found)
+
+
+def _say_groups(installed: Any, table: Any) -> None:
+    """Form or update the groups now, rather than at the first question, and say what they are."""
+    from coterie.sites.views import FEW_GROUPS
+
+    with grouping_bar() as progress:
+        view = installed.grouped(progress)
+    if not view.n_rows:
+        console.print(
+            f"{table.n_rows:,} rows are fewer than one group of {view.min_group}: it will refuse.", highlight=False
+        )
+        return
+    console.print(
+        f"Everything that leaves is a function of {view.n_rows:,} groups of at least {view.min_group} rows "
+        f"({view.n_grouped:,} of its {table.n_rows:,} rows stand in one).",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if view.n_grouped < FEW_GROUPS * view.min_group:
+        console.print(
+            f"With fewer than {FEW_GROUPS * view.min_group} rows its groups are few, and of unlike rows: results of "
+            "this site will be coarse.",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def site_regroup(
+    kit: Kit,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Form this site's groups anew, from the rows as they are now. The data officer's decision.
+
+    What left before is a function of the groups so far, what leaves from now on of the new ones; who has seen both
+    may learn of the few rows in which an old and a new group differ. The ledger records it.
+    """
+    from coterie.sites.installed import InstalledSite
+
+    found = _kit(kit, "site")
+    installed = InstalledSite(found.folder)
+    if not yes:
+        typer.confirm(
+            "Old and new groups together may tell of the few rows they differ in. Form all groups anew?", abort=True
+        )
+    with grouping_bar() as progress:
+        view = installed.regrouped(progress)
+    console.print(
+        f"{view.n_rows:,} groups of at least {view.min_group} rows, formed anew; the ledger says so.",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def site_status(kit: Kit, as_json: AsJson = False) -> None:
@@ -190,8 +248,9 @@ def site_status(kit: Kit, as_json: AsJson = False) -> None:
         "last_answer": answers[-1]["time"] if answers else None,
         "last_method": answers[-1]["method"] if answers else None,
     }
+    grouped = list(groups_sentences(lines))
     if as_json:
-        print_json(facts)
+        print_json({**facts, "groups": grouped})
         return
     last = facts["last_answer"]
     when = "never" if last is None else f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(last))}"
@@ -211,6 +270,8 @@ def site_status(kit: Kit, as_json: AsJson = False) -> None:
             ["last answer", f"{when}" + (f" ({facts['last_method']})" if last else "")],
         ],
     )
+    for sentence in grouped:
+        console.print(sentence, highlight=False, soft_wrap=True)
     console.print(f"Every byte: coterie ledger show {installed.ledger_path}", highlight=False, soft_wrap=True)
 
 

@@ -29,6 +29,7 @@ def add_to(app: typer.Typer) -> None:
     policy.command("init")(policy_init)
     policy.command("check")(policy_check)
     policy.command("explain")(policy_explain)
+    policy.command("upgrade")(policy_upgrade)
     policy.command("key")(policy_key)
     policy.command("secret")(policy_secret)
     app.add_typer(policy, name="policy")
@@ -41,17 +42,19 @@ def version() -> None:
 
 
 def methods(as_json: AsJson = False) -> None:
-    """List the methods: what each costs, whether single answers are seen, what it discloses."""
+    """List the methods: what each costs, whether per-site results are seen, what it discloses."""
     from coterie.protocols.methods import METHODS
 
     if as_json:
-        names = ("name", "title", "cost", "single_answers", "discloses")
+        names = ("name", "title", "cost", "per_site_results", "needs_rows", "discloses")
         print_json([{name: getattr(method, name) for name in names} for method in METHODS.values()])
         return
     for method in METHODS.values():
         console.print(f"[bold]{method.name}[/]  {method.title}", highlight=False)
         console.print(f"  numbers up a site: {method.cost}", highlight=False, markup=False)
-        console.print(f"  single answers seen: {method.single_answers}", highlight=False, markup=False)
+        console.print(f"  per-site results seen: {method.per_site_results}", highlight=False, markup=False)
+        if method.needs_rows:
+            console.print("  needs rows as such: sites must exempt it from groups", highlight=False, markup=False)
         console.print(f"  discloses: {method.discloses}\n", highlight=False, markup=False)
 
 
@@ -124,6 +127,23 @@ def policy_explain(rules: Rules, as_json: AsJson = False) -> None:
         return
     for sentence in told:
         say(sentence, "- ")
+
+
+def policy_upgrade(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file of an earlier version.")],
+) -> None:
+    """Rewrite a policy file under today's rules; the old one is kept as FILE.old."""
+    from coterie.sites.policy_files import upgraded_policy
+
+    text = upgraded_policy(path)
+    kept = path.with_name(path.name + ".old")
+    if kept.exists():
+        raise InputError(f"{kept} is already there; move it away first.")
+    kept.write_bytes(path.read_bytes())
+    kept.chmod(path.stat().st_mode & 0o777)
+    path.write_text(text, encoding="utf-8")
+    said = f"Rewrote {path}; the old file is {kept}. `coterie policy explain {path}` says what it now means."
+    console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 def policy_key(

@@ -14,7 +14,7 @@ import typer
 from coterie.cli.terminal import console, print_json, say, show_table
 from coterie.errors import InputError
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "groups_sentences"]
 
 ledger = typer.Typer(help="What left, and what the server saw of it.", no_args_is_help=True)
 
@@ -82,10 +82,33 @@ class _Left(NamedTuple):
 def _show_site(path: Path, lines: list[Line]) -> None:
     runs: dict[str, list[Line]] = {}
     for line in lines:
-        runs.setdefault(line["run"], []).append(line)
+        if line["event"] != "groups":
+            runs.setdefault(line["run"], []).append(line)
     for run, of_run in runs.items():
         which = f" in run {run[:8]}" if run.strip("0") else " outside any run"
         _show_site_run(f"What left this site ({path.stem}){which if len(runs) > 1 else ''}", _left(of_run))
+    for sentence in groups_sentences(lines):
+        say(sentence)
+
+
+def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
+    """What everything that ever left is a function of, as the site's ledger has it."""
+    tables: dict[str, list[Line]] = {}
+    has_answered = False
+    for line in lines:
+        has_answered |= line["event"] == "answer"
+        if line["event"] == "groups":
+            before = tables.get(line["table"], []) if has_answered or line["how"] == "updated" else []
+            tables[line["table"]] = [*before, line]
+    for name, changes in tables.items():
+        which = f" of table {name}" if len(tables) > 1 else ""
+        formed, least = sum(line["formed"] for line in changes), min(line["min_group"] for line in changes)
+        yield f"Everything that ever left{which} is a function of {formed:,} groups of at least {least} rows."
+        broken, anew = sum(line["broken"] for line in changes), sum(line["how"] == "regrouped" for line in changes)
+        if broken:
+            yield f"{_number(broken, 'group')} left the view because a row behind them was removed or changed."
+        if anew:
+            yield f"The data officer had all groups formed anew {_number(anew, 'time')}."
 
 
 def _show_site_run(title: str, left: list[_Left]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,18 @@ __all__ = ["played"]
 def played(job: Job) -> list[dict[str, Any]]:
     """Every kind of answer the job's one site gives, with its size and an example of its numbers."""
     from coterie.estimators.fitting import fit
-    from coterie.sites.policy import Policy
+    from coterie.protocols.methods import METHODS
+    from coterie.sites.policy import Policy, Protection
 
-    job.check_key(job.estimator())
+    estimator = job.estimator()
+    job.check_key(estimator)
+    shown: Protection = "none" if METHODS[estimator.method_name].needs_rows else "groups"
     with tempfile.TemporaryDirectory() as folder:
         fit(
-            job.estimator(),
+            estimator,
             job.tables(),
             journal=Path(folder) / "journal",
-            policy=Policy.simulation(),
+            policy=replace(Policy.simulation(), protection=shown),
             sums="plain",
             scale=job.scale,  # type: ignore[arg-type]
             missing=job.missing,  # type: ignore[arg-type]

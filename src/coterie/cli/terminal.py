@@ -13,7 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = ["Interrupted", "console", "errors", "print_json", "say", "show_table", "steps", "telling", "watching"]
+__all__ = [
+    "Interrupted",
+    "console",
+    "errors",
+    "grouping_bar",
+    "print_json",
+    "say",
+    "show_table",
+    "steps",
+    "telling",
+    "watching",
+]
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
@@ -157,3 +168,13 @@ def steps(title: str) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, TimeElapsedColumn(), console=errors, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total, what: bar.update(task, completed=done, total=total, description=f"{title}: {what}")
+
+
+@contextlib.contextmanager
+def grouping_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """Shows how many of a site's rows are grouped; only on a terminal."""
+    if not errors.is_terminal:
+        yield None
+        return
+    with steps("forming groups") as show:
+        yield lambda done, total: show(done, total, f"{done:,} of {total:,} rows")

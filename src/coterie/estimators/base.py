@@ -16,7 +16,7 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import Protocol
-from coterie.protocols.agreement import agree
+from coterie.protocols.agreement import Capabilities, agree
 from coterie.protocols.limits import find_limits, within
 from coterie.protocols.methods import METHODS
 from coterie.protocols.preparation import prepare
@@ -44,6 +44,20 @@ class FederatedEstimator(BaseEstimator):
 
     ledger_: Ledger
     preparation_: Preparation | None
+    _capabilities = Capabilities()
+    """What the sites of the run said they allow; of simulated ones, everything."""
+
+    cost_over_groups = "at most"
+    """What a cost over groups is beside that of the rows."""
+
+    @property
+    def min_group_(self) -> int:
+        """The fewest rows in a group where sites showed groups; 0 where they showed rows.
+
+        Over groups sizes count whole groups, and the rows' cost is ``cost_over_groups`` the one reported; over rows
+        both are exact.
+        """
+        return self._capabilities.min_group
 
     @property
     @abstractmethod
@@ -61,10 +75,13 @@ class FederatedEstimator(BaseEstimator):
         return METHODS[self.method_name].sends_rows
 
     @abstractmethod
-    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[Any]:
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+    ) -> Protocol[Any]:
         """The run that fits this estimator to tables of so many columns, whose spread may be known already.
 
-        ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them.
+        ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them. ``averages``
+        says whether every site lets its averages be seen, which decides what is ``"auto"``.
         """
 
     splits_columns = False
@@ -75,12 +92,12 @@ class FederatedEstimator(BaseEstimator):
     ) -> Protocol[tuple[Preparation | None, Any]]:
         """Agreement on the columns, preparation and the fit; ``measured`` finds the limits masked sums need."""
         first = next(iter(columns.values()))
-        yield from agree(first)
+        self._capabilities = yield from agree(first)
         names, d = [column.name for column in first], len(first)
         preparation = yield from prepare(
             d, scale=wishes.scale, missing=wishes.missing, ranges=wishes.ranges, names=names, measured=measured
         )
-        fitting = self.protocol(d, preparation.spread, measured=measured)
+        fitting = self.protocol(d, preparation.spread, measured=measured, averages=self._capabilities.averages)
         if not measured:
             return preparation, (yield from fitting)
         limits = yield from find_limits(d, at_least=self.reach())
@@ -134,7 +151,7 @@ class FederatedEstimator(BaseEstimator):
         return self.prepared_rows(rows)
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
-        """Fit over sites simulated from one owner's rows: plain sums, no guards."""
+        """Fit over sites simulated from one owner's rows: plain sums, rows as they are."""
         self.begin()
         ledger = Ledger()
         with in_process(split_rows(X, sites, weights)) as channel:

@@ -58,8 +58,6 @@ class EdgeKMeans(FederatedKMeans):
         are nearest to each center (Algorithm 1, by one more sum) or of the points (Algorithm 3).
     center : bool, default=True
         Subtract the mean first, by a sum: the paper takes it for granted. Only where rows are projected.
-    min_count : int, default=1
-        The fewest rows a center sent by a site may stand for.
     random_state : int, RandomState or None, default=None
         Draws the run's public seed.
 
@@ -84,10 +82,9 @@ class EdgeKMeans(FederatedKMeans):
         accuracy: float | None = None,
         lift: str = "inverse",
         center: bool = True,
-        min_count: int = 1,
         random_state: Any = None,
     ) -> None:
-        super().__init__(n_clusters, min_count=min_count, random_state=random_state)
+        super().__init__(n_clusters, random_state=random_state)
         self.pipeline = pipeline
         self.refine = refine
         self.budget = budget
@@ -108,7 +105,9 @@ class EdgeKMeans(FederatedKMeans):
         """All but ``"auto"`` and local centers."""
         return not self._is_auto and read_pipeline(self.pipeline).sends_rows
 
-    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+    ) -> Protocol[KMeansFit]:
         """The pipeline, and steps of Lloyd."""
         settings = self._edge_settings(n_columns)
         if settings is None:
@@ -118,8 +117,8 @@ class EdgeKMeans(FederatedKMeans):
                 seed=self._run_seed,
                 refine=self.refine,
                 budget=self.budget,
-                min_count=self.min_count,
                 known=known,
+                averages=averages,
             )
         return edge_kmeans(settings, self.n_clusters, n_columns, seed=self._run_seed)
 
@@ -133,9 +132,7 @@ class EdgeKMeans(FederatedKMeans):
         pipeline = Pipeline(()) if self._is_auto else read_pipeline(self.pipeline)
         if self._is_auto and self.accuracy is not None:
             raise InputError("accuracy is for pipelines the theorems are about, such as 'jl+fss'; 'auto' has none.")
-        settings = EdgeSettings(
-            pipeline, self.refine, self.lift, self.center, self.budget, self.accuracy, self.min_count
-        )
+        settings = EdgeSettings(pipeline, self.refine, self.lift, self.center, self.budget, self.accuracy)
         return None if self._is_auto else settings
 
     @property

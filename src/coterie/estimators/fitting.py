@@ -13,6 +13,7 @@ from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, Wishes
 from coterie.messages.site_part import Column, Table, keys_of
+from coterie.protocols.methods import METHODS
 from coterie.protocols.prepared import Missing
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
@@ -61,9 +62,9 @@ def fit(
 
     ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
     (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
-    knows how, and takes raw rows. Sums are masked and every site guards its rows by ``policy``, the default one where
-    none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal`` a
-    folder keeps what is needed to go on after a crash: ``resume=True`` then continues. ``watch`` is called after
+    knows how, and takes raw rows. Sums are masked and every site protects its rows by ``policy``, the default one
+    where none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal``
+    a folder keeps what is needed to go on after a crash: ``resume=True`` then continues. ``watch`` is called after
     every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
@@ -79,6 +80,7 @@ def fit(
     rules = rules_of(policy, opened)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
+    check_groups(opened, rules, estimator.method_name)
     masked = sums == "masked"
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
@@ -163,13 +165,39 @@ def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str])
 
 def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
     """Say before anything is sent what a site would say to a question for rows."""
-    against = [name for name, policy in rules.items() if policy.single_answers != "rows"]
+    method = estimator.method_name
+    against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
-        names = ", ".join(against[:3]) + (", ..." if len(against) > 3 else "")
         raise InputError(
-            f"{estimator.method_name} sends rows, projected or not; the policy of {names} does not allow it "
-            '(single_answers = "rows" would). Methods that send averages or sums alone: see coterie methods.'
+            f"{method} sends rows, projected or not; the policy of {_few(against)} does not allow it "
+            '(per_site_results = "rows" would). Methods that send averages or sums alone: see coterie methods.'
         )
+    protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
+    if METHODS[method].needs_rows and protected:
+        raise InputError(
+            f"{method} needs rows as such; the policy of {_few(protected)} protects them by groups "
+            f'([method.{method}] with protection = "none" would exempt it). Methods that work with groups: see '
+            "coterie methods."
+        )
+
+
+def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
+    """Say before anything is sent which sites hold fewer rows than a group."""
+    few = [
+        f"{name} holds {table.n_rows}"
+        for name, table in tables.items()
+        if rules[name].protection_of(method) == "groups" and table.n_rows < rules[name].min_group
+    ]
+    if few:
+        least = max(policy.min_group for policy in rules.values())
+        raise InputError(
+            f"{', '.join(few)} rows; by their policy a site shows groups of at least {least} rows (min_group), so it "
+            "takes no part. Leave it out, or if all tables are one owner's, use policy=Policy.simulation()."
+        )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:

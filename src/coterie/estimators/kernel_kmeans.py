@@ -76,13 +76,14 @@ class FederatedKernelKMeans(FederatedKMeans):
     labels_ : array of shape (n_samples,)
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
-        The sum of squared distances of all embedded rows to their centers.
+        The sum of squared distances of all embedded rows to their centers; over groups of rows an estimate.
     eigenvalues_ : array of shape (n_components,)
         Eigenvalues of the kernel matrix.
     """
 
     method: str = "landmarks"
     methods = ("landmarks", *DSPGD, *BASELINES)
+    cost_over_groups = "about"
     _fewest_rows = 2
 
     def __init__(
@@ -98,7 +99,6 @@ class FederatedKernelKMeans(FederatedKMeans):
         landmarks: Any = "auto",
         n_landmarks: int | None = None,
         landmark_bits: int = 4,
-        min_count: int = 1,
         value_range: tuple[float, float] | None = None,
         n_features: int | None = None,
         n_iter: int = 20,
@@ -126,7 +126,6 @@ class FederatedKernelKMeans(FederatedKMeans):
         self.landmarks = landmarks
         self.n_landmarks = n_landmarks
         self.landmark_bits = landmark_bits
-        self.min_count = min_count
         self.value_range = value_range
         self.n_features = n_features
         self.n_iter = n_iter
@@ -147,7 +146,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         """Parameters are looked at when the run begins: none of plain k-means is meant."""
 
     def protocol(  # type: ignore[override]
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
     ) -> Protocol[KernelFit]:
         """An embedding by landmarks or by DSPGD, then Lloyd's algorithm among the embedded rows; or a baseline."""
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
@@ -159,14 +158,12 @@ class FederatedKernelKMeans(FederatedKMeans):
         if self.method in BASELINES:
             return (yield from self._baseline(components, n_columns))
         if self.method == "landmarks":
-            return (yield from self._by_landmarks(n_columns, measured, known))
+            return (yield from self._by_landmarks(n_columns, measured, averages))
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = dspgd_settings(self, components, rank, center=False)
         problem = dspgd_problem(self)
-        made = yield from embed_by_dspgd(
-            problem, settings, n_columns, seed=self._run_seed, measured=measured, about=known
-        )
+        made = yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured)
         if self.clustering == "coreset":
             found = yield from cluster_by_coreset(
                 made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
@@ -180,10 +177,11 @@ class FederatedKernelKMeans(FederatedKMeans):
             tol=self.tol,
             seed=self._run_seed,
             measured=measured,
+            averages=averages,
         )
         return replace(made, clusters=clusters)
 
-    def _by_landmarks(self, n_columns: int, measured: bool, known: Spread | None) -> Protocol[KernelFit]:
+    def _by_landmarks(self, n_columns: int, measured: bool, averages: bool) -> Protocol[KernelFit]:
         problem, settings, k = kernel_problem(self), landmark_settings(self), int(self.n_clusters)
         rounds = 2 if self.max_rounds is None else int(self.max_rounds)
         if self.n_components is None:
@@ -197,7 +195,7 @@ class FederatedKernelKMeans(FederatedKMeans):
                     tol=self.tol,
                     seed=self._run_seed,
                     measured=measured,
-                    about=known,
+                    averages=averages,
                 )
             )
         made = yield from embed_by_landmarks(
@@ -208,11 +206,18 @@ class FederatedKernelKMeans(FederatedKMeans):
             center=False,
             seed=self._run_seed,
             measured=measured,
+            averages=averages,
             told=True,
-            about=known,
         )
         clusters = yield from cluster_embedded(
-            made, k, init=str(self.init), max_rounds=rounds, tol=self.tol, seed=self._run_seed, measured=measured
+            made,
+            k,
+            init=str(self.init),
+            max_rounds=rounds,
+            tol=self.tol,
+            seed=self._run_seed,
+            measured=measured,
+            averages=averages,
         )
         return replace(made, clusters=clusters)
 

@@ -56,16 +56,14 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
     method : {"landmarks", "dspgd", "dspgd-dense"}, default="landmarks"
         How the eigenpairs are found; the last is DSPGD with ``cem=False``.
     landmarks : {"auto", "local", "summed"} or array of points, default="auto"
-        Of method landmarks. ``local``: each site's own coarse centers are seen, none for fewer than ``min_count``
-        rows. ``summed``: means of cells over all sites, of which no single answer is seen. ``auto`` takes local where
-        every site lets averages be seen. An array: points known beforehand.
+        Of method landmarks. ``local``: each site's own coarse centers are seen. ``summed``: means of cells over all
+        sites, of which no single answer is seen. ``auto`` takes local where every site lets averages be seen. An
+        array: points known beforehand.
     n_landmarks : int, default=None
         About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where these
         miss much. (Pooled rows of sk and ce-pca: 500.)
     landmark_bits : int, default=4
         Bits of each coordinate of a landmark, 1 to 8.
-    min_count : int, default=1
-        The fewest rows a landmark stands for; a site's own policy may ask for more.
     value_range : (float, float), default=None
         The smallest and largest value of any prepared row, where they are public: saves a sum in the summed way.
     n_features : int, default=40
@@ -116,7 +114,6 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         landmarks: Any = "auto",
         n_landmarks: int | None = None,
         landmark_bits: int = 4,
-        min_count: int = 1,
         value_range: tuple[float, float] | None = None,
         n_features: int = 40,
         n_iter: int = 20,
@@ -138,7 +135,6 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self.landmarks = landmarks
         self.n_landmarks = n_landmarks
         self.landmark_bits = landmark_bits
-        self.min_count = min_count
         self.value_range = value_range
         self.n_features = n_features
         self.n_iter = n_iter
@@ -156,7 +152,9 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self._simulate(rows, sites, None)
         return self
 
-    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KernelFit]:
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+    ) -> Protocol[KernelFit]:
         """The components by landmarks, or by DSPGD."""
         if self.method == "landmarks":
             found = yield from embed_by_landmarks(
@@ -167,14 +165,14 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
                 center=self.center,
                 seed=self._run_seed,
                 measured=measured,
-                about=known,
+                averages=averages,
             )
             return found
         problem, settings = (
             dspgd_problem(self),
             dspgd_settings(self, int(self.n_components), self.n_components + 2, self.center),
         )
-        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured, about=known)
+        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured)
         return (yield from made)
 
     @property

@@ -62,7 +62,6 @@ def landmark_settings(estimator: Any) -> LandmarkSettings:
         None if isinstance(given, str) else np.asarray(given, np.float64),
         None if estimator.n_landmarks is None else int(estimator.n_landmarks),
         int(estimator.landmark_bits),
-        int(estimator.min_count),
         value_range=estimator.value_range,
     )
 

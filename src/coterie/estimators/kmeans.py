@@ -18,7 +18,6 @@ from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_st
 from coterie.protocols.lloyd import KMeansFit, lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Preparation, Spread
-from coterie.protocols.seeding import Start
 from coterie.runtime.ledger import Ledger
 
 __all__ = ["FederatedKMeans", "LloydKMeans", "OneShotKMeans"]
@@ -59,8 +58,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     tol : float, default=1e-4
         Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as
         scikit-learn does. Only where every site takes part in every round.
-    min_count : int, default=1
-        The fewest rows a center sent by a site may stand for (one-shot start).
     random_state : int, RandomState or None, default=None
         Draws the run's public seed.
 
@@ -71,8 +68,8 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     labels_ : array of shape (n_samples,)
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
-        The sum of squared distances of all rows to their centers, in prepared units. Where sites guard small sets of
-        rows an estimate, too high by up to half for tight clusters of small sites.
+        The sum of squared distances of all rows to their centers, in prepared units. Where sites show groups of rows
+        it is the cost of putting every group to one center, no less than that of the rows.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger
@@ -93,7 +90,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         reassign: bool | tuple[float, int] = False,
         max_rounds: int = 100,
         tol: float = 1e-4,
-        min_count: int = 1,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -107,7 +103,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.reassign = reassign
         self.max_rounds = max_rounds
         self.tol = tol
-        self.min_count = min_count
         self.random_state = random_state
 
     _fewest_rows = 1
@@ -134,7 +129,9 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.labels_ = self.predict(rows)
         return self
 
-    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[KMeansFit]:
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+    ) -> Protocol[KMeansFit]:
         """Look at the columns' spread, find a start, and run Algorithm 1."""
         self.check(n_columns)
         found = known or (yield from spread(n_columns))
@@ -143,7 +140,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 f"the sites hold {found.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
             )
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
-        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, min_count=self.min_count)
+        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, averages=averages)
         return (yield from self._improve(start, found))
 
     def check(self, n_columns: int) -> None:
@@ -156,15 +153,12 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             0.0 if isinstance(self.init, str) else float(np.abs(np.asarray(self.init, np.float64)).max(initial=0.0))
         )
 
-    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
+    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
         """From a start to the result."""
         tol = self.tol * float(np.mean(found.deviation**2))
         rule = self._reassignment(found)
         settings = self._settings(len(found.mean))
-        steps = federated_kmeans(
-            start.centers, settings, tol=tol, seed=self._run_seed, reassignment=rule, known=start.known
-        )
-        return (yield from steps)
+        return (yield from federated_kmeans(start, settings, tol=tol, seed=self._run_seed, reassignment=rule))
 
     def _settings(self, n_columns: int) -> Settings:
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
@@ -253,21 +247,21 @@ class LloydKMeans(FederatedKMeans):
         """The method's name in policies, audits and ledgers."""
         return "lloyd"
 
-    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
+    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
         tol = self.tol * float(np.mean(found.deviation**2))
-        return (yield from lloyd(start.centers, max_rounds=self.max_rounds, tol=tol, known=start.known))
+        return (yield from lloyd(start, max_rounds=self.max_rounds, tol=tol))
 
 
 class OneShotKMeans(FederatedKMeans):
     """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
 
-    def __init__(self, n_clusters: int = 8, *, min_count: int = 1, random_state: Any = None) -> None:
-        super().__init__(n_clusters, init="one-shot", min_count=min_count, random_state=random_state)
+    def __init__(self, n_clusters: int = 8, *, random_state: Any = None) -> None:
+        super().__init__(n_clusters, init="one-shot", random_state=random_state)
 
     @property
     def method(self) -> str:
         """The method's name in policies, audits and ledgers."""
         return "one-shot"
 
-    def _improve(self, start: Start, found: Spread) -> Protocol[KMeansFit]:
-        return (yield from lloyd(start.centers, max_rounds=0))
+    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
+        return (yield from lloyd(start, max_rounds=0))

@@ -81,6 +81,7 @@ class _Axes(msgspec.Struct):
     squares: float
     rows: float
     solver: str
+    is_exact: bool = False
 
 
 class _Vertical(msgspec.Struct):
@@ -166,7 +167,7 @@ def _clusters(estimator: Any) -> _Clusters:
 def _axes(made: PCAFit) -> _Axes:
     return _Axes(
         made.axes.vectors.T.tolist(), made.axes.values.tolist(), made.mean.tolist(), made.squares, made.n_rows,
-        made.solver,
+        made.solver, made.is_exact,
     )  # fmt: skip
 
 
@@ -311,7 +312,7 @@ def _read_axes(a: _Axes | None, d: int) -> PCAFit:
     components, values, mean = (np.array(part, np.float64) for part in (a.components, a.values, a.mean))
     if components.shape != (len(values), d) or mean.shape != (d,) or not np.isfinite(components).all():
         raise ValueError(f"axes of shape {components.shape} for {d} columns")
-    return PCAFit(mean, Ritz(values, components.T), a.squares, a.rows, a.solver)
+    return PCAFit(mean, Ritz(values, components.T), a.squares, a.rows, a.solver, a.is_exact)
 
 
 def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:

@@ -26,16 +26,16 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
     """Principal components of all sites' rows, without a row leaving its site.
 
     By disPCA (Balcan et al. 2014) each site sends its own leading axes; exact where ``local_rank`` is no less than
-    the rank of every site's rows. By sums the products of all pairs of columns are added up: exact always, and no
-    single answer is seen.
+    the rank of every site's rows. By sums the products of all pairs of columns are added up, and no per-site result
+    is seen: exact over rows, and over groups where every site holds at least 16 rows a column; ``exact_`` says so.
 
     Parameters
     ----------
     n_components : int, default=2
         How many components.
     solver : {"auto", "local", "sums"}, default="auto"
-        ``"local"``: disPCA, ``local_rank * d + 1`` numbers a site; ``"sums"``: ``d (d + 1) / 2`` numbers; ``"auto"``:
-        whichever is less, and sums where sites do not let single answers be seen.
+        ``"local"``: disPCA, ``local_rank * d + 1`` numbers a site; ``"sums"``: ``d (d + 1) / 2 + 1`` numbers;
+        ``"auto"``: whichever is less, and sums where not every site lets its averages be seen.
     local_rank : int, default=None
         t1, the axes each site sends; None is twice ``n_components``.
     center : bool, default=True
@@ -55,6 +55,9 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         How many rows there are.
     solver_ : str
         Which way was taken.
+    exact_ : bool
+        Whether the components are known to be those of the pooled rows: by sums, where every site shows the products
+        of its columns. Over groups of smaller sites only squares are known within groups, and close components turn.
     ledger_ : Ledger
         Everything that was asked and answered.
     """
@@ -85,7 +88,9 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         self._simulate(rows, sites, None)
         return self
 
-    def protocol(self, n_columns: int, known: Spread | None = None, *, measured: bool = False) -> Protocol[PCAFit]:
+    def protocol(
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+    ) -> Protocol[PCAFit]:
         """disPCA, or sums."""
         self.check(n_columns)
         return federated_pca(
@@ -96,6 +101,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
             center=self.center,
             seed=self._run_seed,
             measured=measured,
+            averages=averages,
         )
 
     def check(self, n_columns: int) -> None:
@@ -112,7 +118,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
     def settle(self, result: PCAFit, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run."""
         self.preparation_, self.ledger_ = preparation, ledger
-        self.pca_fit_, self.solver_ = result, result.solver
+        self.pca_fit_, self.solver_, self.exact_ = result, result.solver, result.is_exact
         self.components_ = result.axes.vectors.T
         self.mean_, self.n_samples_ = result.mean, result.n_rows
         free = max(1.0, result.n_rows - 1.0)

@@ -65,7 +65,7 @@ class VerticalEstimator(FederatedEstimator):
         return self
 
     def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False
+        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
     ) -> Protocol[VerticalFit]:
         """Algorithm 1, columns as they are."""
         return (yield from vertical_kernel_pca(self.vertical_settings(Wishes()), seed=self._run_seed))
@@ -156,7 +156,7 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
     Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
-    eigenpairs all distances between its rows follow, so sites must allow it (``single_answers = "rows"``).
+    eigenpairs all distances between its rows follow, so sites must allow it (``per_site_results = "rows"``).
 
     Parameters
     ----------

@@ -17,7 +17,6 @@ __all__ = [
     "Moments",
     "cell_sums",
     "cells_of",
-    "has_been_at",
     "largest_first",
     "mean_and_error",
     "means",
@@ -138,11 +137,6 @@ def squared_shift(before: Floats, after: Floats) -> float:
     return float(((after - before) ** 2).sum())
 
 
-def has_been_at(centers: Floats, places: list[Floats], tol: float) -> bool:
-    """Whether centers are where they were before, within a squared shift of ``tol``."""
-    return any(squared_shift(before, centers) <= tol for before in reversed(places))
-
-
 def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
     """Centers drawn uniformly in a public box."""
     return rng.uniform(low, high, size=(n_centers, len(low)))
@@ -151,7 +145,7 @@ def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Gene
 def largest_first(values: Floats) -> list[int]:
     """Places from the largest value down. Values that differ by rounding only count as equal, the first goes first:
     after scaling every column is as wide as any other, and the last digits depend on who holds which row."""
-    steps = np.log(np.maximum(values, 1e-300) / max(float(values.max()), 1e-300))
+    steps = np.log(np.maximum(values / max(float(values.max()), 1e-300), 1e-300))
     return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
 
 
@@ -196,11 +190,13 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
     """The same sooner: a few steps from one start, in single precision about the mean."""
     from sklearn.cluster import KMeans
 
+    points, weights = points[weights > 0], weights[weights > 0]
     if n_fingerprints(points) <= n_clusters:
         return weighted_kmeans(points, weights, n_clusters, seed=seed)
     middle = np.average(points, axis=0, weights=weights)
     near = (points - middle).astype(np.float32)
-    solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, random_state=seed % 2**32)
+    tol = _tolerance(points, weights)
+    solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, random_state=seed % 2**32)
     centers: Floats = _solved(solver, near, weights) + middle
     return centers
 
@@ -226,6 +222,15 @@ def n_fingerprints(points: Floats) -> int:
     return len(np.unique((bits * factors).sum(axis=1, dtype=np.uint64)))
 
 
+def _tolerance(points: Floats, weights: Floats) -> float:
+    """scikit-learn's default, which it takes of the variance of points whatever they count, of that of all they
+    stand for: a point of weight 2 is then the same as two points."""
+    variance = float(points.var(axis=0).mean())
+    middle = np.average(points, axis=0, weights=weights)
+    meant = float(np.average((points - middle) ** 2, axis=0, weights=weights).mean())
+    return 1e-4 * meant / variance if variance > 0 else 0.0
+
+
 def weighted_kmeans(
     points: Floats, weights: Floats, n_clusters: int, *, seed: int | None, n_init: int = 10
 ) -> Floats:
@@ -245,7 +250,7 @@ def weighted_kmeans(
         start = var_part_centers(points, weights, n_clusters)
         solver = KMeans(n_clusters, init=start, n_init=1, tol=0.0)
     else:
-        solver = KMeans(n_clusters, n_init=n_init, random_state=seed)
+        solver = KMeans(n_clusters, n_init=n_init, tol=_tolerance(points, weights), random_state=seed)
     return _solved(solver, points, weights)
 
 

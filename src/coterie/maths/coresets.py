@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 
-__all__ = ["allotted", "cell_remainders", "importance_sample", "solvable_weights"]
+__all__ = ["allotted", "cell_remainders", "drawn_by_weight", "importance_sample", "solvable_weights"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
@@ -43,6 +43,16 @@ def importance_sample(
         return np.zeros(0, np.int64), np.zeros(0)
     drawn = np.sort(rng.choice(len(chances), size, p=chances / mass))
     return drawn, mass / (size * squared[drawn])
+
+
+def drawn_by_weight(counts: Floats, size: int, seed: int) -> npt.NDArray[np.int64]:
+    """Places of ``size`` rows, in order: drawn without replacement, each row being there as often as it counts."""
+    ends = np.cumsum(counts)
+    copies = max(int((counts > 0).sum()), int(np.ceil(ends[-1])))  # each as long as a row that counts once, at most
+    rng = np.random.default_rng([seed, copies])
+    drawn = rng.choice(copies, min(size, copies), replace=False) + rng.random(min(size, copies))
+    places: npt.NDArray[np.int64] = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
+    return np.minimum(places, len(counts) - 1)
 
 
 def cell_remainders(labels: Labels, counts: Floats, drawn: npt.NDArray[np.int64], weights: Floats, k: int) -> Floats:

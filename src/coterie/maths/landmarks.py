@@ -51,9 +51,9 @@ class LandmarkMap:
         """A map that is not centered."""
         return cls(kernel, landmarks, projection, np.zeros(projection.shape[1]))
 
-    def embed(self, rows: Rows) -> Rows:
-        """One embedded row for every row, in the rows' precision."""
-        made: Rows = self.kernel.quick(rows, self.landmarks) @ self.projection.astype(rows.dtype)
+    def embed(self, rows: Rows, variance: Rows | None = None) -> Rows:
+        """One embedded row for every row, in the rows' precision; ``variance`` as :meth:`Kernel.quick` has it."""
+        made: Rows = self.kernel.quick(rows, self.landmarks, variance) @ self.projection.astype(rows.dtype)
         made -= self.shift.astype(rows.dtype)
         return made
 
@@ -87,13 +87,12 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
     return centers[counts > 0], counts[counts > 0]
 
 
-def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8, most: int | None = None) -> Floats:
+def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Floats:
     """R with phi(x) = k(x, L) R and phi(l)'phi(l') = k(l, l'): a root of the pseudoinverse of K(L, L).
 
-    Where K(L, L) has not full rank, and it often has not, there are fewer columns than landmarks; at ``most`` so
-    many, the best ones.
+    Where K(L, L) has not full rank, and it often has not, there are fewer columns than landmarks.
     """
-    return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])[:, :most]
+    return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])
 
 
 def missed_share(kernel: Kernel, found: Landmarks, *, seed: int, n_splits: int = 20) -> float:

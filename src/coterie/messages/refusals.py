@@ -26,12 +26,11 @@ class Refusal(IntEnum):
     OUT_OF_RANGE = 14
     INVALID_ANSWER = 15
     FAILED = 16
-    GUARDED = 17
     ROSTER_FORBIDDEN = 18
     UNMASKING_FORBIDDEN = 19
     UNALIGNED = 20
     OTHER_ROWS = 21
-    REPEATS = 22
+    ROWS_PROTECTED = 23
 
     @property
     def sentence(self) -> str:
@@ -65,12 +64,11 @@ _SENTENCES = {
     Refusal.MISSING_VALUES: "the site's table holds missing values that nobody said how to treat",
     Refusal.OUT_OF_RANGE: "the site's table holds values outside the declared range",
     Refusal.INVALID_ANSWER: "the site's own check stopped an answer that was not finite or not within bounds",
-    Refusal.GUARDED: "the site's guard holds the answer back: with what left before it would tell of too few rows",
     Refusal.ROSTER_FORBIDDEN: "the site's policy does not let it be summed up with these sites",
     Refusal.UNMASKING_FORBIDDEN: "the site does not unmask this sum",
     Refusal.UNALIGNED: "the site has no keys or no alignment_key to match rows by, or not the rows asked for",
     Refusal.OTHER_ROWS: "the site's rows are not those it began this run with",
-    Refusal.REPEATS: "the site told this before in a sum with more sites; the difference would be one site's own",
+    Refusal.ROWS_PROTECTED: "the method needs rows as such, and the site's policy protects them by groups",
     Refusal.FAILED: "the site's computation failed; its log says why",
 }
 
@@ -82,13 +80,11 @@ _FINAL = frozenset(
         Refusal.TOO_FEW_ROWS,
         Refusal.MISSING_VALUES,
         Refusal.OUT_OF_RANGE,
-        Refusal.GUARDED,
         Refusal.ROSTER_FORBIDDEN,
         Refusal.UNALIGNED,
         Refusal.OTHER_ROWS,
+        Refusal.ROWS_PROTECTED,
     }
 )
 
-_ABOUT_THE_QUESTION = frozenset(
-    {Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN, Refusal.TOO_LARGE, Refusal.REPEATS}
-)
+_ABOUT_THE_QUESTION = frozenset({Refusal.SINGLE_ANSWER_FORBIDDEN, Refusal.ROWS_FORBIDDEN, Refusal.TOO_LARGE})

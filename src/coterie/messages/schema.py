@@ -235,11 +235,6 @@ class Request(Generic[R]):
         return type(self)
 
     @property
-    def gram_rows(self) -> float | None:
-        """How many rows of a Gram an answer of that content is; None: as many as its arrays have rows."""
-        return None
-
-    @property
     def ring(self) -> int | None:
         """Bits of the ring in which whole numbers of all sites' answers add up without wrapping, where this request
         makes sure of that; None: whatever holds as many of them as there are sites."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,12 +13,9 @@ from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
 __all__ = [
     "Block",
-    "CellMoments",
-    "Cells",
     "Column",
     "Evaluated",
     "Exit",
-    "Guard",
     "Memory",
     "Rows",
     "Table",
@@ -32,6 +29,9 @@ __all__ = [
     "new_rows_of",
     "remembers",
     "rows_at",
+    "rows_behind",
+    "within_columns",
+    "within_scatter",
 ]
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -51,17 +51,36 @@ class Column:
 
 
 class Block(NamedTuple):
-    """Some rows of a table, C-ordered float32 or float64, what each counts (None: once), and which of the site's rows
-    they are (None: those that follow the block before)."""
+    """Some rows of a table, C-ordered float32 or float64, and what each counts (None: once).
+
+    A row may stand for several: ``within`` is then, for each row shown, the sum of squares of the rows behind it
+    about it, in the units of the rows (an estimate where columns were scaled). None where rows are shown as they are.
+    ``present`` is, for each value shown, what the values behind it count; None where every row behind has one.
+    """
 
     rows: Rows
     weights: Weights | None = None
-    places: Places | None = None
+    within: Weights | None = None
+    present: Weights | None = None
 
     @property
     def counts(self) -> Weights:
         """What each row counts."""
         return np.ones(len(self.rows)) if self.weights is None else self.weights
+
+    @property
+    def values(self) -> Weights:
+        """What the values behind each value shown count; 0 where it is missing."""
+        return self.counts[:, None] * ~np.isnan(self.rows) if self.present is None else self.present
+
+    @property
+    def variance(self) -> Weights | None:
+        """By column, of the rows behind each row shown; None where rows are shown as they are."""
+        return None if self.within is None else self.within / (self.counts * self.rows.shape[1])
+
+    def part(self, which: slice | npt.NDArray[np.bool_]) -> Block:
+        """Some of these rows."""
+        return Block(*[None if part is None else part[which] for part in self])  # type: ignore[arg-type]
 
 
 class Table(Protocol):
@@ -98,6 +117,23 @@ def new_rows_of(table: Table) -> Table | None:
     return new
 
 
+def rows_behind(table: Table) -> int:
+    """How many of the site's rows a table stands for."""
+    return int(getattr(table, "n_grouped", table.n_rows))
+
+
+def within_columns(table: Table) -> Weights:
+    """For every column the sum of squares of a table's rows about the rows it shows; zeros where it shows these."""
+    found: Weights | None = getattr(table, "within_columns", None)
+    return np.zeros(len(table.columns)) if found is None else found
+
+
+def within_scatter(table: Table) -> Weights | None:
+    """The same for every pair of columns: the products' sums as a matrix; None where the table does not offer it."""
+    found: Weights | None = getattr(table, "within_scatter", None)
+    return found
+
+
 def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
     """The rows at places given in order, which may repeat, and what each row counts."""
     rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
@@ -110,86 +146,15 @@ def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
     return np.concatenate(rows), np.concatenate(counts)
 
 
-class CellMoments(NamedTuple):
-    """Of each cell the number of its rows, their mean, and their squared distances from it in all (one number a cell,
-    or one for every column)."""
-
-    counts: Weights
-    means: Weights
-    within: Weights
-
-    @classmethod
-    def about(cls, points: Weights, counts: Weights, sums: Weights, squares: Weights) -> CellMoments:
-        """From sums of rows about ``points`` (one a cell, or one for all) and of their squares."""
-        divisor = np.where(counts > 0, counts, 1.0)
-        shift = sums / divisor[:, None]
-        moved = counts[:, None] * shift**2
-        within = squares - (moved if squares.ndim == 2 else moved.sum(axis=1))
-        return cls(counts, shift + points, np.maximum(within, 0.0))
-
-    def sums(self, points: Weights) -> Weights:
-        """The cells' sums about ``points``."""
-        return self.counts[:, None] * (self.means - points)
-
-    def squares(self, points: Weights) -> Weights:
-        """The cells' squares about ``points``."""
-        moved = self.counts[:, None] * (self.means - points) ** 2
-        return self.within + (moved if self.within.ndim == 2 else moved.sum(axis=1))
-
-
-class Cells(Protocol):
-    """A partition of a site's rows about to be summed up, as the site's guard watches it."""
-
-    def see(self, block: Block, cells: npt.NDArray[Any]) -> None:
-        """The next rows, and the cell each is in."""
-        ...
-
-    def release(self, moments: CellMoments) -> CellMoments:
-        """What may leave of the cells' moments."""
-        ...
-
-    def release_whole(self, beside: bytes | None = None) -> bool:
-        """Whether sums over all these rows together may leave; ``Guarded`` where they would tell of a few rows.
-
-        ``beside`` names what else they tell.
-        """
-        ...
-
-
-class Guard(Protocol):
-    """Holds what a site releases about sets of rows against everything it released before in the run."""
-
-    view: bytes
-    """The digest of the requests that made the run see rows as it does now."""
-
-    def cells(self, n_cells: int, seen_as: bytes = b"") -> Cells:
-        """Watch a partition into so many cells; ``seen_as`` names what is summed up over them, if not the rows."""
-        ...
-
-    def allows(self, what: str, key: bytes, most: int) -> bool:
-        """Whether ``what`` has been done with at most ``most`` different keys in this run, this one included."""
-        ...
-
-    def tells(self, what: str, key: bytes, most: int) -> bool:
-        """The same of what is told of rows as they are seen now, each with one set of sites only."""
-        ...
-
-    def tell(self, group: Sequence[bytes]) -> None:
-        """Say, by names, what the answer tells; ``Repeats`` where all of it left before with other sites."""
-        ...
-
-
 class Memory(dict[str, Any]):
     """What a site keeps within one run: only what its rows and the requests so far can rebuild."""
 
     table: Table | None = None
     """A prepared view of the site's table that later requests see in its place."""
-    min_count: int = 1
-    """The fewest rows the site's own rules let an average stand for, whatever a request says."""
+    allows: int = 2
+    """What the site's policy lets be seen of it by itself: nothing (0), averages (1), or rows (2)."""
     alignment_key: bytes | None = None
     """The sites' common secret, by which keys of rows become tags."""
-    guard: Guard | None = None
-    """Where the site's rules protect small sets of rows; None in a simulation."""
 
     def cached(self, key: str, compute: Callable[[], T]) -> T:
         """``self[key]``, computed the first time."""
@@ -224,8 +189,8 @@ class Exit(Protocol):
         """Agree to be summed up with these sites; the site's policy may refuse."""
         ...
 
-    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...]) -> None:
-        """Agree that an upload, named by round and attempt, is summed up with those left; the site may refuse."""
+    def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
+        """Agree that an upload is summed up with those left; the site's policy may refuse."""
         ...
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:

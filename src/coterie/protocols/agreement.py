@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,11 +14,31 @@ from coterie.messages.schema import Integers, Reply, Request, array
 from coterie.messages.site_part import Column, Memory, Table, answers
 from coterie.messages.verbs import Protocol, each
 
-__all__ = [
-    "Agree",
-    "ColumnReport",
-    "agree",
-]
+__all__ = ["Agree", "Capabilities", "ColumnReport", "Visible", "agree"]
+
+
+class Visible(IntEnum):
+    """What the server may see of one site by itself."""
+
+    SUMS = 0
+    """Nothing: it sees sums over several sites."""
+    AVERAGES = 1
+    ROWS = 2
+
+
+class Capabilities(NamedTuple):
+    """What holds for all sites of a run: what may be seen of each, and what they compute with."""
+
+    visible: Visible = Visible.ROWS
+    grouped_sites: int = 0
+    """Sites that show groups of rows."""
+    min_group: int = 0
+    """The fewest rows in a group of any of them."""
+
+    @property
+    def averages(self) -> bool:
+        """Whether every site lets its averages be seen."""
+        return self.visible >= Visible.AVERAGES
 
 
 class Match(IntEnum):
@@ -31,10 +52,13 @@ class Match(IntEnum):
 
 @dataclass(frozen=True)
 class ColumnReport(Reply, content="schema"):
-    """For every expected column whether the site has it so; and how many columns it has besides."""
+    """For every expected column whether the site has it so; how many columns it has besides; what its policy lets be
+    seen of it by itself; and the fewest rows behind a row it shows, 0 where it shows rows as they are."""
 
     matches: Integers = array("d", dtype="uint2")
     others: Integers = array(dtype="uint32")
+    allows: Integers = array(dtype="uint2")
+    min_group: Integers = array(dtype="uint8")
 
 
 @dataclass(frozen=True)
@@ -60,13 +84,16 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
             matches[i] = Match.OTHER_KIND
         elif places[name] != i:
             matches[i] = Match.ELSEWHERE
-    return ColumnReport(matches, np.array(len(places.keys() - set(ask.names))))
+    others, least = len(places.keys() - set(ask.names)), getattr(table, "min_group", 0)
+    return ColumnReport(matches, np.array(others), np.array(memory.allows), np.array(least))
 
 
-def agree(columns: Sequence[Column]) -> Protocol[None]:
+def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
 
-    Single answers are seen, because the site that differs is to be named; they tell of columns, not of rows.
+    The result is what all sites allow: what a method does by itself is decided from it, before any other question.
+    Per-site results are seen, because the site that differs is to be named; they tell of columns, not
+    of rows.
     """
     names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -82,6 +109,9 @@ def agree(columns: Sequence[Column]) -> Protocol[None]:
             "there but elsewhere, or where there are more.",
             differences,
         )
+    groups = [int(report.min_group) for report in found.values() if report.min_group]
+    visible = Visible(min(int(report.allows) for report in found.values()))
+    return Capabilities(visible, len(groups), min(groups, default=0))
 
 
 def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:

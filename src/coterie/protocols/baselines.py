@@ -24,6 +24,7 @@ from scipy.sparse.linalg import eigsh
 
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
+from coterie.maths.coresets import drawn_by_weight
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
 from coterie.maths.spectra import Ritz, inverse_root
@@ -162,7 +163,7 @@ def rfk(
         found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
         return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
     start = yield from var_part(n_clusters, n_features)
-    fit = yield from lloyd(start.centers, max_rounds=max_rounds, tol=tol, known=start.known)
+    fit = yield from lloyd(start, max_rounds=max_rounds, tol=tol)
     return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
 
 
@@ -182,8 +183,9 @@ def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
 
 @dataclass(frozen=True)
 class RowCounts(Reply, content="sums"):
-    """How many rows a site holds, and 1 where they count differently."""
+    """How many rows a site shows, what they count in all, and 1 where they count differently."""
 
+    shown: Floats = array(bound="rows", nonnegative=True)
     held: Floats = array(bound="rows", nonnegative=True)
     weighted: Floats = array(bound="1", nonnegative=True)
 
@@ -213,8 +215,11 @@ class PoolRows(Request[PooledRows]):
 @answers(CountRows)
 def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
     """Rows of any weight."""
-    weighted = any(block.weights is not None for block in table.blocks())
-    return RowCounts(np.asarray(float(table.n_rows)), np.asarray(float(weighted)))
+    held, weighted = 0.0, False
+    for block in table.blocks():
+        held += float(block.counts.sum())
+        weighted |= block.weights is not None
+    return RowCounts(np.asarray(float(table.n_rows)), np.asarray(held), np.asarray(float(weighted)))
 
 
 @answers(PoolRows)
@@ -238,7 +243,7 @@ class _Pool:
 def _pool(n_columns: int) -> Protocol[_Pool]:
     """Two rounds: counts, then rows."""
     counts = yield from each(CountRows(), complete=True)
-    sizes = {name: round(float(reply.held)) for name, reply in counts.items()}
+    sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
     is_weighted = any(float(reply.weighted) for reply in counts.values())
     asks = {name: PoolRows(size, n_columns, size if is_weighted else 0) for name, size in sizes.items()}
     parts = (yield from each(asks, complete=True)).values()
@@ -278,12 +283,10 @@ def sk(
 ) -> Protocol[BaselineFit]:
     """k-means of the best rank-s part of Nystroem's K_nc K_cc^+ K_cn (Wang et al. 2019). Rows are pooled.
 
-    The c landmarks are drawn uniformly among all rows, without replacement.
+    The c landmarks are drawn uniformly among all rows, without replacement; a row of weight 2 is two.
     """
     pool = yield from _pool(n_columns)
-    size, chances = min(n_landmarks, len(pool.rows)), pool.weights / pool.weights.sum()
-    drawn = np.random.default_rng([seed, 1]).choice(len(pool.rows), size, replace=False, p=chances)
-    landmarks = np.unique(pool.rows[drawn], axis=0)
+    landmarks = np.unique(pool.rows[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
     root = inverse_root(kernel.between(landmarks, landmarks))
     features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
     turn, values = top_directions(features, n_components)
@@ -305,6 +308,6 @@ def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, 
 
 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
-    """2 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
+    """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
     asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
     return one_round([CountRows()] * len(sizes), method=method) + one_round(asks, method=method)

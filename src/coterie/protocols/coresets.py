@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import Guarded, InputError, MalformedMessage
+from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, cell_remainders, importance_sample, solvable_weights
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers, rows_at
+from coterie.messages.site_part import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.cells import may_tell_of_all
 from coterie.protocols.costs import Cost, exchange_cost, one_round
+from coterie.protocols.seeding import sample_of
 
 __all__ = [
     "Coreset",
@@ -39,7 +39,6 @@ __all__ = [
     "coreset_cost",
     "coreset_kmeans",
     "local_solution",
-    "may_tell_cost",
 ]
 
 SAMPLE = 10_000
@@ -97,7 +96,7 @@ class Solution:
 
     @property
     def cost(self) -> float:
-        """Over all the site's rows."""
+        """Over all the rows the site shows."""
         return float(self.squared @ self.counts)
 
     def sampled(self, size: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
@@ -108,23 +107,9 @@ class Solution:
 
 @answers(SumCost)
 def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
-    """The cost over all rows; zero for a site without rows, or where its guard keeps the sum back.
-
-    A guarded site tells one cost a run: many, from many seeds, would tell of single rows.
-    """
-    if not may_tell_cost(table, memory, (ask.k, ask.seed)):
-        return LocalCost.zeros(ask.axes)
-    return LocalCost(np.asarray(local_solution(table, memory, ask.k, ask.d, ask.seed).cost))
-
-
-def may_tell_cost(table: Table, memory: Memory, what: tuple[object, ...]) -> bool:
-    """Whether the cost of one solution over all rows may leave; an error where that of another one did."""
-    guard = memory.guard
-    if guard is None:
-        return True
-    if not guard.tells("coreset", repr(what).encode(), 1):
-        raise Guarded("the cost of another solution left in this run already")
-    return may_tell_of_all(table, guard)
+    """The cost over all rows; zero for a site without rows."""
+    found = local_solution(table, memory, ask.k, ask.d, ask.seed)
+    return LocalCost(np.asarray(found.cost + within_columns(table).sum()))
 
 
 @answers(SampleCoreset)
@@ -147,20 +132,17 @@ def local_solution(table: Table, memory: Memory, k: int, d: int, seed: int) -> S
         raise MalformedMessage(f"{k} clusters of {d} columns from seed {seed}: there are none such")
     key, kept = (k, seed), memory.get("coreset")
     if kept is None or kept[0] is not table or kept[1] != key:
-        kept = memory["coreset"] = (table, key, _solve(table, k, seed, memory.min_count))
+        kept = memory["coreset"] = (table, key, _solve(table, k, seed))
     solution: Solution = kept[2]
     return solution
 
 
-def _solve(table: Table, k: int, seed: int, min_count: int) -> Solution:
-    """At most k centers, and where averages must stand for ``min_count`` rows few enough that they can."""
-    n, centers = table.n_rows, np.zeros((k, len(table.columns)))
-    chosen, most = np.arange(n), n if min_count <= 1 else max(1, n // (2 * min_count))
-    if n > SAMPLE:
-        chosen = np.sort(np.random.default_rng([seed, 1, n]).choice(n, SAMPLE, replace=False))
-    used = centers[: max(1, min(k, most))]
-    if n:
-        used[:] = clustering.weighted_kmeans(*rows_at(table, chosen), len(used), seed=seed, n_init=3)
+def _solve(table: Table, k: int, seed: int) -> Solution:
+    """At most k centers."""
+    centers, sample = np.zeros((k, len(table.columns))), sample_of(table, SAMPLE, seed)
+    used = centers[: max(1, min(k, int(sample.held)))]
+    if sample.held > 0:
+        used[:] = clustering.weighted_kmeans(sample.rows, sample.weights, len(used), seed=seed, n_init=3)
     labels, squared, counts = [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
     for block in table.blocks():
         cells, away = clustering.nearest(block.rows, used)

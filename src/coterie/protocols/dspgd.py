@@ -10,12 +10,12 @@ whole of it at once (the Gram exchange, ours).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.errors import InputError, Repeated, RosterChanged
+from coterie.errors import InputError, RosterChanged
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
@@ -26,7 +26,6 @@ from coterie.protocols.dspgd_sites import (
     Advance,
     BeginKernel,
     EmbeddedTable,
-    Lengths,
     Multiply,
     SendGram,
     SumFeatures,
@@ -35,7 +34,6 @@ from coterie.protocols.dspgd_sites import (
 )
 from coterie.protocols.lanczos import top_eigenpairs
 from coterie.protocols.limits import within
-from coterie.protocols.prepared import Spread
 
 __all__ = [
     "MOST_FEATURES",
@@ -58,26 +56,16 @@ NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
 AFRESH = 1 << 20
 """Draws of features are numbered by iteration; an iteration begun again takes a number no other has."""
-HALF = 0.5
-AGAIN = 1 << 8
-"""Times an iteration may be begun again, before all of them are."""
 ROUND_NUMBERS = 1000
 """What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
 
 
-def find_gamma(n_columns: int, *, needed: bool = True, about: Spread | None = None) -> Protocol[tuple[float, float]]:
+def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, float]]:
     """gamma from the mean squared distance between rows, and N: one round, d + 2 numbers a site.
 
-    Where gamma is not ``needed`` only N counts, and 1 is returned for it. What is known ``about`` the rows says the
-    same where a site was lost since, and the others do not sum up all rows again without it.
+    Where gamma is not ``needed`` only N counts, and 1 is returned for it.
     """
-    try:
-        found = yield from total(SumLengths(n_columns))
-    except Repeated:
-        if about is None:
-            raise
-        rows = np.asarray(about.rows)
-        found = Lengths(rows, rows * about.mean, rows * (about.mean**2 + about.deviation**2).sum())
+    found = yield from total(SumLengths(n_columns))
     if not float(found.rows) > 0:
         raise InputError("the sites hold 0 rows in all.")
     gamma = average_distance_gamma(float(found.rows), found.sums, float(found.squares)) if needed else 1.0
@@ -140,12 +128,12 @@ class DSPGDSettings:
         """What sites are told first."""
         return BeginKernel(*BeginKernel.stated(kernel, self.n_features, self.form, seed), self.precision)
 
-    def kept(self, t: int, pairs: Ritz, threshold: float, *, is_last: bool | None = None) -> tuple[Ritz, Floats]:
+    def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
         """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
-        of H at the end (line 17), which may come early."""
+        of H at the end (line 17)."""
         eta = self.eta(t)
         found = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
-        if not (t == self.n_iter if is_last is None else is_last):
+        if t < self.n_iter:
             return found, found.values - eta * threshold
         found = found.top(self.n_components)
         return found, found.values + (1 - eta) * threshold
@@ -171,43 +159,14 @@ def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = 
 
     ``marked`` has sites mark how long their rows of features are before they are summed up: masked sums need that
     where the kernel does not say.
-
-    Where a site is lost, guarded sites do not sum up B_t without it: it is known over all of them, so the difference
-    would be that site's own Gram. Then the iterations so far are enough if they are half of all; else all are begun
-    again with features of which nothing was told.
     """
-    times = 0
-    while True:
-        try:
-            found = yield from _iterated(kernel, settings, seed, marked, AGAIN * times)
-            return replace(found, n_restarts=found.n_restarts + times)
-        except _BeginAgain:
-            times += 1
-
-
-class _BeginAgain(Exception):
-    """What sites keep of earlier iterations is of no use any more."""
-
-
-def _iterated(kernel: Kernel, settings: DSPGDSettings, seed: int, marked: bool, before: int) -> Protocol[Embedding]:
-    """All iterations, from B_1 = 0; ``before`` keeps their draws apart from those of earlier beginnings."""
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     rank = 0
     for t in range(1, settings.n_iter + 1):
-        try:
-            solved = yield from _solved(t, rank, threshold, settings, seed, marked, before)
-        except Repeated as problem:
-            if t == 1:
-                raise
-            if 2 * (t - 1) < settings.n_iter:
-                raise _BeginAgain from problem
-            ask, values = _ended(t, solved.pairs, settings, float(threshold or 0.0), solved.draw + AFRESH)
-            yield from total(ask)
-            made.append(ask)
-            break
+        solved = yield from _solved(t, rank, threshold, settings, seed, marked)
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
@@ -222,19 +181,6 @@ def _iterated(kernel: Kernel, settings: DSPGDSettings, seed: int, marked: bool, 
     return Embedding(values, tuple(made), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
 
 
-def _ended(t: int, pairs: Ritz, settings: DSPGDSettings, threshold: float, draw: int) -> tuple[Advance, Floats]:
-    """What makes H of the B_t that sites hold, as if the iteration before t had been the last, and its eigenvalues.
-
-    The columns of both are the same eigenvectors at other lengths. W_t is asked for with no weight on its features.
-    """
-    values = settings.kept(t - 1, pairs, threshold, is_last=True)[1]
-    have = settings.kept(t - 1, pairs, threshold, is_last=False)[1]
-    chosen = np.zeros((settings.n_features + len(have), len(values)))
-    chosen[settings.n_features :] = np.eye(len(have), len(values))
-    scales = np.sqrt(values / have[: len(values)] / (1 - HALF))
-    return Advance(draw, HALF, True, np.zeros(settings.n_features), chosen, scales), values
-
-
 @dataclass(frozen=True)
 class _Solved:
     """The eigenpairs of one iteration."""
@@ -247,19 +193,18 @@ class _Solved:
 
 
 def _solved(
-    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool, before: int
+    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
 ) -> Protocol[_Solved]:
     """Line 10: eigenpairs of W_t' W_t.
 
-    A site lost on the way changes the matrix: begin again with those left and a fresh draw of features, of which
-    nothing was told of the site that is gone.
+    A site lost on the way changes the matrix: begin again with those left and a fresh draw of features.
     """
     eta, restarts = settings.eta(t), 0
     above = np.inf if threshold is None else eta * threshold
     at_least = settings.rank if threshold is None else 1
     while True:
         names = yield from present()
-        draw = t + AFRESH * (before + restarts)
+        draw = t + AFRESH * restarts
         rng = np.random.default_rng([seed, draw, 1])
         try:
             limits = (yield from feature_limits(draw, eta, names)) if marked else {}

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import MalformedMessage, QuorumLost, RosterChanged
+from coterie.errors import InputError, MalformedMessage, QuorumLost, RosterChanged
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
@@ -131,7 +131,12 @@ def dspgd_dense(
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     counts = yield from each(CountRows())
-    b = {name: np.zeros((int(reply.held), 0)) for name, reply in counts.items()}
+    if any(float(reply.weighted) for reply in counts.values()):
+        raise InputError(
+            "rows have weights at a site, or stand for groups; dspgd-dense multiplies with vectors of a number for "
+            "every row. Use dspgd, which takes weights."
+        )
+    b = {name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()}
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
     for t in range(1, settings.n_iter + 1):

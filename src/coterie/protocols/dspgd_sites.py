@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage
+from coterie.errors import InputError, MalformedMessage
+from coterie.maths.axes import add_products
 from coterie.maths.features import FeatureMap, draw_features
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
+from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable
 
 __all__ = [
@@ -65,15 +66,12 @@ class SumLengths(Request[Lengths]):
 @answers(SumLengths)
 def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
     """A site's share."""
-    reply = Lengths.zeros(ask.axes)
-    watched = None if memory.guard is None else memory.guard.cells(1)
+    reply = Lengths(np.zeros(()), np.zeros(ask.d), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         rows = block.rows.astype(np.float64, copy=False)
         each = block.counts
         reply += Lengths(each.sum(), each @ rows, np.asarray(each @ np.vecdot(rows, rows)))
-        if watched is not None:
-            watched.see(block, np.zeros(len(rows), np.intp))
-    return reply if watched is None or watched.release_whole() else Lengths.zeros(ask.axes)
+    return reply
 
 
 # ---------------------------------------------------------------- what a site keeps
@@ -132,8 +130,8 @@ class _Held:
     begin: BeginKernel
     b: Floats
     """B_t: a row for every row of the table."""
-    draws: tuple[int, ...] = ()
-    """The draws of features that B_t is made of."""
+    counts: Floats
+    """What every row counts."""
     kept: tuple[int, list[Rows]] | None = None
     """The features of one step, where they are small enough to keep."""
 
@@ -143,10 +141,9 @@ def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
     """Forget any earlier embedding and begin anew."""
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
-    if any(block.weights is not None for block in table.blocks()):
-        raise InputError("rows with weights cannot be embedded yet")
     ask.draw(len(table.columns), 0, ask.precision)  # what cannot be drawn is found now
-    memory["dspgd"] = _Held(ask, np.zeros((table.n_rows, 0)))
+    counts = np.concatenate([np.zeros(0), *(block.counts for block in table.blocks())])
+    memory["dspgd"] = _Held(ask, np.zeros((table.n_rows, 0)), counts)
 
 
 def held_of(memory: Memory) -> _Held:
@@ -182,21 +179,6 @@ def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice
         held.kept = (step, kept)
 
 
-def _may_tell(table: Table, memory: Memory, step: int) -> bool:
-    """Whether a site holds rows enough to tell of their features.
-
-    One draw of features is summed up with one roster only: the difference of two is a site's own Gram. So is what
-    B_t is made of: B_t' B_t over those that were there is known since its eigenpairs are.
-    """
-    guard, held = memory.guard, held_of(memory)
-    if guard is not None:
-        if not guard.tells(f"features {step}", b"", 1):
-            raise Guarded("these features were summed up as part of another step before")
-        for draw in (*held.draws, step):
-            guard.tell([f"draw {draw}".encode()])  # whatever kernel and seed it is of
-    return guard is None or table.n_rows >= memory.min_count
-
-
 def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -> Iterator[tuple[slice, Floats]]:
     """W_t[m], some rows at a time, in float64: sums are taken of it."""
     held = held_of(memory)
@@ -230,11 +212,10 @@ class SumFeatures(Request[FeatureSums]):
 @answers(SumFeatures)
 def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> FeatureSums:
     """A site's share of the features' mean."""
-    reply = FeatureSums.zeros(ask.axes)
-    if not _may_tell(table, memory, ask.step):
-        return reply
-    for _, features in feature_pieces(table, held_of(memory), ask.step):
-        reply += FeatureSums(features.sum(axis=0, dtype=np.float64), np.asarray(float(len(features))))
+    reply, held = FeatureSums.zeros(ask.axes), held_of(memory)
+    for rows, features in feature_pieces(table, held, ask.step):
+        counts = held.counts[rows]
+        reply += FeatureSums(counts @ features.astype(np.float64, copy=False), np.asarray(counts.sum()))
     return reply
 
 
@@ -258,11 +239,9 @@ class Multiply(Request[Product]):
 @answers(Multiply)
 def local_product(table: Table, memory: Memory, ask: Multiply) -> Product:
     """A site's share of g = R c (section 4.2, step 2)."""
-    reply = Product.zeros(ask.axes)
-    if not _may_tell(table, memory, ask.step):
-        return reply
-    for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
-        reply += Product(part.T @ (part @ ask.vector))
+    reply, counts = Product.zeros(ask.axes), held_of(memory).counts
+    for rows, part in _parts(table, memory, ask.step, ask.eta, ask.means):
+        reply += Product(part.T @ (counts[rows] * (part @ ask.vector)))
     return reply
 
 
@@ -283,22 +262,15 @@ class SendGram(Request[Triangle]):
     eta: float
     means: Floats = array("features")
 
-    @property
-    def gram_rows(self) -> float:
-        """A triangle is as many rows as the matrix has."""
-        return self.n
-
 
 @answers(SendGram)
 def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
     """A site's share of W_t' W_t."""
     if ask.size != ask.n * (ask.n + 1) // 2:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
-    gram = np.zeros((ask.n, ask.n))
-    if not _may_tell(table, memory, ask.step):
-        return Triangle(triangle(gram))
-    for _, part in _parts(table, memory, ask.step, ask.eta, ask.means):
-        gram += part.T @ part
+    gram, counts = np.zeros((ask.n, ask.n)), held_of(memory).counts
+    for rows, part in _parts(table, memory, ask.step, ask.eta, ask.means):
+        add_products(gram, part, counts[rows])
     return Triangle(triangle(gram))
 
 
@@ -321,7 +293,6 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
     moved = np.zeros((table.n_rows, len(ask.scales)))
     for rows, part in _parts(table, memory, ask.step, ask.eta, ask.means):
         moved[rows] = part @ turned
-    held.draws = (*held.draws, ask.step)
     if ask.last:
         memory.table = EmbeddedTable(table, moved)
         memory.pop("dspgd")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf
 
-from coterie.errors import InputError, RunError
+from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
@@ -35,10 +35,11 @@ def auto_kmeans(
     seed: int,
     refine: int = 0,
     budget: int | None = None,
-    min_count: int = 1,
     known: Spread | None = None,
+    averages: bool = True,
 ) -> Protocol[KMeansFit | EdgeFit]:
-    """Centers by what the sites' policies and the budget allow. Rows are never asked for.
+    """Centers by what the budget allows, and whether every site lets its ``averages`` be seen. Rows are never asked
+    for.
 
     ``refine`` is how many steps follow at most; 0 leaves it to the gain.
     """
@@ -46,12 +47,16 @@ def auto_kmeans(
     room = inf if budget is None else budget // n_sites
     start_numbers, step_numbers, closing_numbers = k * (d + 1), k * (d + 1) + 1, k + 1
     if room < start_numbers + closing_numbers:
-        return (yield from _projected(k, d, n_sites, seed, budget or 0, min_count))
-    spent = start_numbers  # also where it does not lead to a start: some sites may have answered
-    try:
-        start = yield from one_shot(k, d, seed=seed, min_count=min_count, sample=SAMPLE, complete=True)
-    except (RunError, InputError) as problem:
-        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, known, str(problem))
+        return (yield from _projected(k, d, n_sites, seed, budget or 0, averages))
+    spent, start, why = 0, None, "sites do not let averages be seen"
+    if averages:
+        spent = start_numbers  # also where they are too few for a start
+        try:
+            start = yield from one_shot(k, d, seed=seed, sample=SAMPLE)
+        except InputError as problem:
+            why = str(problem)
+    if start is None:
+        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, known, why)
         spent += more
     left = (room - spent - closing_numbers) / step_numbers
     centers, taken = yield from _steps(start, int(max(0, min(refine or MOST_STEPS, left))))
@@ -59,20 +64,19 @@ def auto_kmeans(
     return KMeansFit(fit.centers, fit.cost, fit.counts, taken)
 
 
-def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, min_count: int) -> Protocol[EdgeFit]:
+def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, averages: bool) -> Protocol[EdgeFit]:
     """Own centers of projected rows, lifted: what there is when a budget is below one center a cluster and site."""
     enough = n_sites * (k * (d + 1) + k + 1)
-    few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget, min_count=min_count)
+    few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget)
     least = min(enough, numbers_sent(few, FEWEST_POINTS, k, d, n_sites))
     if budget < least:
         raise InputError(f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}.")
-    try:
-        return (yield from edge_kmeans(few, k, d, seed=seed))
-    except RunError as problem:
+    if not averages:
         raise InputError(
-            f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more leave "
-            f"other ways. ({problem})"
-        ) from None
+            f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more allow "
+            "sums alone."
+        )
+    return (yield from edge_kmeans(few, k, d, seed=seed))
 
 
 def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
@@ -106,7 +110,7 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
         start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most)
     else:
         start = yield from var_part(k, d, about=found, most_numbers=most)
-    return start.centers, first + most
+    return start, first + most
 
 
 def _cell_numbers(n_cells: int, d: int) -> int:

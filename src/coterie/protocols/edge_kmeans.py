@@ -96,14 +96,16 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     held: dict[str, int] = {}
     pipeline = sized(settings.pipeline, k, d)
     if settings.accuracy is not None:
-        held = {name: round(float(reply.held)) for name, reply in (yield from each(CountRows())).items()}
-        pipeline = accurate(settings.pipeline, k, d, float(sum(held.values())), len(names), settings.accuracy)
+        counts = yield from each(CountRows())
+        held = {name: round(float(reply.shown)) for name, reply in counts.items()}
+        n_rows = sum(float(reply.held) for reply in counts.values())
+        pipeline = accurate(settings.pipeline, k, d, n_rows, len(names), settings.accuracy)
     mean = (yield from mean_of_all(d))[1] if settings.centers_first else np.zeros(d)
     view = View(d, seed, mean if settings.centers_first else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
     on_server = is_projected_by_server(settings)
-    summary, sizes = yield from _summary(view, pipeline, k, on_server, settings.min_count, held)
+    summary, sizes = yield from _summary(view, pipeline, k, on_server, held)
     if not summary.n_rows > 0:
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
     if summary.n_rows < k * (1 - 1e-9):
@@ -160,12 +162,12 @@ def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[
 
 
 def _summary(
-    view: View, pipeline: Pipeline, k: int, on_server: bool, min_count: int, held: Mapping[str, int]
+    view: View, pipeline: Pipeline, k: int, on_server: bool, held: Mapping[str, int]
 ) -> Protocol[tuple[Summary, tuple[int, ...]]]:
     """Every site's summary of its rows as seen, together; ``held`` are the rows of each site where they are known."""
     points = pipeline.points
     if isinstance(points, Centers):
-        found = yield from _own_centers(view, points.n_centers or k, k, min_count)
+        found = yield from _own_centers(view, points.n_centers or k, k)
         return found, ()
     if isinstance(points, DisSS):
         told = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
@@ -179,7 +181,7 @@ def _summary(
         sizes = {name: min(each_site, held.get(name, each_site)) for name in names}
     else:
         counts = yield from each(CountRows())
-        sizes = {name: round(float(reply.held)) for name, reply in counts.items()}
+        sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
         if not pipeline.stages and not any(float(reply.weighted) for reply in counts.values()):
             return (yield from _pooled(sizes, view.d)), tuple(sizes.values())
         k = 0
@@ -209,13 +211,13 @@ def _pooled(sizes: Mapping[str, int], d: int) -> Protocol[Summary]:
     return Summary(rows, np.ones(len(rows)))
 
 
-def _own_centers(view: View, q: int, k: int, min_count: int) -> Protocol[Summary]:
+def _own_centers(view: View, q: int, k: int) -> Protocol[Summary]:
     """Every site's own centers, each a point as heavy as the rows it stands for."""
-    parts = yield from each(SendCenters(*view.fields(), q, view.width, min_count, SAMPLE, view.reach))
+    parts = yield from each(SendCenters(*view.fields(), q, view.width, SAMPLE, view.reach))
     found = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
     if len(found.weights) < k:
         raise InputError(
-            f"the sites sent {len(found.weights)} centers of their own for {k} clusters, none for fewer rows than "
-            "they allow; ask for fewer clusters, or for more rows a site."
+            f"the sites sent {len(found.weights)} centers of their own for {k} clusters, at most one for two rows "
+            "of a site; ask for fewer clusters."
         )
     return found

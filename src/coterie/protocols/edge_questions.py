@@ -49,7 +49,6 @@ class EdgeSettings:
     budget: int | None = None
     """Numbers all sites send at most, in all."""
     accuracy: float | None = None
-    min_count: int = 1
 
     def __post_init__(self) -> None:
         if self.lift not in ("inverse", "means"):
@@ -62,8 +61,6 @@ class EdgeSettings:
             raise InputError(f"budget={self.budget!r}; it is how many numbers all sites may send, at least 1.")
         if self.accuracy is not None:
             check_accuracy(self.pipeline, self.accuracy)
-        if not is_whole(self.min_count) or self.min_count < 1:
-            raise InputError(f"min_count={self.min_count!r} must be a whole number, at least 1.")
         if not isinstance(self.center, bool | np.bool_):
             raise InputError(f"center={self.center!r}; it is True or False.")
 
@@ -144,7 +141,7 @@ def _asks_for_points(
 ) -> Iterator[list[Request[Any]]]:
     points = pipeline.points
     if isinstance(points, Centers):
-        yield [SendCenters(*view.fields(), points.n_centers or k, view.width, 1, SAMPLE, 1.0)] * n_sites
+        yield [SendCenters(*view.fields(), points.n_centers or k, view.width, SAMPLE, 1.0)] * n_sites
         return
     if isinstance(points, DisSS):
         yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites

@@ -14,16 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage
+from coterie.errors import InputError, MalformedMessage
 from coterie.maths.axes import Axes, add_products, principal_axes
-from coterie.maths.projections import Basis, LinearMap, Projection, mapped
+from coterie.maths.projections import Basis, LinearMap, Projection, mapped, product
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Memory, Rows, Table, answers, rows_at
-from coterie.protocols.cells import may_tell_of_all, seen_cells
-from coterie.protocols.coresets import local_solution, may_tell_cost
+from coterie.messages.site_part import (
+    Block,
+    Memory,
+    Rows,
+    Table,
+    answers,
+    rows_at,
+    rows_behind,
+    within_columns,
+    within_scatter,
+)
+from coterie.protocols.coresets import local_solution
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
 from coterie.protocols.seeding import own_centers
 
 __all__ = [
@@ -41,9 +50,6 @@ __all__ = [
     "Viewed",
     "WholeMoments",
 ]
-
-MOST_AXES = 2
-"""Sets of axes a guarded site tells in one run: of rows as they are, and projected."""
 
 
 # ---------------------------------------------------------------- rows seen through maps
@@ -94,7 +100,7 @@ def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> StreamedTable:
     key, kept = ask.key(), memory.get("view")
     if kept is None or kept[0] != key or kept[1].raw is not raw:
         maps = ask.maps(len(raw.columns))
-        view = StreamedTable(raw, _Through(ask.shift, maps, key), maps[-1].p if maps else len(raw.columns))
+        view = StreamedTable(raw, _Through(ask.shift, maps), maps[-1].p if maps else len(raw.columns))
         kept = memory["view"] = (key, view)
     found: StreamedTable = kept[1]
     if d != len(found.columns):
@@ -108,11 +114,9 @@ class _Through:
 
     shift: Floats
     maps: list[LinearMap]
-    key: bytes
-    """Another one for another view."""
 
-    def __call__(self, rows: Rows) -> Rows:
-        return mapped(rows, self.shift if len(self.shift) else None, self.maps)
+    def __call__(self, block: Block) -> Rows:
+        return mapped(block.rows, self.shift if len(self.shift) else None, self.maps)
 
 
 def _through(view: StreamedTable) -> _Through:
@@ -130,14 +134,20 @@ def _axes(table: Table, count: int, seed: int) -> Axes:
     return principal_axes(lambda: _weighed(table), len(table.columns), count, seed=seed)
 
 
-def _may_tell_axes(view: StreamedTable, memory: Memory, count: int) -> bool:
-    """Whether axes of all rows may leave: over all rows or none, and of few views a run."""
-    guard = memory.guard
-    if guard is None:
-        return True
-    if not guard.tells("axes", str(count).encode() + _through(view).key, MOST_AXES):
-        raise Guarded("axes of rows seen in other ways left in this run already")
-    return may_tell_of_all(view.raw, guard)
+def _within_scatter(view: StreamedTable) -> Floats:
+    """The scatter, as seen, of the rows behind those the table shows; by columns alone where no more is known."""
+    maps, whole = _through(view).maps, within_scatter(view.raw)
+    scatter = np.diag(within_columns(view.raw)) if whole is None else whole
+    return np.array(mapped(mapped(scatter, None, maps).T, None, maps))
+
+
+def _within_squares(view: StreamedTable, maps: list[LinearMap]) -> float:
+    """The trace of the same, through other maps."""
+    columns, whole = within_columns(view.raw), within_scatter(view.raw)
+    if not maps or not columns.any():
+        return float(columns.sum())
+    turned = product(maps)
+    return float(np.vdot(turned, columns[:, None] * turned if whole is None else whole @ turned))
 
 
 # ---------------------------------------------------------------- principal axes
@@ -162,21 +172,24 @@ class SendSubspace(Viewed, Request[Subspace]):
 
 @answers(SendSubspace)
 def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
-    """A site's axes, over all its rows or none."""
-    reply, view = Subspace.zeros(ask.axes), _seen(table, memory, ask, ask.d)
+    """A site's axes."""
+    view = _seen(table, memory, ask, ask.d)
     if not 1 <= ask.t <= ask.d:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
-    if not (table.n_rows and _may_tell_axes(view, memory, ask.t)):
-        return reply
+    if not table.n_rows:
+        return Subspace.zeros(ask.axes)
     found = _axes(view, ask.t, ask.seed)
-    return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(found.squares))
+    squares = found.squares + _within_squares(view, _through(view).maps)
+    return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(squares))
 
 
 @dataclass(frozen=True)
 class Scatter(Reply, content="grams"):
-    """Products of all pairs of a site's columns, as the upper triangle row by row."""
+    """Products of all pairs of a site's columns, as the upper triangle row by row; and of how many rows the products
+    within groups are not among them, but their squares alone."""
 
     packed: Floats = array("entries", bound="rows * (reach * box)**2")
+    inexact: Floats = array(bound="rows", nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -187,24 +200,18 @@ class SendScatter(Viewed, Request[Scatter]):
     d: int = 0
     reach: float = 1.0
 
-    @property
-    def gram_rows(self) -> float:
-        """As many as there are columns."""
-        return float(self.d)
-
 
 @answers(SendScatter)
 def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
-    """A site's share, over all its rows or none."""
+    """A site's share."""
     view = _seen(table, memory, ask, ask.d)
     if ask.entries != ask.d * (ask.d + 1) // 2:
         raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
-    if not _may_tell_axes(view, memory, ask.d):
-        return Scatter.zeros(ask.axes)
-    gram = np.zeros((ask.d, ask.d))
+    gram = _within_scatter(view)
     for rows, counts in _weighed(view):
         add_products(gram, rows, counts)
-    return Scatter(triangle(gram))
+    is_exact = within_scatter(view.raw) is not None or not within_columns(view.raw).any()
+    return Scatter(triangle(gram), np.asarray(0.0 if is_exact else float(rows_behind(view.raw))))
 
 
 # ---------------------------------------------------------------- summaries
@@ -228,23 +235,23 @@ class SumReducedCost(Viewed, Request[ReducedCost]):
 
 @answers(SumReducedCost)
 def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
-    """The cost over all rows; zero for a site without rows, or where its guard keeps the sum back."""
+    """The cost over all rows; zero for a site without rows."""
     view = _seen(table, memory, ask, ask.d)
-    if not may_tell_cost(view.raw, memory, (ask.k, ask.key())):
-        return ReducedCost.zeros(ask.axes)
-    return ReducedCost(np.asarray(local_solution(view, memory, ask.k, ask.d, ask.seed).cost))
+    found = local_solution(view, memory, ask.k, ask.d, ask.seed)
+    return ReducedCost(np.asarray(found.cost + _within_squares(view, _through(view).maps)))
 
 
 def _missed(view: StreamedTable) -> float:
-    """Squared distances of rows from the subspace of the view's basis, in all; 0 where the last map is none."""
+    """What rows as seen leave of the cost: squared distances of rows from the subspace of the view's basis, where the
+    last map is one, and those of the rows behind each row."""
     through = _through(view)
     last = through.maps[-1] if through.maps else None
     if not isinstance(last, Basis) or not np.allclose(last.vectors.T @ last.vectors, np.eye(last.p), atol=1e-8):
-        return 0.0
-    before = _Through(through.shift, through.maps[:-1], b"")
-    away = 0.0
+        return _within_squares(view, through.maps)
+    before = _Through(through.shift, through.maps[:-1])
+    away = _within_squares(view, before.maps)
     for block, seen in view.pieces():
-        rows = before(block.rows).astype(np.float64, copy=False)
+        rows = before(block).astype(np.float64, copy=False)
         left = rows - last.lift(seen.astype(np.float64))
         away += float(block.counts @ np.vecdot(left, left))
     return max(0.0, away)
@@ -253,7 +260,8 @@ def _missed(view: StreamedTable) -> float:
 @dataclass(frozen=True)
 class SummaryPart(Reply, content="rows"):
     """Sampled rows as seen and a site's own centers, with weights that add up to its rows (unused places have weight
-    0), the basis these are coordinates in where it is the site's own, and what bases leave of the rows: Delta."""
+    0), the basis these are coordinates in where it is the site's own, and what bases and the table's view leave of
+    the rows: Delta."""
 
     points: Floats = array("rows", "width", bound="reach * box")
     weights: Floats = array("rows", nonnegative=True)
@@ -296,7 +304,7 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
     if ask.t:
         axes = _axes(view, ask.t, ask.seed)
         basis = Basis(axes.vectors)
-        seen = StreamedTable(view, basis.apply, ask.t)
+        seen = StreamedTable(view, _Through(np.zeros(0), [basis]), ask.t)
         reply.delta[...] += axes.missed
         reply.basis[:] = basis.vectors.T[: ask.own]
     sent = _Sent(ask, basis)
@@ -340,19 +348,18 @@ class ReducedCenters(Reply, content="averages"):
 
 @dataclass(frozen=True)
 class SendCenters(Viewed, Request[ReducedCenters]):
-    """Cluster your own rows as seen into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+    """Cluster your own rows as seen into at most ``q`` centers."""
 
     q: int = 0
     d: int = 0
-    min_count: int = 0
     sample: int = 0
     reach: float = 1.0
 
 
 @answers(SendCenters)
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
-    """A site's own centers, as far as its guard lets their means go."""
-    return ReducedCenters(*own_centers(_seen(table, memory, ask, ask.d), memory, ask, ask.key()))
+    """A site's own centers."""
+    return ReducedCenters(*own_centers(_seen(table, memory, ask, ask.d), ask))
 
 
 # ---------------------------------------------------------------- means of whole rows by cells of seen ones
@@ -376,9 +383,8 @@ class SumByCell(Viewed, Request[WholeMoments]):
 
 @answers(SumByCell)
 def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMoments:
-    """A site's share, as far as its guard lets it go."""
+    """A site's share."""
     view = _seen(table, memory, ask, ask.axes["p"])
     if ask.d != len(view.raw.columns):
         raise MalformedMessage(f"sums of {ask.d} columns of rows of {len(view.raw.columns)}")
-    sent = seen_cells(view.pieces(), memory.guard, ask.centers, ask.d)
-    return WholeMoments(sent.sums(np.zeros(ask.d)), sent.counts)
+    return WholeMoments(*seen_moments(view.pieces(), ask.centers, ask.d))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
-__all__ = ["EmbeddedTable", "StreamedTable"]
+__all__ = ["EmbeddedTable", "StreamedTable", "seen_moments"]
 
 KEPT_BYTES = 64 << 20
 """Embedded rows are kept where they fit into this, else made anew whenever they are looked at."""
@@ -30,11 +31,11 @@ class EmbeddedTable:
         return self.raw.n_rows
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted and placed as the raw ones."""
+        """The embedded rows, weighted as the raw ones."""
         start = 0
         for block in self.raw.blocks():
             stop = start + len(block.rows)
-            yield Block(self.rows[start:stop], block.weights, block.places)
+            yield Block(self.rows[start:stop], block.weights)
             start = stop
 
     def blocks(self) -> Iterator[Block]:
@@ -45,7 +46,7 @@ class EmbeddedTable:
 class StreamedTable(EmbeddedTable):
     """The same by a function of each row, some rows at a time; kept only where that is little."""
 
-    def __init__(self, raw: Table, embed: Callable[[Rows], Rows], n_columns: int) -> None:
+    def __init__(self, raw: Table, embed: Callable[[Block], Rows], n_columns: int) -> None:
         self.raw, self.embed = raw, embed
         self.columns = _components(n_columns)
         self._kept: list[Block] | None = None
@@ -57,12 +58,12 @@ class StreamedTable(EmbeddedTable):
         return np.concatenate(made) if made else np.zeros((0, len(self.columns)))
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted and placed as the raw ones; these are not looked at again once all are kept."""
+        """The embedded rows, weighted as the raw ones; these are not looked at again once all are kept."""
         if self._kept is not None:
             yield from self._kept
             return
         for raw, rows in self.pieces():
-            yield Block(rows, raw.weights, raw.places)
+            yield Block(rows, raw.weights)
 
     def pieces(self) -> Iterator[tuple[Block, Rows]]:
         """Some rows at a time as they are, and embedded."""
@@ -72,21 +73,28 @@ class StreamedTable(EmbeddedTable):
         made: list[Block] = []
         fits = True
         for raw in self._raw_pieces():
-            rows = self.embed(raw.rows)
+            rows = self.embed(raw)
             fits = self.raw.n_rows * len(self.columns) * rows.itemsize <= KEPT_BYTES
             if fits:
-                made.append(Block(rows, raw.weights, raw.places))
+                made.append(Block(rows, raw.weights))
             yield raw, rows
         self._kept = made if fits else None
 
     def _raw_pieces(self) -> Iterator[Block]:
-        for rows, weights, places in self.raw.blocks():
-            size = max(1, PIECE_BYTES // (8 * (len(self.columns) + rows.shape[1])))
-            for start in range(0, len(rows), size):
-                part = slice(start, start + size)
-                yield Block(
-                    rows[part], None if weights is None else weights[part], None if places is None else places[part]
-                )
+        for block in self.raw.blocks():
+            size = max(1, PIECE_BYTES // (8 * (len(self.columns) + block.rows.shape[1])))
+            yield from (block.part(slice(start, start + size)) for start in range(0, len(block.rows), size))
+
+
+def seen_moments(pieces: Iterable[tuple[Block, Rows]], points: Floats, width: int) -> tuple[Floats, Floats]:
+    """Sums of rows of ``width`` columns, and their counts, by the point nearest to each row as it is seen in another
+    way: every piece is rows, and the same rows as seen."""
+    sums, counts = np.zeros((len(points), width)), np.zeros(len(points))
+    for block, seen in pieces:
+        labels = clustering.nearest(seen, points)[0]
+        sums += clustering.sums_by_cell(block.rows, labels, block.counts, len(points))
+        counts += clustering.counts_by_cell(labels, block.counts, len(points))
+    return sums, counts
 
 
 def _components(number: int) -> tuple[Column, ...]:

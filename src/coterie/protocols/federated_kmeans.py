@@ -8,21 +8,21 @@ sizes, so that every setting works with sums. With C=1, E=1, B=all and both rate
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MalformedMessage, Repeated, RunError
+from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.cells import GuardedCells
 from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.lloyd import KMeansFit, Sizes, closed, lloyd_cost
+from coterie.protocols.lloyd import KMeansFit, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
-from coterie.protocols.seeding import Start, cells_start, one_shot, random_start, var_part
+from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
 
 __all__ = [
     "Reassignment",
@@ -55,7 +55,7 @@ class Train(Request[WeightedCenters]):
 
     epochs: int
     batch_size: int
-    """Rows a mini-batch; 0 is all of them."""
+    """Rows a mini-batch, a row of weight 2 being two; 0 is all of them."""
     site_rate: float
     seed: int
     step: int
@@ -67,22 +67,15 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
     """ClientKMeans(i, Gamma) of Algorithm 1. An empty cluster's center stays; sizes are those of the last epoch."""
     if not 1 <= ask.epochs <= MAX_EPOCHS or not 0 < ask.site_rate <= 1:
         raise MalformedMessage(f"epochs={ask.epochs}, site_rate={ask.site_rate}: no such training")
-    if memory.guard is not None and ask.site_rate < 1 and (ask.epochs > 1 or ask.batch_size > 0):
-        raise Guarded("centers that keep part of an earlier batch tell of cells no guard has seen; use site_rate = 1")
     centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
-    watched: GuardedCells | None = None
     for epoch in range(ask.epochs):
         sizes = np.zeros(ask.axes["k"])
-        if memory.guard is not None and epoch == ask.epochs - 1:
-            watched = GuardedCells(memory.guard, ask.centers)
         for batch in _batches(table, ask, epoch):
-            m = _moments(batch, centers, watched)
+            m = _moments(batch, centers)
             sizes = sizes + m.counts
             share = np.divide(m.counts, sizes, out=np.zeros_like(sizes), where=sizes > 0)
             goal = clustering.means(m.sums, m.counts, fallback=centers)
             centers = _moved(centers, goal, ask.site_rate * share[:, None])
-    if watched is not None:
-        centers, sizes = _released(watched, centers)
     return WeightedCenters(sizes[:, None] * centers, sizes)
 
 
@@ -91,23 +84,13 @@ def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
     return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
 
 
-def _moments(batch: Iterator[Block], centers: Floats, watched: GuardedCells | None) -> clustering.Moments:
+def _moments(batch: Iterator[Block], centers: Floats) -> clustering.Moments:
     """Moments of one batch, which may come in several blocks or, at a site without rows, in none."""
     sums, counts, cost = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(())
     for block in batch:
-        labels, squared = clustering.nearest(block.rows, centers)
-        if watched is not None:
-            watched.see(block, labels)
-        part = clustering.moments_of(block.rows, labels, squared, len(centers), block.weights)
+        part = clustering.moments(block.rows, centers, block.weights)
         sums, counts, cost = sums + part.sums, counts + part.counts, cost + part.cost
     return clustering.Moments(sums, counts, cost)
-
-
-def _released(cells: GuardedCells, centers: Floats) -> tuple[Floats, Floats]:
-    """The trained centers and their sizes; in place of a cell that is held back, what its guard sends for it."""
-    found, sent = cells.moments, cells.released()
-    is_own = (sent.counts == found.counts) & (sent.means == found.means).all(axis=1)
-    return np.where(is_own[:, None], centers, sent.means), sent.counts
 
 
 def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
@@ -117,35 +100,42 @@ def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
         return
     rng = np.random.default_rng([ask.seed, ask.step, epoch])
     for window in _windows(table, ask.batch_size):
-        starts = np.arange(0, len(window.rows), ask.batch_size)
-        for start in rng.permutation(starts):
-            yield iter([_part(window, start, start + ask.batch_size)])
+        for start in rng.permutation(np.arange(0, window.length, ask.batch_size)):
+            yield iter([window.between(start, start + ask.batch_size)])
 
 
-def _part(block: Block, start: int, stop: int) -> Block:
-    """Some of a block's rows."""
-    return Block(*[None if part is None else part[start:stop] for part in block])  # type: ignore[arg-type]
+class _Window:
+    """Rows laid end to end, each as long as it counts: a cut between batches may share a row out to both."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._rows = np.concatenate([block.rows for block in blocks])
+        self._counts = np.concatenate([block.counts for block in blocks])
+        self._ends = np.cumsum(self._counts)
+
+    @property
+    def length(self) -> float:
+        """What all rows count."""
+        return float(self._ends[-1]) if len(self._ends) else 0.0
+
+    def between(self, start: float, stop: float) -> Block:
+        """The rows from one place to another."""
+        some = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
+        ends = self._ends[some]
+        return Block(self._rows[some], np.minimum(ends, stop) - np.maximum(ends - self._counts[some], start))
 
 
-def _windows(table: Table, batch_size: int) -> Iterator[Block]:
+def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
     """The rows in windows of whole batches, so that the table may exceed memory."""
     whole = -(-WINDOW_ROWS // batch_size) * batch_size
     held: list[Block] = []
-    start = 0
     for block in table.blocks():
-        places = np.arange(start, start + len(block.rows)) if block.places is None else block.places
-        held.append(Block(block.rows, block.counts, places))
-        start += len(block.rows)
-        if sum(len(one.rows) for one in held) >= whole:
-            together = _joined(held)
-            yield _part(together, 0, whole)
-            held = [_part(together, whole, len(together.rows))]
-    if sum(len(one.rows) for one in held):
-        yield _joined(held)
-
-
-def _joined(blocks: list[Block]) -> Block:
-    return Block(*map(np.concatenate, zip(*blocks, strict=True)))
+        held.append(block)
+        while sum(float(one.counts.sum()) for one in held) >= whole:
+            together = _Window(held)
+            yield _Window([together.between(0.0, whole)])
+            held = [together.between(whole, together.length)]
+    if held:
+        yield _Window(held)
 
 
 # ---------------------------------------------------------------- the server's part
@@ -190,21 +180,6 @@ class Settings:
         if self.max_rounds < 0:
             raise InputError(f"max_rounds={self.max_rounds} cannot be negative.")
 
-    @property
-    def is_lloyd(self) -> bool:
-        """Whether a round is one of Lloyd's algorithm over all sites."""
-        steps = (self.fraction, self.epochs, self.batch_size or 0, self.server_rate, self.site_rate)
-        return steps == (1.0, 1, 0, 1.0, 1.0) and not self.server_momentum
-
-    @staticmethod
-    def sizes_after(known: Sizes | None, sizes: Floats, moved: Floats) -> Sizes | None:
-        """The sizes after a round of Lloyd's algorithm, and the cost at most.
-
-        Moving the centers onto the means of their cells takes sizes times squared shifts off the cost, and putting
-        rows to the nearest ones cannot add to it.
-        """
-        return None if known is None else Sizes(sizes, np.maximum(known.cost - sizes @ np.vecdot(moved, moved), 0.0))
-
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""
         return Train(self.epochs, self.batch_size or 0, self.site_rate, seed, step, centers)
@@ -218,30 +193,20 @@ def federated_kmeans(
     seed: int = 0,
     reassignment: Reassignment | None = None,
     trajectory: list[Floats] | None = None,
-    known: Sizes | None = None,
 ) -> Protocol[KMeansFit]:
     """Algorithm 1 from given centers.
 
     ``tol`` is a squared shift of all centers at which to stop; it is used only where every site takes part in every
-    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round. ``known``
-    are the sizes and the cost at the start: with them Lloyd's steps also end well where a site is lost while cells
-    stand still, and the others do not tell of them without it.
+    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round.
     """
-    known = known if settings.is_lloyd and reassignment is None else None
     velocity = np.zeros_like(centers)
     small = np.zeros(len(centers), np.int64)
-    rounds, been = 0, [centers]
+    rounds = 0
     while rounds < settings.max_rounds:
-        sampled = yield from _sampled(settings.fraction, seed, rounds + 1)
-        try:
-            reply = yield from total(settings.ask(centers, seed, rounds + 1), to=sampled)
-        except Repeated:
-            if known is None:
-                raise
-            break
         rounds += 1
-        goal = clustering.means(reply.weighted, reply.sizes, fallback=centers)
-        known = settings.sizes_after(known, reply.sizes, goal - centers)
+        sampled = yield from _sampled(settings.fraction, seed, rounds)
+        reply = yield from total(settings.ask(centers, seed, rounds), to=sampled)
+        before, goal = centers, clustering.means(reply.weighted, reply.sizes, fallback=centers)
         velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
         aim = goal if settings.server_momentum == 0 else centers + velocity
         centers = _moved(centers, aim, settings.server_rate)
@@ -250,10 +215,9 @@ def federated_kmeans(
             centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
         if trajectory is not None:
             trajectory.append(centers)
-        if settings.fraction >= 1 and clustering.has_been_at(centers, been, tol):
+        if settings.fraction >= 1 and clustering.squared_shift(before, centers) <= tol:
             break
-        been = [*been, centers] if settings.server_momentum == 0 else [centers]
-    return (yield from closed(centers, rounds, known))
+    return (yield from closed(centers, rounds))
 
 
 def _sampled(fraction: float, seed: int, step: int) -> Protocol[Sequence[str] | None]:
@@ -282,29 +246,30 @@ def _reassigned(
 
 
 def choose_start(
-    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, min_count: int = 1
-) -> Protocol[Start]:
+    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, averages: bool = True
+) -> Protocol[Floats]:
     """Starting centers by name, never a row of a site.
 
-    ``"auto"`` is one-shot where every site lets its averages be seen, else cells by sums.
+    ``"auto"`` is one-shot where every site lets its ``averages`` be seen and they send enough centers, else cells by
+    sums.
     """
     d = len(spread.mean)
     if not isinstance(init, str):
-        return Start(np.array(init, np.float64))
+        return np.array(init, np.float64)
     if init == "random":
-        return Start(random_start(spread.low, spread.high, n_clusters, seed=seed))
+        return random_start(spread.low, spread.high, n_clusters, seed=seed)
     if init == "var-part":
         return (yield from var_part(n_clusters, d, about=spread))
     if init == "cells":
         return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
     if init == "one-shot":
-        return Start((yield from one_shot(n_clusters, d, seed=seed, min_count=min_count)))
+        return (yield from one_shot(n_clusters, d, seed=seed))
     if init != "auto":
         raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
-    try:
-        return Start((yield from one_shot(n_clusters, d, seed=seed, min_count=min_count, complete=True)))
-    except (RunError, InputError):
-        return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
+    if averages:
+        with contextlib.suppress(InputError):
+            return (yield from one_shot(n_clusters, d, seed=seed))
+    return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
 
 
 def federated_kmeans_cost(

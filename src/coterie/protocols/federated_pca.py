@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.errors import InputError, RunError
+from coterie.errors import InputError
 from coterie.maths.projections import LinearMap, Projection, product
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
@@ -22,6 +22,10 @@ from coterie.protocols.limits import MarkLargest, highest, within
 from coterie.protocols.lloyd import Assign
 
 __all__ = ["PCAFit", "View", "dis_pca", "federated_pca", "federated_pca_cost", "mean_of_all"]
+
+
+HALF_A_ROW = 0.5
+"""A masked count is not quite whole."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,14 @@ def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
     found = yield from total(Assign(np.zeros((1, n_columns))))
     rows = float(found.counts[0])
     if not rows > 0:
-        raise InputError("the sites hold 0 rows in all, or too few to tell of.")
+        raise InputError("the sites hold 0 rows in all.")
     return rows, np.asarray(found.sums[0] / rows)
 
 
-def dis_pca(
-    view: View, n_components: int, local_rank: int, *, complete: bool = False
-) -> Protocol[tuple[Ritz, float]]:
+def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
     """The leading axes of all rows as seen, and the squares of all their numbers. Single answers are seen."""
     ask = SendSubspace(*view.fields(), local_rank, view.width, view.reach)
-    found = yield from each(ask, complete=complete)
+    found = yield from each(ask)
     stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
     squares = float(sum(float(reply.squares) for reply in found.values()))
     _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
@@ -90,19 +92,20 @@ def dis_pca(
     return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
 
 
-def _by_sums(view: View, n_components: int, n_rows: float, measured: bool) -> Protocol[tuple[Ritz, float]]:
-    """The same from the products of all pairs of columns, over all sites.
+def _by_sums(view: View, n_components: int, measured: bool) -> Protocol[tuple[Ritz, float, bool]]:
+    """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows.
 
     ``measured`` finds how far values are from the mean before: rows far from zero would fill a masked sum's digits.
     """
-    d, limits, reach = view.width, {"all_rows": n_rows}, view.reach
+    d, reach = view.width, view.reach
+    limits: dict[str, float] = {}
     if measured and view.shift is not None:
         limits["box"] = float(highest((yield from total(MarkLargest(1, view.shift))).sizes)[0])
         reach = 1.0 + 1e-9
     ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, reach)
-    packed = (yield from within(limits, total(ask))).packed
-    gram = full_matrix(np.asarray(packed, np.float64), d)
-    return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram))
+    found = yield from within(limits, total(ask))
+    gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
+    return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ class PCAFit:
     squares: float
     n_rows: float
     solver: str
+    is_exact: bool
+    """Whether these are the components of the pooled rows: by sums, where every site shows its products."""
 
 
 def federated_pca(
@@ -125,11 +130,12 @@ def federated_pca(
     center: bool = True,
     seed: int,
     measured: bool = False,
+    averages: bool = True,
 ) -> Protocol[PCAFit]:
     """Principal components of all sites' rows.
 
-    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no single
-    answer seen; ``auto`` whichever is less, and sums where sites do not allow the other.
+    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no
+    per-site result seen; ``auto`` whichever is less, and sums where not every site lets its ``averages`` be seen.
     """
     if solver not in ("auto", "local", "sums"):
         raise InputError(f"solver={solver!r}; it is 'auto', 'local' or 'sums'.")
@@ -141,25 +147,19 @@ def federated_pca(
     n_rows, mean = yield from mean_of_all(n_columns)
     view = View(n_columns, seed, mean if center else None)
     shift = mean if center else np.zeros(n_columns)
-    if solver == "local" or (solver == "auto" and 2 * rank < n_columns + 1):
-        try:
-            found, squares = yield from dis_pca(view, n_components, rank, complete=solver == "auto")
-            return PCAFit(shift, found, squares, n_rows, "local")
-        except RunError:
-            if solver == "local":
-                raise
-    found, squares = yield from _by_sums(view, n_components, n_rows, measured)
-    return PCAFit(shift, found, squares, n_rows, "sums")
+    if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
+        found, squares = yield from dis_pca(view, n_components, rank)
+        return PCAFit(shift, found, squares, n_rows, "local", False)
+    found, squares, is_exact = yield from _by_sums(view, n_components, measured)
+    return PCAFit(shift, found, squares, n_rows, "sums", is_exact)
 
 
-def federated_pca_cost(
-    n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0, n_rows: float = 0.0
-) -> Cost:
-    """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 (sums)."""
+def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
+    """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
     first = one_round([Assign(np.zeros((1, d)))] * n_sites, method="federated-pca")
     view = View(d, seed, np.zeros(d))
     if solver == "local":
         ask: SendSubspace | SendScatter = SendSubspace(*view.fields(), local_rank, d, view.reach)
         return first + one_round([ask] * n_sites, method="federated-pca")
     ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach)
-    return first + one_round([ask] * n_sites, method="federated-pca", limits={"all_rows": n_rows})
+    return first + one_round([ask] * n_sites, method="federated-pca")

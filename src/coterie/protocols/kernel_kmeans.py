@@ -31,7 +31,7 @@ from coterie.protocols.dspgd import (
 from coterie.protocols.dspgd_dense import DenseEmbedding, Expand, KeepRows, Project, dspgd_dense
 from coterie.protocols.federated_kmeans import choose_start
 from coterie.protocols.limits import find_limits, within
-from coterie.protocols.lloyd import Close, KMeansFit, lloyd
+from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 from coterie.protocols.prepared import Spread
 
 __all__ = [
@@ -86,20 +86,18 @@ def embed_by_dspgd(
     *,
     seed: int,
     measured: bool = False,
-    about: Spread | None = None,
 ) -> Protocol[KernelFit]:
     """gamma by sums, then the top eigenpairs of the kernel matrix of all rows.
 
-    ``measured`` has sites mark how long features are where nobody knows: masked sums need it. ``about`` is the rows'
-    spread where it is known.
+    ``measured`` has sites mark how long features are where nobody knows: masked sums need it.
     """
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
-    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None, about=about)
+    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
     kernel = problem.kernel(found)
     marked = measured and kernel.name == "polynomial"
     steps = (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed, marked=marked)
-    embedding = yield from within(_limits(kernel, n_rows, settings.center), steps)
+    embedding = yield from within(_limits(kernel, settings.center), steps)
     return KernelFit(kernel, embedding, n_rows, values=embedding.values)
 
 
@@ -149,14 +147,21 @@ def cluster_by_baseline(
     return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, fit.n_rounds), fit.values)
 
 
-def _limits(kernel: Kernel, n_rows: float, center: bool) -> dict[str, float]:
-    """How long a row of W_t may be, squared (of polynomial features nobody knows), and how many rows there are."""
-    length = {} if kernel.name == "polynomial" else {"length": 8.0 if center else 2.0}
-    return {**length, "all_rows": n_rows}
+def _limits(kernel: Kernel, center: bool) -> dict[str, float]:
+    """How long a row of W_t may be, squared; of polynomial features nobody knows."""
+    return {} if kernel.name == "polynomial" else {"length": 8.0 if center else 2.0}
 
 
 def cluster_embedded(
-    made: KernelFit, n_clusters: int, *, init: str, max_rounds: int, tol: float, seed: int, measured: bool
+    made: KernelFit,
+    n_clusters: int,
+    *,
+    init: str,
+    max_rounds: int,
+    tol: float,
+    seed: int,
+    measured: bool,
+    averages: bool = True,
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
     values = made.values
@@ -169,24 +174,22 @@ def cluster_embedded(
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
         spread = Spread(made.n_rows, np.zeros(len(values)), np.where(np.arange(len(values)) == 0, 0.0, deviation))
     limits = (yield from find_limits(len(values))) if measured else {}
-    start = yield from within(limits, choose_start(init, n_clusters, spread, seed=seed))
+    start = yield from within(limits, choose_start(init, n_clusters, spread, seed=seed, averages=averages))
     shift = tol * float(np.mean(deviation**2))
-    steps = lloyd(start.centers, max_rounds=max_rounds, tol=shift, known=start.known)
+    steps = lloyd(start, max_rounds=max_rounds, tol=shift)
     return (yield from within(limits, steps))
 
 
 def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by a coreset of them (the paper's way: embedded rows leave the sites)."""
     found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
-    centers = found.centers(n_clusters, seed=seed)
-    closing = yield from total(Close(centers))
-    return KMeansFit(centers, float(closing.cost), np.array(closing.counts), 0)
+    return (yield from closed(found.centers(n_clusters, seed=seed), 0))
 
 
 def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
     """d + 2 numbers a site for gamma; an iteration n(n+1)/2, n = r_t + D, D + 1 to center, and a round to tell."""
     assert isinstance(made.embedding, Embedding)
-    limits = _limits(made.kernel, made.n_rows, center)
+    limits = _limits(made.kernel, center)
 
     def sent(request: Request[Any], floats: int, limits: dict[str, float] = limits) -> Cost:
         return exchange_cost(n_sites, floats=floats, float_bytes=8, request=request, method=method, limits=limits)
@@ -203,10 +206,10 @@ def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, meth
 
 
 def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
-    """d + 2 numbers a site for gamma and 2 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
+    """d + 2 numbers a site for gamma and 3 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
     found = made.embedding
     assert isinstance(found, DenseEmbedding)
-    limits, parts = _limits(made.kernel, made.n_rows, center), list(found.rows.values())
+    limits, parts = _limits(made.kernel, center), list(found.rows.values())
     begin, *steps = found.transcript
 
     def sent(requests: list[Request[Any]]) -> Cost:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError, Repeated, RunError
+from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import eigenpairs_above, full_matrix
@@ -31,8 +31,7 @@ from coterie.protocols.landmarks_sites import (
     UseLandmarks,
 )
 from coterie.protocols.limits import find_limits, within
-from coterie.protocols.lloyd import Close, KMeansFit, Sizes, closed, lloyd
-from coterie.protocols.prepared import Spread
+from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 
 __all__ = ["LandmarkSettings", "cluster_by_landmarks", "embed_by_landmarks", "local_landmarks_cost"]
 
@@ -43,8 +42,6 @@ FEWEST_EACH = 4
 WORTHWHILE = {"local": 0.25, "summed": 0.75}
 """More landmarks are asked for where half of them miss so much of what the others are apart. Of local ones many are
 nearly there twice, since sites have similar rows; summed ones are means of different cells."""
-MOST_FEATURES = 8
-"""Features for each column of a row at most: sites do not tell of few rows that are seen through many features."""
 MOST_STARTS = 8
 """Solutions for the landmarks that sites judge by their rows: a number each, where a round of Lloyd is hundreds."""
 FEATURE_BOX = 1.01
@@ -67,7 +64,6 @@ class LandmarkSettings:
     """About how many over all sites; None begins with 5 a cluster, at least 30, and asks for more where it pays."""
     bits: int = 4
     """Of each coordinate of a landmark."""
-    min_count: int = 1
     sample: int = 2000
     """Rows a site finds its centers with."""
     value_range: tuple[float, float] | None = None
@@ -84,6 +80,10 @@ class LandmarkSettings:
             raise InputError("landmarks is an array of points, a row each, every value finite.")
         if self.value_range is not None and not self.value_range[0] < self.value_range[1]:
             raise InputError(f"value_range={self.value_range}; it is (smallest, largest), the smallest first.")
+
+    def decided(self, averages: bool) -> LandmarkSettings:
+        """The same with ``auto`` decided: whether every site lets its averages be seen."""
+        return replace(self, way="local" if averages else "summed") if self.way == "auto" else self
 
     def number(self, n_clusters: int) -> int:
         """How many landmarks to begin with."""
@@ -124,16 +124,15 @@ def _find(
     n_columns: int,
     *,
     seed: int,
-    about: Spread | None,
 ) -> Protocol[_Found]:
     """Landmarks, and more of them where that pays."""
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     if settings.points is not None:
-        landmarks, way = (yield from _given(settings.points, n_columns, about)), "given"
+        landmarks, way = (yield from _given(settings.points, n_columns)), "given"
         kernel = problem.kernel(_gamma(problem, landmarks))
     else:
-        asked = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed, about=about)
+        asked = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed)
         landmarks, way = asked.landmarks, asked.way
         kernel = problem.kernel(_gamma(problem, landmarks))
         if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[way]:
@@ -141,9 +140,9 @@ def _find(
             more = yield from _asked(replace(settings, way=way), number, n_columns, seed=seed, before=asked)
             landmarks = _joined(landmarks, more.landmarks)
             kernel = problem.kernel(_gamma(problem, landmarks))
-    precision, most = ("float64", None) if way == "given" else ("float32", MOST_FEATURES * n_columns)
+    precision = "float64" if way == "given" else "float32"
     points = landmarks.points.astype(precision).astype(np.float64)  # as sites will know them
-    root = feature_root(kernel, points, row_bytes=int(precision[-2:]) // 8, most=most)
+    root = feature_root(kernel, points, row_bytes=int(precision[-2:]) // 8)
     return _Found(landmarks, LandmarkMap.of(kernel, points, root), way)
 
 
@@ -162,15 +161,15 @@ def _joined(one: Landmarks, other: Landmarks) -> Landmarks:
     return Landmarks(points, np.concatenate([one.weights, other.weights]) / 2, (one.scatter + other.scatter) / 2)
 
 
-def _given(points: Floats, n_columns: int, about: Spread | None) -> Protocol[Landmarks]:
+def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
     """Points known beforehand; sites count the rows nearest to each."""
     if points.shape[1] != n_columns:
         raise InputError(f"landmarks have {points.shape[1]} columns, the sites' rows {n_columns}.")
     distinct = np.unique(points, axis=0)
-    gamma, n_rows = yield from find_gamma(n_columns, about=about)
+    gamma, n_rows = yield from find_gamma(n_columns)
     counts = yield from nearest_counts(distinct)
     if not counts.any():
-        raise InputError("no landmark given has rows near it that sites would tell of.")
+        raise InputError("the sites left hold 0 rows in all.")
     return Landmarks(distinct, counts * (n_rows / counts.sum()), n_rows / (4 * gamma))
 
 
@@ -190,25 +189,18 @@ def _asked(
     *,
     seed: int,
     before: _Asked | None = None,
-    about: Spread | None = None,
 ) -> Protocol[_Asked]:
     """About so many landmarks from the sites."""
-    if settings.way != "summed":
-        try:
-            found = yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)
-            return _Asked(found, "local")
-        except (RunError, InputError):
-            if settings.way == "local":
-                raise
+    if settings.way == "local":
+        found = yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)
+        return _Asked(found, "local")
     summed = yield from summed_landmarks(
         number,
         n_columns,
         bits=settings.bits,
-        min_count=settings.min_count,
         seed=seed,
         limits=settings.value_range,
         before=None if before is None else before.summed,
-        about=about,
     )
     return _Asked(summed.landmarks, "summed", summed)
 
@@ -217,11 +209,11 @@ def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int
     """Every site's own centers; merged where there are many more than asked for. Single answers are seen."""
     names = yield from present()
     ask = _local_request(settings, number, n_columns, len(names), seed)
-    found = (yield from each(ask, complete=settings.way == "auto")).values()
+    found = (yield from each(ask)).values()
     points = np.concatenate([decoded(r.codes, r.low, r.span, settings.bits) for r in found])
     weights = np.concatenate([r.counts for r in found]).astype(np.float64)
     if not weights.any():
-        raise InputError("the sites sent no landmark: none holds as many rows as one has to stand for.")
+        raise InputError("the sites hold 0 rows in all.")
     middle = weights @ points / weights.sum()
     scatter = sum(_scatter(decoded(r.codes, r.low, r.span, settings.bits), r, middle) for r in found)
     return Landmarks(*merged(points, weights, number, seed=seed), scatter)
@@ -230,7 +222,7 @@ def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int
 def _local_request(settings: LandmarkSettings, number: int, n_columns: int, n_sites: int, seed: int) -> SendLandmarks:
     q = max(FEWEST_EACH, -(-number // max(n_sites, 1)))
     ranges = n_columns if n_columns <= FEW_COLUMNS else 1
-    return SendLandmarks(q, n_columns, ranges, settings.bits, settings.min_count, settings.sample, seed)
+    return SendLandmarks(q, n_columns, ranges, settings.bits, settings.sample, seed)
 
 
 def _scatter(points: Floats, reply: Any, middle: Floats) -> float:
@@ -253,13 +245,13 @@ def cluster_by_landmarks(
     tol: float,
     seed: int,
     measured: bool = False,
-    about: Spread | None = None,
+    averages: bool = True,
 ) -> Protocol[KernelFit]:
     """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
 
-    ``about`` is the rows' spread where it is known.
+    ``averages`` says whether every site lets its averages be seen.
     """
-    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed, about=about)
+    found = yield from _find(problem, settings.decided(averages), n_clusters, n_columns, seed=seed)
     rows = found.landmarks.n_rows
     if rows < n_clusters:
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
@@ -271,13 +263,10 @@ def cluster_by_landmarks(
     centers = yield from within(limits, _best(found, starts), bits=SUM_BITS)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
-    as_seen = clustering.moments(features, centers, weights)
-    known = Sizes(as_seen.counts, as_seen.cost)
     if found.way == "local":
-        steps = _lloyd_by_averages(centers, known, max_rounds=max_rounds, tol=shift)
-        clusters = yield from within(limits, steps)
+        clusters = yield from within(limits, _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift))
     else:
-        steps = lloyd(centers, max_rounds=max_rounds, tol=shift, known=known)
+        steps = lloyd(centers, max_rounds=max_rounds, tol=shift)
         clusters = yield from within(limits, steps, bits=SUM_BITS)
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
 
@@ -295,19 +284,18 @@ def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
     return starts[0]
 
 
-def _lloyd_by_averages(centers: Floats, known: Sizes, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
+def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
     """Lloyd's algorithm from every site's own means, in float16: k (r + 2) half numbers a round and site."""
-    rounds, been = 0, [centers]
+    rounds = 0
     while rounds < max_rounds:
         rounds += 1
         found = yield from each(MeanByCell("float16", centers))
         counts = sum(reply.counts.astype(np.float64) for reply in found.values())
         sums = sum(reply.counts[:, None] * reply.means.astype(np.float64) for reply in found.values())
-        centers = clustering.means(np.asarray(sums), np.asarray(counts), fallback=centers)
-        if clustering.has_been_at(centers, been, tol):
+        before, centers = centers, clustering.means(np.asarray(sums), np.asarray(counts), fallback=centers)
+        if clustering.squared_shift(before, centers) <= tol:
             break
-        been.append(centers)
-    return (yield from closed(centers, rounds, known))
+    return (yield from closed(centers, rounds))
 
 
 def _limits(map_: LandmarkMap, measured: bool) -> Protocol[dict[str, float]]:
@@ -337,29 +325,24 @@ def embed_by_landmarks(
     center: bool,
     seed: int,
     measured: bool = False,
+    averages: bool = True,
     told: bool = False,
-    about: Spread | None = None,
 ) -> Protocol[KernelFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
-    ``told`` lets sites know, so that later questions see the components in the rows' place.
+    ``averages`` says whether every site lets its averages be seen; ``told`` lets sites know, so that later questions
+    see the components in the rows' place.
     """
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
-    found = yield from _find(problem, settings, max(1, n_components // 2), n_columns, seed=seed, about=about)
+    found = yield from _find(problem, settings.decided(averages), max(1, n_components // 2), n_columns, seed=seed)
     yield from total(found.told(found.map))
     n = found.map.projection.shape[1] + 1
     limits = yield from _limits(found.map, measured)
     ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
-    limits = (
-        {**limits, "length": max(1.0, limits["length"]), "all_rows": found.landmarks.n_rows} if limits else limits
-    )
-    try:
-        packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
-        gram = full_matrix(np.asarray(packed, np.float64), n)
-    except Repeated:  # sites were lost while they unmasked it: the landmarks stand for all rows
-        wide = np.concatenate([np.ones((len(found.features), 1)), found.features], axis=1)
-        gram = (wide * found.landmarks.weights[:, None]).T @ wide
+    limits = {**limits, "length": max(1.0, limits["length"])} if limits else limits
+    packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
+    gram = full_matrix(np.asarray(packed, np.float64), n)
     rows, mean = gram[0, 0], gram[0, 1:] / max(float(gram[0, 0]), 1e-300)
     shift = mean if center else np.zeros(n - 1)
     pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Guarded, MalformedMessage
+from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import block_cells, local_cells, may_tell_of_all
+from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.lloyd import table_moments
 from coterie.protocols.seeding import sample_of
 
 __all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
@@ -43,13 +43,12 @@ class LocalLandmarks(Reply, content="averages"):
 
 @dataclass(frozen=True)
 class SendLandmarks(Request[LocalLandmarks]):
-    """Cluster your own rows into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+    """Cluster your own rows into at most ``q`` centers."""
 
     q: int
     d: int
     ranges: int
     bits: int
-    min_count: int
     sample: int
     seed: int
 
@@ -62,23 +61,24 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
     """
     if ask.ranges not in (1, ask.d) or not 1 <= ask.bits <= 8:
         raise MalformedMessage(f"{ask.ranges} ranges of {ask.bits} bits for {ask.d} columns")
-    reply = LocalLandmarks.zeros(ask.axes)
-    sample, fewest = sample_of(table, ask.sample, ask.seed), max(1, ask.min_count, memory.min_count)
+    sample = sample_of(table, ask.sample, ask.seed)
     drawn = float(sample.weights.sum())
-    wanted = max(1, min(ask.q, int(drawn) // (2 * fewest)))
-    if drawn < fewest or not may_tell_of_all(table, memory.guard):
-        return reply
+    if not drawn > 0:
+        return LocalLandmarks.zeros(ask.axes)
+    wanted = max(1, min(ask.q, int(drawn) // 2))
     points = clustering.rough_centers(sample.rows, sample.weights, wanted, seed=ask.seed)
-    found = block_cells(Block(sample.rows, sample.weights, sample.places), memory.guard, points)
-    enough = found.counts >= fewest
+    found = clustering.moments(sample.rows, points, sample.weights)
+    filled = found.counts > 0
     codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    codes[: int(enough.sum())], low, span = coded(found.means[enough], ask.bits, ask.ranges)
-    counts[: int(enough.sum())] = found.counts[enough] * (sample.held / drawn)
-    return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(_scatter(table, sample.rows.mean(0))))
+    means = found.sums[filled] / found.counts[filled, None]
+    codes[: len(means)], low, span = coded(means, ask.bits, ask.ranges)
+    counts[: len(means)] = found.counts[filled] * (sample.held / drawn)
+    scatter = _scatter(table, sample.rows.mean(0)) + within_columns(table).sum()
+    return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(scatter))
 
 
 def _scatter(table: Table, near: Floats) -> float:
-    """Squared distances of all rows from their mean; ``near`` is a point not far from it."""
+    """Squared distances of all rows shown from their mean; ``near`` is a point not far from it."""
     held, sums, squares = 0.0, np.zeros(len(near)), 0.0
     for block in table.blocks():
         held += float(block.counts.sum())
@@ -146,8 +146,9 @@ def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmark
         raise MalformedMessage(f"{ask.axes['m']} landmarks of {ask.axes['d']} columns for {len(raw.columns)}")
     map_, is_exact = ask.map(), ask.precision == "float64"
 
-    def embed(rows: Rows) -> Rows:
-        return map_.embed(rows.astype(np.float64, copy=False) if is_exact else rows)
+    def embed(block: Block) -> Rows:
+        rows = block.rows.astype(np.float64, copy=False) if is_exact else block.rows
+        return map_.embed(rows, block.variance)
 
     memory.table = StreamedTable(raw, embed, ask.axes["r"])
 
@@ -162,7 +163,7 @@ class LocalMeans(Reply, content="averages"):
 
 @dataclass(frozen=True)
 class MeanByCell(Request[LocalMeans]):
-    """Put every row to its nearest center; send the means of those that hold enough rows."""
+    """Put every row to its nearest center; send the means of those that hold any."""
 
     precision: str
     centers: Floats = array("k", "r")
@@ -170,26 +171,23 @@ class MeanByCell(Request[LocalMeans]):
 
 @answers(MeanByCell)
 def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
-    """A site's own means, none for fewer rows than it allows."""
+    """A site's own means."""
     if ask.centers.shape[1] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
-    found = local_cells(table, memory.guard, ask.centers)
-    enough = found.counts >= max(1, memory.min_count)
-    return LocalMeans(np.where(enough[:, None], found.means, 0.0), np.where(enough, found.counts, 0.0))
+    found = table_moments(table, ask.centers)
+    return LocalMeans(clustering.means(found.sums, found.counts, fallback=np.zeros_like(found.sums)), found.counts)
 
 
 @answers(TryLandmarks)
 def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCosts:
-    """Mean costs over all of a site's rows; a guarded site does not judge: exact costs locate rows."""
+    """Mean costs over all of a site's rows."""
     if ask.axes["r"] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
     costs, held = np.zeros(len(ask.starts)), 0.0
-    for block in table.blocks() if memory.guard is None else ():
+    for block in table.blocks():
         held += float(block.counts.sum())
         costs += block.counts @ clustering.nearest_of_each(block.rows, ask.starts)
-    if held < max(1, memory.min_count):
-        return MeanCosts.zeros(ask.axes)
-    return MeanCosts(np.asarray(held), costs / held)
+    return MeanCosts(np.asarray(held), costs / max(held, 1e-300))
 
 
 @dataclass(frozen=True)
@@ -207,22 +205,14 @@ class SendFeatureGram(Request[FeatureGram]):
     n: int
     precision: str
 
-    @property
-    def gram_rows(self) -> float:
-        """A triangle is as many rows as the matrix has."""
-        return self.n
-
 
 @answers(SendFeatureGram)
 def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> FeatureGram:
-    """A site's share; one roster only, since the difference of two would be a site's own."""
+    """A site's share."""
     if ask.size != ask.n * (ask.n + 1) // 2 or ask.n != len(table.columns) + 1:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
-    guard, gram = memory.guard, np.zeros((ask.n, ask.n))
-    if guard is not None and not guard.tells("feature gram", b"", 1):
-        raise Guarded("these features were summed up with other sites before")
-    if may_tell_of_all(table, guard, b"feature gram"):  # its border is the features' sum
-        for block in table.blocks():
-            wide = np.concatenate([np.ones((len(block.rows), 1)), block.rows], axis=1)
-            gram += (wide * block.counts[:, None]).T @ wide
+    gram = np.zeros((ask.n, ask.n))
+    for block in table.blocks():
+        wide = np.concatenate([np.ones((len(block.rows), 1)), block.rows], axis=1)
+        gram += (wide * block.counts[:, None]).T @ wide
     return FeatureGram(triangle(gram))

@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.errors import Guarded, MalformedMessage
+from coterie.errors import MalformedMessage
+from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, CellMoments, Memory, Rows, Table, answers, remembers
-from coterie.protocols.cells import seen_cells
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
 
 __all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "projection_of"]
-
-MOST_PROJECTIONS = 2
-"""The one cells are found with, and rows as they are."""
 
 
 # ---------------------------------------------------------------- what a site is asked
@@ -64,7 +61,7 @@ class _Lens:
     def blocks(self) -> Iterator[tuple[Block, Rows]]:
         """Some rows as they are summed up, and as they are projected."""
         for raw, seen in self.table.pieces():
-            yield (raw if self.whole else Block(seen, raw.weights, raw.places)), seen
+            yield (raw if self.whole else Block(seen, raw.weights)), seen
 
 
 @remembers(Regard)
@@ -79,7 +76,7 @@ def keep_lens(table: Table, memory: Memory, ask: Regard) -> None:
     if isinstance(before, _Lens) and before.projects(raw, ask):
         memory["lens"] = replace(before, whole=ask.whole)
         return
-    projected = StreamedTable(raw, lambda rows: rows @ seen.astype(rows.dtype), ask.p)
+    projected = StreamedTable(raw, lambda block: block.rows @ seen.astype(block.rows.dtype), ask.p)
     memory["lens"] = _Lens(projected, ask.seed, ask.whole)
 
 
@@ -115,23 +112,16 @@ class SumRegarded(Request[RegardedSums]):
 
 @answers(SumRegarded)
 def local_regarded_sums(table: Table, memory: Memory, ask: SumRegarded) -> RegardedSums:
-    """A site's share, over all its rows or none; of two projections a run where it is guarded: squares of many would
-    be the products of all columns."""
-    reply, lens, guard = RegardedSums.zeros(ask.axes), _lens(memory), memory.guard
+    """A site's share: sums and squares of the rows it shows, which is what cells are made of."""
+    reply, lens = RegardedSums.zeros(ask.axes), _lens(memory)
     own = len(lens.table.raw.columns)
     if ask.p != len(lens.table.columns) or ask.d not in (0, own):
         raise MalformedMessage(f"sums of {ask.p} and {ask.d} columns for {len(lens.table.columns)} and {own}")
-    for seed, columns in [(lens.seed, ask.p), (0, ask.d)][: 2 if ask.d else 1]:
-        if guard is not None and not guard.allows("regarded", f"{seed} {columns}".encode(), MOST_PROJECTIONS):
-            raise Guarded("sums of other projections left in this run already")
-    watched = None if guard is None else guard.cells(1)
     for block, seen in lens.table.pieces():
         rows, each = seen.astype(np.float64, copy=False), block.counts
         wide = block.rows[:, : ask.d].astype(np.float64, copy=False)
         reply += RegardedSums(each.sum(), each @ rows, each @ rows**2, each @ wide, each @ wide**2)
-        if watched is not None:
-            watched.see(block, np.zeros(len(rows), np.intp))
-    return reply if watched is None or watched.release_whole() else RegardedSums.zeros(ask.axes)
+    return reply
 
 
 @dataclass(frozen=True)
@@ -151,17 +141,12 @@ class SumApart(Request[Apart]):
 
 @answers(SumApart)
 def local_apart(table: Table, memory: Memory, ask: SumApart) -> Apart:
-    """A site's share, over all its rows or none; about one point a run where it is guarded."""
-    guard, reply = memory.guard, Apart.zeros(ask.axes)
-    if guard is not None and not guard.tells("apart", ask.origin.tobytes(), 1):
-        raise Guarded("distances from another point left in this run already")
-    watched = None if guard is None else guard.cells(1)
+    """A site's share."""
+    reply = Apart(np.zeros(()), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         away = block.rows - ask.origin
         reply += Apart(block.counts.sum(), block.counts @ np.vecdot(away, away))
-        if watched is not None:
-            watched.see(block, np.zeros(len(away), np.intp))
-    return reply if watched is None or watched.release_whole() else Apart.zeros(ask.axes)
+    return reply
 
 
 @dataclass(frozen=True)
@@ -214,25 +199,26 @@ class ShareCells(Request[CellShares]):
 
 @answers(CountCells)
 def local_counts(table: Table, memory: Memory, ask: CountCells) -> CellCounts:
-    """A site's share of the counts, as far as they may leave."""
-    return CellCounts(_cells(_lens(memory), memory, ask.centers).counts)
+    """A site's share of the counts."""
+    return CellCounts(_cells(_lens(memory), ask.centers)[1])
 
 
 @answers(ShareCells)
 def local_shares(table: Table, memory: Memory, ask: ShareCells) -> CellShares:
-    """A site's part of the means; nothing of cells that hold too few rows in all."""
+    """A site's part of the means."""
     lens = _lens(memory)
     if ask.width != lens.width or ask.axes["ranges"] not in (1, ask.width) or not 1 <= ask.steps < 1 << 31:
         raise MalformedMessage(f"means of {ask.width} columns in {ask.bits} bits over {ask.sites} sites")
-    found = _cells(lens, memory, ask.centers)
-    totals = np.maximum(ask.totals, found.counts)  # a part is at most the whole
-    share = np.where(totals > 0, found.counts / np.where(totals > 0, totals, 1.0), 0.0)
-    where = np.clip((found.means - ask.low) / np.where(ask.span > 0, ask.span, 1.0), 0.0, 1.0)
+    sums, counts = _cells(lens, ask.centers)
+    totals = np.maximum(ask.totals, counts)  # a part is at most the whole
+    share = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), 0.0)
+    means = clustering.means(sums, counts, fallback=np.zeros_like(sums))
+    where = np.clip((means - ask.low) / np.where(ask.span > 0, ask.span, 1.0), 0.0, 1.0)
     return CellShares(np.rint(share[:, None] * where * ask.steps).astype(np.int64))
 
 
-def _cells(lens: _Lens, memory: Memory, centers: Floats) -> CellMoments:
-    """The moments of what is summed up over the cells, as far as a guard lets them go."""
+def _cells(lens: _Lens, centers: Floats) -> tuple[Floats, Floats]:
+    """The sums of what is summed up over the cells, and the cells' counts."""
     if centers.shape[1] != len(lens.table.columns):
         raise MalformedMessage(f"points of {centers.shape[1]} columns for rows of {len(lens.table.columns)}")
-    return seen_cells(lens.blocks(), memory.guard, centers, lens.width)
+    return seen_moments(lens.blocks(), centers, lens.width)

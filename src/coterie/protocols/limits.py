@@ -12,15 +12,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coterie.errors import Guarded, OutOfRange
+from coterie.errors import OutOfRange
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, Question, total
 
 __all__ = ["N_MARKS", "MarkLargest", "Marks", "find_limits", "find_units", "highest", "mark", "within"]
 
-MOST_ORIGINS = 4
-"""Zero and the columns' means before rows are prepared, zero after, and zero once they are embedded."""
 LOWEST, N_MARKS = -16, 48
 """Powers of sixteen from 16**-16 up, about 5e-20 to 2e37."""
 
@@ -48,17 +46,19 @@ class MarkLargest(Request[Marks]):
 
 @answers(MarkLargest)
 def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
-    """The site's marks; about a few origins a run where it is guarded: many would locate its largest row."""
-    guard = memory.guard
-    if guard is not None and not guard.allows("marks", guard.view + ask.origin.tobytes(), MOST_ORIGINS):
-        raise Guarded("the largest values were marked about other origins already")
+    """The site's marks.
+
+    Values are those of the rows shown, and what adds the squares of the rows behind them to theirs. Rows are as many
+    as they count, and as there are.
+    """
     largest, held = np.zeros(ask.axes["d"]), 0.0
     for block in table.raw_blocks():
         away = np.where(np.isnan(block.rows), 0.0, np.abs(block.rows - ask.origin))
         largest = np.maximum(largest, away.max(axis=0, initial=0.0))
         held += float(block.counts.sum())
+    largest = np.hypot(largest, np.sqrt(within_columns(table) / max(held, 1e-300)))
     groups = largest if ask.groups == len(largest) else np.full(ask.groups, largest.max(initial=0.0))
-    return Marks(mark(np.array([held]))[0], mark(groups))
+    return Marks(mark(np.array([max(held, float(table.n_rows))]))[0], mark(groups))
 
 
 def mark(values: Floats) -> Integers:

@@ -70,13 +70,15 @@ class Method:
     cost: str
     """Numbers up a site, in words and letters."""
     discloses: str
-    single_answers: str = "no"
+    per_site_results: str = "no"
     """Whether the server sees what one site answered: no, yes, or when."""
+    needs_rows: bool = False
+    """Whether it cannot work with groups of rows, so that sites must exempt it from that protection."""
 
     @property
     def sends_rows(self) -> bool:
         """Whether it cannot do without rows, projected or not."""
-        return self.single_answers == ROWS
+        return self.per_site_results == ROWS
 
 
 ROWS = "yes: every site must allow rows"
@@ -139,7 +141,7 @@ register(
         (Assign, Close, Split, Summarise),
         "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
-        single_answers="only with a one-shot start",
+        per_site_results="only with a one-shot start",
     )
 )
 register(
@@ -150,7 +152,7 @@ register(
         "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
-        single_answers="only with a one-shot start (the default where every site allows averages)",
+        per_site_results="only with a one-shot start (the default where every site allows averages)",
     )
 )
 register(
@@ -174,7 +176,7 @@ register(
         "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
         "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",
         "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
-        single_answers="only where every site allows averages (landmarks='summed' never)",
+        per_site_results="only where every site allows averages (landmarks='summed' never)",
     )
 )
 register(
@@ -186,7 +188,7 @@ register(
         "round",
         "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
         "per cluster the sum and number of embedded rows",
-        single_answers="only with a one-shot start (the default where every site allows averages)",
+        per_site_results="only with a one-shot start (the default where every site allows averages)",
     )
 )
 register(
@@ -196,7 +198,8 @@ register(
         (SumLengths, BeginKernel, CountRows, MarkFeatures, SumFeatures, Project, Expand, KeepRows, *CLUSTERING),
         "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
         "products of single rows' features with vectors of the server's choice, and every embedded row",
-        single_answers=ROWS,
+        per_site_results=ROWS,
+        needs_rows=True,
     )
 )
 register(
@@ -206,7 +209,7 @@ register(
         (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
         "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
         "features of single rows, from which the rows can be found",
-        single_answers=ROWS,
+        per_site_results=ROWS,
     )
 )
 for _name, _title in (
@@ -220,7 +223,8 @@ for _name, _title in (
             (SumLengths, CountRows, PoolRows),
             "d+2 for gamma, then all rows",
             "every row",
-            single_answers=ROWS,
+            per_site_results=ROWS,
+            needs_rows=True,
         )
     )
 register(
@@ -241,7 +245,8 @@ register(
         ),
         "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
         "some rows, and components of more",
-        single_answers=ROWS,
+        per_site_results=ROWS,
+        needs_rows=True,
     )
 )
 register(
@@ -250,8 +255,8 @@ register(
         "k-means from every site's own centers, in one round",
         (Summarise, Close),
         "k(d+1), and k+1 to close",
-        "each site's own cluster centers and their sizes, none for fewer rows than min_count",
-        single_answers="yes: every site must allow averages",
+        "each site's own cluster centers and their sizes",
+        per_site_results="yes: every site must allow averages",
     )
 )
 register(
@@ -261,7 +266,8 @@ register(
         (CountRows, PoolRows, SendSummary, Assign, Close),
         "all rows, 2 before and k+1 to close",
         "every row",
-        single_answers=ROWS,
+        per_site_results=ROWS,
+        needs_rows=True,
     )
 )
 for _name, _title, _numbers in (
@@ -277,7 +283,7 @@ for _name, _title, _numbers in (
             (CountRows, SendSummary, SumByCell, Assign, Close),
             f"d+2 for the mean, {_numbers} + 1 for C points of t axes; k(d+1)+1 a step of Lloyd, k+1 to close",
             "single rows, projected, with weights",
-            single_answers=ROWS,
+            per_site_results=ROWS,
         )
     )
 for _name, _title, _d in (
@@ -292,7 +298,7 @@ for _name, _title, _d in (
             f"d+2 for the mean, t {_d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
             "Lloyd, k+1 to close",
             "each site's principal axes; single rows, projected, with weights",
-            single_answers=ROWS,
+            per_site_results=ROWS,
         )
     )
 register(
@@ -313,9 +319,8 @@ register(
             SendSummary,
         ),
         "k(d+1), k(d+1)+1 a step, k+1 to close; by sums cells(2d+1) a round in place of the first; stages as named",
-        "each site's own centers, none for fewer rows than min_count, or sums alone; with stages of one's own what "
-        "these disclose",
-        single_answers="where every site allows averages; only pipelines of one's own ask for rows",
+        "each site's own centers, or sums alone; with stages of one's own what these disclose",
+        per_site_results="where every site allows averages; only pipelines of one's own ask for rows",
     )
 )
 register(
@@ -323,9 +328,9 @@ register(
         "federated-pca",
         "Principal components of all rows: from each site's own axes (disPCA), or from products of columns by sums",
         (Assign, SendSubspace, SendScatter),
-        "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 (sums)",
+        "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 + 1 (sums)",
         "local: each site's principal axes; sums: products of all pairs of columns over all sites",
-        single_answers="only with local axes (where every site allows averages)",
+        per_site_results="only with local axes (where every site allows averages)",
     )
 )
 register(
@@ -347,7 +352,8 @@ register(
         "then T a new row (rbf) or one a component of it (linear)",
         "all distances between a site's rows in its own columns, and with them its rows up to a turn; tags tell "
         "which rows are the same",
-        single_answers=ROWS,
+        per_site_results=ROWS,
+        needs_rows=True,
     )
 )
 register(
@@ -357,6 +363,7 @@ register(
         (CountColumns, SolveCopy, SendComponents),
         "D T a step, 12 steps an iteration; 1 and m_j D at the end",
         "a fit of every row to the site's own columns, anew in every step",
-        single_answers=ROWS,
+        per_site_results=ROWS,
+        needs_rows=True,
     )
 )

@@ -7,7 +7,7 @@ public (means, deviations, ranges), so a site that joins late or restarts is bro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from coterie.errors import InputError, MalformedMessage
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.limits import find_units, within
-from coterie.protocols.prepared import Missing, Preparation, PreparedTable, Spread, complete_rows, placed, tie_rows
+from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 
 __all__ = [
     "ColumnSums",
@@ -59,24 +59,15 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     """A site's share of every column's sums."""
     if not (ask.unit > 0).all():
         raise MalformedMessage("a unit is a number above 0")
-    if memory.guard is not None:
-        tie_rows(memory, ask.drop or (isinstance(table, PreparedTable) and table.drops))
-    reply, watched = ColumnSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(1)
-    for block in placed(table.raw_blocks()) if ask.drop else table.raw_blocks():
-        used = complete_rows(block) if ask.drop else block
-        rows, each = used.rows, used.counts
-        if watched is not None:
-            watched.see(used, np.zeros(len(rows), np.intp))
-        there = ~np.isnan(rows)
-        about = np.where(there, (rows - ask.origin) / ask.unit, 0.0)
-        reply += ColumnSums(each.sum(), each @ there, each @ about, each @ (about * about))
-    if watched is None:
-        return reply
-    if not watched.release_whole():
-        return ColumnSums.zeros(ask.axes)
-    enough = reply.present >= memory.min_count  # a column with fewer values here counts as one without any
-    kept = (np.where(enough, part, 0.0) for part in (reply.present, reply.sums, reply.squares))
-    return ColumnSums(reply.rows, *kept)
+    used = complete(table) if ask.drop else table
+    reply = ColumnSums.zeros(ask.axes)
+    for block in used.raw_blocks():
+        about = np.where(np.isnan(block.rows), 0.0, (block.rows - ask.origin) / ask.unit)
+        each = block.values
+        reply += ColumnSums(
+            block.counts.sum(), each.sum(axis=0), (each * about).sum(axis=0), (each * about**2).sum(axis=0)
+        )
+    return replace(reply, squares=reply.squares + within_columns(used) / ask.unit**2)
 
 
 # ---------------------------------------------------------------- the server's part

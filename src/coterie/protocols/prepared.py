@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from coterie.errors import Guarded, InputError, MissingValues, OutOfRange
+from coterie.errors import InputError, MissingValues, OutOfRange
 from coterie.messages.schema import Floats, Nothing, Request, array
-from coterie.messages.site_part import Block, Column, Memory, Rows, Table, answers, remembers
+from coterie.messages.site_part import (
+    Block,
+    Column,
+    Memory,
+    Rows,
+    Table,
+    answers,
+    remembers,
+    rows_behind,
+    within_columns,
+    within_scatter,
+)
 
 __all__ = [
     "Missing",
@@ -18,9 +30,8 @@ __all__ = [
     "Prepare",
     "PreparedTable",
     "Spread",
+    "complete",
     "complete_rows",
-    "placed",
-    "tie_rows",
 ]
 
 Missing = Literal["refuse", "mean", "drop"]
@@ -43,15 +54,7 @@ class Prepare(Request[Nothing], remembered=True):
 
 @remembers(Prepare)
 def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
-    """Put the prepared view in the table's place, and in the place of any view before.
-
-    A guarded site is prepared at most twice a run: what is out of a declared range at many would measure its rows.
-    """
-    if memory.guard is not None:
-        tie_rows(memory, ask.missing == "drop")
-        told = repr((ask.missing, ask.bounded)).encode() + ask.shift.tobytes() + ask.scale.tobytes()
-        if not memory.guard.allows("prepare", told + ask.fill.tobytes(), 2):
-            raise Guarded("rows were prepared in other ways already in this run")
+    """Put the prepared view in the table's place, and in the place of any view before."""
     if len(table.columns) != ask.axes["d"]:
         raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
     memory.table = PreparedTable(table.raw if isinstance(table, PreparedTable) else table, Preparation.of(ask))
@@ -111,13 +114,30 @@ class Preparation:
     def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
         """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
         used = complete_rows(block) if self.missing == "drop" else block
-        rows = used.rows
-        if self.missing == "mean":
-            rows = np.where(np.isnan(rows), self.fill.astype(rows.dtype), rows)
+        rows = self._filled(used) if self.missing == "mean" else used.rows
         prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
         if self.bounded:
             _check_unit_range(prepared, columns)
-        return Block(prepared, used.weights, used.places)
+        present = None if self.missing == "mean" else used.present
+        return Block(prepared, used.weights, used.within, present)
+
+    def _filled(self, block: Block) -> Rows:
+        """Rows with the fill in place of what is missing; means of several rows, as if each row had been filled."""
+        rows, fill = block.rows, self.fill.astype(block.rows.dtype)
+        filled = np.where(np.isnan(rows), fill, rows)
+        if block.present is None:
+            return filled
+        share = (block.present / block.counts[:, None]).astype(rows.dtype)
+        return np.where(share == 1, filled, share * filled + (1 - share) * fill)
+
+    def spread_by_filling(self, block: Block) -> Floats:
+        """What filling adds to the squares of the rows behind each row shown, about it, by column and prepared."""
+        if self.missing != "mean" or block.present is None:
+            return np.zeros((1, len(self.scale)))
+        away = np.nan_to_num(block.rows - self.fill) / self.scale
+        share = block.present / block.counts[:, None]
+        added: Floats = block.present * (1 - share) * away**2
+        return added
 
     def undo(self, points: Floats) -> Floats:
         """Points of the prepared space in the units of the raw columns."""
@@ -137,8 +157,7 @@ class PreparedTable:
 
     def __init__(self, table: Table, preparation: Preparation) -> None:
         self.raw, self._preparation = table, preparation
-        self.drops = preparation.missing == "drop"
-        self._n_rows = None if self.drops else table.n_rows
+        self._used = complete(table) if preparation.missing == "drop" else table
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -147,45 +166,85 @@ class PreparedTable:
 
     @property
     def n_rows(self) -> int:
-        """How many rows are left; counted once where incomplete ones are dropped."""
-        if self._n_rows is None:
-            self._n_rows = sum(len(block.rows) for block in self.raw_blocks())
-        return self._n_rows
+        """How many rows are left."""
+        return self._used.n_rows
+
+    @property
+    def n_grouped(self) -> int:
+        """How many rows these stand for."""
+        return rows_behind(self._used)
+
+    @cached_property
+    def within_columns(self) -> Floats:
+        """For every prepared column the sum of squares of the rows behind the rows shown, about these."""
+        found: Floats = within_columns(self._used) / self._preparation.scale**2
+        for block in self._used.raw_blocks():
+            found = found + self._preparation.spread_by_filling(block).sum(axis=0)
+        return found
+
+    @property
+    def within_scatter(self) -> Floats | None:
+        """The same for every pair of columns, where the table offers it and nothing was filled."""
+        found, scale = within_scatter(self._used), self._preparation.scale
+        is_filled = self._preparation.missing == "mean" and any(
+            block.present is not None for block in self._used.raw_blocks()
+        )
+        return None if found is None or is_filled else found / np.outer(scale, scale)
 
     def raw_blocks(self) -> Iterator[Block]:
         """Prepared rows; where missing values are refused they are still there, as NaN."""
-        blocks = self.raw.raw_blocks()
-        if self.drops:
-            blocks = placed(blocks)
-        return (self._preparation.apply(block, self.columns) for block in blocks)
+        for block in self._used.raw_blocks():
+            made = self._preparation.apply(block, self.columns)
+            if block.within is None:
+                yield made
+            else:
+                added = self._preparation.spread_by_filling(block).sum(axis=1)
+                yield made._replace(within=block.within * self._rescaled + added)
+
+    @cached_property
+    def _rescaled(self) -> float:
+        """How much larger squares within groups are in prepared units, over all columns."""
+        raw = within_columns(self._used)
+        return float((raw / self._preparation.scale**2).sum() / max(float(raw.sum()), 1e-300))
 
     def blocks(self) -> Iterator[Block]:
         """Prepared rows, every value finite."""
         for block in self.raw_blocks():
             whole = np.isfinite(block.rows).all(axis=0)
+            if block.present is not None:
+                whole &= (block.present == block.counts[:, None]).all(axis=0)
             if not whole.all():
                 column = int(np.argmin(whole))
                 raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
             yield block
 
 
-def tie_rows(memory: Memory, drop: bool) -> None:
-    """With or without incomplete rows, not both in one run: a column's difference may be a single value."""
-    assert memory.guard is not None
-    if not memory.guard.allows("rows", b"complete" if drop else b"all", 1):
-        raise Guarded("rows were summed up with and without incomplete ones in this run")
+class CompleteTable:
+    """A table without the rows that lack a value."""
+
+    def __init__(self, table: Table) -> None:
+        self.columns, self._table = table.columns, table
+
+    @cached_property
+    def n_rows(self) -> int:
+        """How many rows are left; counted once."""
+        return sum(len(block.rows) for block in self.raw_blocks())
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows that are left."""
+        return map(complete_rows, self._table.raw_blocks())
+
+    def blocks(self) -> Iterator[Block]:
+        """The same."""
+        return self.raw_blocks()
 
 
-def placed(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, every one knowing which of the table's rows it holds."""
-    start = 0
-    for block in blocks:
-        places = np.arange(start, start + len(block.rows)) if block.places is None else block.places
-        start += len(block.rows)
-        yield Block(block.rows, block.weights, places)
+def complete(table: Table) -> Table:
+    """A table without the rows that lack a value; of groups, those of which no row does, whole."""
+    own: Table | None = getattr(table, "complete", None)
+    return CompleteTable(table) if own is None else own
 
 
 def complete_rows(block: Block) -> Block:
-    whole = ~np.isnan(block.rows).any(axis=1)
-    weights = None if block.weights is None else block.weights[whole]
-    return Block(block.rows[whole], weights, None if block.places is None else block.places[whole])
+    """The rows without a missing value."""
+    return block.part(np.asarray((block.values == block.counts[:, None]).all(axis=1)))

@@ -2,7 +2,7 @@
 
 - given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
 - one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
-  single answers are seen, each an average over at least ``min_count`` rows (:func:`one_shot`);
+  single answers are seen (:func:`one_shot`);
 - var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
   (:func:`var_part`).
 """
@@ -10,20 +10,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from typing import Protocol as Interface
 
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError, Repeated
+from coterie.errors import InputError
 from coterie.maths import clustering
+from coterie.maths.coresets import drawn_by_weight
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import CellMoments, Memory, Table, answers, rows_at
+from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.cells import local_cells
 from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.lloyd import Sizes
+from coterie.protocols.lloyd import table_moments
 from coterie.protocols.prepared import Spread
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "LocalCenters",
     "Sample",
     "Split",
-    "Start",
     "Summarise",
     "cells_start",
     "one_shot",
@@ -66,23 +65,21 @@ class LocalCenters(Reply, content="averages"):
 
 @dataclass(frozen=True)
 class Summarise(Request[LocalCenters]):
-    """Cluster your own rows into at most ``q`` centers, none for fewer than ``min_count`` rows."""
+    """Cluster your own rows into at most ``q`` centers."""
 
     q: int
     d: int
-    min_count: int
     sample: int
     seed: int
 
 
 @answers(Summarise)
 def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
-    """k' = max(1, min(q, n // (2 min_count))) centers from a bounded sample of rows, counted over all of them.
+    """k' = max(1, min(q, n // 2)) centers from a bounded sample of rows that count n, counted over all of them.
 
-    A center that ends up with fewer than ``min_count`` rows is withheld, and so is everything where the site
-    holds fewer than that in all. Chance only decides which rows are sampled.
+    Chance only decides which rows are sampled.
     """
-    return LocalCenters(*own_centers(table, memory, ask))
+    return LocalCenters(*own_centers(table, ask))
 
 
 class AsksForCenters(Interface):
@@ -93,63 +90,51 @@ class AsksForCenters(Interface):
     @property
     def d(self) -> int: ...
     @property
-    def min_count(self) -> int: ...
-    @property
     def sample(self) -> int: ...
     @property
     def seed(self) -> int: ...
 
 
-def own_centers(table: Table, memory: Memory, ask: AsksForCenters, seen_as: bytes = b"") -> tuple[Floats, Floats]:
+def own_centers(table: Table, ask: AsksForCenters) -> tuple[Floats, Floats]:
     """A site's own centers of a table, and how many rows each stands for; zeros where it sends none."""
     centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    rows, weights, _, held = sample_of(table, ask.sample, ask.seed)
-    fewest = max(1, ask.min_count, memory.min_count)
-    wanted = max(1, min(ask.q, int(held) // (2 * fewest)))
-    if held >= fewest:
-        found = clustering.weighted_kmeans(rows, weights, wanted, seed=None)
-        cells = local_cells(table, memory.guard, found, seen_as)
-        enough = cells.counts >= fewest
-        centers[:wanted][enough] = cells.means[enough]
-        counts[:wanted][enough] = cells.counts[enough]
+    sample = sample_of(table, ask.sample, ask.seed)
+    if sample.held > 0:
+        wanted = max(1, min(ask.q, int(sample.held) // 2))
+        cells = table_moments(table, clustering.weighted_kmeans(sample.rows, sample.weights, wanted, seed=None))
+        centers[:wanted] = clustering.means(cells.sums, cells.counts, fallback=np.zeros_like(cells.sums))
+        counts[:wanted] = cells.counts
     return centers, counts
 
 
 class Sample(NamedTuple):
-    """Some rows, what each counts, which ones they are, and what all rows count."""
+    """Some rows, what each counts, and what all rows count."""
 
     rows: Floats
     weights: Floats
-    places: Integers
     held: float
 
 
 def sample_of(table: Table, size: int, seed: int) -> Sample:
-    """At most ``size`` rows, the same whenever asked."""
-    n = table.n_rows
-    chosen = np.arange(n)
-    if n > size:
-        chosen = np.sort(np.random.default_rng([seed, n]).choice(n, size, replace=False))
-    rows, counts = rows_at(table, chosen)
-    held = counts.sum() if len(chosen) == n else sum(float(block.counts.sum()) for block in table.blocks())
-    return Sample(rows, counts, chosen, float(held))
+    """All rows where they are at most ``size``, else as many drawn by what they count; the same whenever asked."""
+    if table.n_rows <= size:
+        rows, counts = rows_at(table, np.arange(table.n_rows))
+        return Sample(rows, counts, float(counts.sum()))
+    counts = np.concatenate([block.counts for block in table.blocks()])
+    rows = rows_at(table, drawn_by_weight(counts, size, seed))[0]
+    return Sample(rows, np.ones(len(rows)), float(counts.sum()))
 
 
-def one_shot(
-    n_clusters: int, n_columns: int, *, seed: int, min_count: int = 1, sample: int = 2000, complete: bool = False
-) -> Protocol[Floats]:
-    """Centers of all sites' local centers, weighted by the rows they stand for. Single answers are seen.
-
-    ``complete`` makes it an error when any site does not answer.
-    """
-    ask = Summarise(n_clusters, n_columns, min_count, sample, seed)
-    found = yield from each(ask, complete=complete)
+def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) -> Protocol[Floats]:
+    """Centers of all sites' local centers, weighted by the rows they stand for. Per-site results are seen."""
+    ask = Summarise(n_clusters, n_columns, sample, seed)
+    found = yield from each(ask)
     points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
     weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
     sent = int((weights > 0).sum())
     if sent < n_clusters:
         raise InputError(
-            f"the sites sent {sent} local centers for {n_clusters} clusters, none for fewer rows than they allow; "
+            f"the sites sent {sent} local centers for {n_clusters} clusters, at most one for two rows of a site; "
             "ask for fewer clusters, or use a method that starts by sums (lloyd, or init='var-part')."
         )
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
@@ -157,7 +142,7 @@ def one_shot(
 
 def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
     """k(d+1) numbers a site in one round."""
-    ask = Summarise(k, d, 1, 2000, seed)
+    ask = Summarise(k, d, 2000, seed)
     return exchange_cost(n_sites, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
 
 
@@ -191,16 +176,11 @@ class Split(Request[CellSums]):
 @answers(Split)
 def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
     """A site's share of every cell."""
-    reply, watched = CellSums.zeros(ask.axes), None if memory.guard is None else memory.guard.cells(ask.cells)
+    reply = CellSums.zeros(ask.axes)
     for block in table.blocks():
         cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)
         reply += CellSums(*clustering.cell_sums(block.rows, cells, ask.cells, ask.origin, block.weights))
-        if watched is not None:
-            watched.see(block, cells)
-    if watched is None:
-        return reply
-    sent = watched.release(CellMoments.about(ask.origin, reply.counts, reply.sums, reply.squares))
-    return CellSums(sent.counts, sent.sums(ask.origin), sent.squares(ask.origin))
+    return reply
 
 
 @dataclass
@@ -227,20 +207,9 @@ class _Tree:
         )
 
 
-HALF_AWAY = 0.8
-"""Deviations by which the means of a cell's two halves lie from its own: 0.80 of a normal one, 0.87 of a flat one."""
-
-
-class Start(NamedTuple):
-    """Where k-means starts, and how many rows are nearest to each center at what cost, where that is known."""
-
-    centers: Floats
-    known: Sizes | None = None
-
-
 def var_part(
     n_clusters: int, n_columns: int, *, about: Spread | None = None, most_numbers: float = np.inf
-) -> Protocol[Start]:
+) -> Protocol[Floats]:
     """Split cells at their mean along their widest column until there are enough; return the cells' means.
 
     Each round the cells of largest squared error are split, at most doubling their number, so about
@@ -248,10 +217,8 @@ def var_part(
     known of the rows, a point near their mean above all; without it one round finds the mean. Splitting ends before a
     site would send more than ``most_numbers``.
     """
-    cells = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
-    sizes = np.concatenate([cells.counts, np.zeros(n_clusters - len(cells.counts))])
-    centers = np.resize(cells.means, (n_clusters, n_columns))
-    return Start(centers, cells.sizes(sizes, cells.errors.sum(), about))
+    means, _ = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
+    return np.resize(means, (n_clusters, n_columns))
 
 
 def cells_start(
@@ -262,93 +229,38 @@ def cells_start(
     about: Spread | None = None,
     factor: int = 4,
     most_numbers: float = np.inf,
-) -> Protocol[Start]:
+) -> Protocol[Floats]:
     """The var-part rule for ``factor`` times as many cells, then the centers of the cells' means by their counts.
 
     Costs ``factor`` times the numbers of :func:`var_part` and about log2(factor) rounds more; it ends in better
     optima where no column by itself shows the clusters. Sums only.
     """
-    cells = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
-    centers = clustering.weighted_kmeans(cells.means, cells.counts, n_clusters, seed=seed)
-    m = clustering.moments(cells.means, centers, cells.counts)
-    return Start(centers, cells.sizes(m.counts, m.cost + cells.errors.sum(), about))
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """Means of cells, the rows in each, and their squared errors by column."""
-
-    means: Floats
-    counts: Floats
-    errors: Floats
-    is_told: bool = True
-    """Whether sites told so, and none of it was made up here."""
-
-    def sizes(self, counts: Floats, cost: Any, about: Spread | None) -> Sizes | None:
-        """What is known of rows around centers, for as many as there are: of some, sites may have told nothing."""
-        held = float(counts.sum())
-        share = about.rows / held if about is not None and held > 0 else 1.0
-        return Sizes(counts * share, cost * share) if self.is_told else None
-
-    def halved(self, n_cells: int) -> _Cells:
-        """The same, cut in thought, where sites tell of no more: halves lie a little to each side of the mean."""
-        means, counts, errors = self.means.copy(), self.counts.copy(), self.errors.copy()
-        while cuts := clustering.var_part_cuts(means, errors, n_cells - len(means)):
-            for cell, column, _ in cuts:
-                away = HALF_AWAY * np.sqrt(errors[cell, column] / max(float(counts[cell]), 1e-300))
-                counts[cell] /= 2
-                errors[cell] /= 2
-                errors[cell, column] *= 1 - HALF_AWAY**2
-                means = np.concatenate([means, means[cell : cell + 1]])
-                means[cell, column] -= away
-                means[-1, column] += away
-                counts, errors = np.append(counts, counts[cell]), np.concatenate([errors, errors[cell : cell + 1]])
-        return _Cells(means, counts, errors, self.is_told and len(means) == len(self.means))
+    means, counts = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
+    return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
 
 
 def _split_cells(
-    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float = np.inf
-) -> Protocol[_Cells]:
-    """Cells split by the var-part rule, fewer where nothing is left to split, or to be sent.
-
-    Where a site was lost and the others do not tell of the same sets without it, what is known is split in thought,
-    and sites are asked about the parts.
-    """
-    tree, sent = _Tree([], [], []), 0
-    cells = None if about is None else _Cells(about.mean[None], np.array([about.rows]), _errors(about), False)
+    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
+) -> Protocol[tuple[Floats, Floats]]:
+    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
+    tree, sent, cell_numbers = _Tree([], [], []), 0, 2 * n_columns + 1
     if about is None:
-        sent += 2 * n_columns + 1
+        sent += cell_numbers
         m = yield from total(tree.ask(np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
     while True:
-        try:
-            m = yield from total(tree.ask(origin))
-        except Repeated:
-            if cells is None:
-                raise
-            cuts = clustering.var_part_cuts(cells.means, cells.errors, n_cells - len(tree.parent) - 1)
-            if not cuts:
-                return cells
-            cells = cells.halved(len(cells.means) + len(cuts))
-        else:
-            sent += len(m.counts) * (2 * n_columns + 1)
-            if not m.counts.sum() > 0:
-                raise InputError("no site holds any row")
-            mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
-            cells = _Cells(mean + origin, m.counts, error)
-            cuts = clustering.var_part_cuts(cells.means, error, n_cells - len(m.counts))
-            if not cuts or sent + (len(m.counts) + len(cuts)) * (2 * n_columns + 1) > most_numbers:
-                return cells
+        m = yield from total(tree.ask(origin))
+        sent += len(m.counts) * cell_numbers
+        if not m.counts.sum() > 0:
+            raise InputError("no site holds any row")
+        mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
+        cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
+        if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
+            return mean + origin, m.counts
         for cell, column, cut in cuts:
             tree.cut(cell, column, cut)
-
-
-def _errors(about: Spread) -> Floats:
-    """Squared errors of all rows from their mean, by column."""
-    errors: Floats = about.rows * about.deviation[None] ** 2
-    return errors
 
 
 def var_part_rounds(n_clusters: int) -> int:

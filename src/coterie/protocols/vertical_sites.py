@@ -42,7 +42,7 @@ class Treat(Request[Nothing], remembered=True):
 
 @dataclass(frozen=True)
 class Spreads(Reply, content="rows"):
-    """The sum of the columns' variances, and of all squared values; of however few rows, so not for guarded sites."""
+    """The sum of the columns' variances, and of all squared values; of however few rows."""
 
     variance: Floats = array(nonnegative=True)
     squares: Floats = array(nonnegative=True)

@@ -90,6 +90,9 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
+        "cost_is": estimator.cost_over_groups if estimator.min_group_ else "exact",
+        "counts_are": "whole groups" if estimator.min_group_ else "exact",
+        "min_group": estimator.min_group_,
         "rounds": ledger.total("rounds"),
         "floats_up": ledger.total("floats_up"),
         "bytes_up": ledger.total("bytes_up"),
@@ -99,13 +102,21 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method_name}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {estimator.inertia_:.6g}.{_lost(ledger)}"
+            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {_cost(estimator)}.{_lost(ledger)}"
         ),
         "caption": (
             "The plane that shows most of the centers' spread; a sample of each site's rows, coloured by cluster, "
             "over the other sites' rows in grey. Crosses are centers."
         ),
     }
+
+
+def _cost(estimator: Any) -> str:
+    """The cost, and what it and the sizes are."""
+    least = estimator.min_group_
+    if not least:
+        return f"{estimator.inertia_:.6g}"
+    return f"{estimator.cost_over_groups} {estimator.inertia_:.6g}; sizes count whole groups of at least {least} rows"
 
 
 def _lost(ledger: Ledger) -> str:

@@ -63,11 +63,6 @@ class Asked:
             self.reply, self.problem = found, ""
 
     @property
-    def repeats(self) -> bool:
-        """Whether the site holds back what it told before in a sum with more sites."""
-        return self.problem == Refusal.REPEATS.sentence
-
-    @property
     def has_forgotten(self) -> bool:
         """Whether the site has to be brought up to date."""
         return self.problem == Refusal.FORGOT.sentence

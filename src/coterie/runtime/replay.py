@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from coterie.errors import JournalMismatch, QuorumLost, Repeated, RosterChanged, RunError
+from coterie.errors import JournalMismatch, QuorumLost, RosterChanged, RunError
 from coterie.maths import arithmetic
 from coterie.messages import codec
 from coterie.messages.schema import Reply
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "Replayed"]
 
-_RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLost, RosterChanged, Repeated)}
+_RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLost, RosterChanged)}
 
 
 class Replayed(NamedTuple):

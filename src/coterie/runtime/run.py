@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coterie.errors import QuorumLost, Repeated, RosterChanged, RunError
+from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.codec import Body, Envelope
@@ -154,8 +154,7 @@ class Run:
             self._judge(name, one, number)
         self._count(question, number, delivery, seconds)
         found = {name: one.reply for name, one in asked.items() if one.reply is not None}
-        is_short = len(found) < needed or (question.complete and len(found) < size)
-        if is_short or any(one.repeats for one in asked.values()):  # without those who repeat, it would tell of them
+        if len(found) < needed or (question.complete and len(found) < size):
             raise self._failure(number, nominal, needed, asked)
         return found
 
@@ -219,12 +218,6 @@ class Run:
         failed = "; ".join(f"{name} {did}" for name, did in outcomes.items() if did != "answered")
         away = "; ".join(f"{n} {self.roster.why_not(n)}" for n in self.roster.absent(number) if n not in outcomes)
         told = [failed and f"{failed}.", away and f"Not asked: {away}.", "" if nominal else "There is no site."]
-        if any(one.repeats for one in asked.values()):
-            words = [
-                f"round {number} of {self.method}: sites do not tell again what they told with more of them.",
-                *told,
-            ]
-            return Repeated(" ".join(filter(None, words)), outcomes)
         if good >= needed:
             words = [f"round {number} of {self.method} lost a site it cannot do without.", *told]
             return RosterChanged(" ".join(filter(None, words)), outcomes)

@@ -299,7 +299,7 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
         raise BadAnswer(f"it cannot be masked: {problem}") from None
     context, total = Context.of(envelope), np.concatenate([*parts, np.zeros(0, np.uint64)])
     if ask.n == 1:  # there is no mask to take off
-        exit_.unmask(envelope.run, (envelope.round, envelope.attempt), ask.roster)
+        exit_.unmask(envelope.run, ask.roster)
         return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8))
     secret = secrets.token_bytes(SECRET_BYTES)
     seeds = [(own_seed(secret, context), False)]
@@ -340,7 +340,7 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     if sum(survived) < fewest_survivors(ask.n):
         raise MalformedMessage(f"{sum(survived)} survivors of {ask.n} are too few to unmask")
     left = tuple(name for name, there in zip(ask.roster, survived, strict=True) if there)
-    exit_.unmask(envelope.run, (ask.round, ask.attempt), left)
+    exit_.unmask(envelope.run, left)
     if not exit_.once(envelope.run, f"reveal {ask.round} {ask.attempt}"):
         raise MalformedMessage("the masks of that round were revealed already")
     shares, seeds = [bytes(SHARE_BYTES)] * ask.n, []

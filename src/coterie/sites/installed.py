@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
 from coterie.sites.tables import fingerprint, open_table
+from coterie.sites.views import GroupedTable, grouped_view, regroup
+from coterie.sites.views.forming import Progress
 
 __all__ = ["Holdings", "InstalledSite"]
 
@@ -33,6 +36,8 @@ class Holdings:
     ignore: list[str] = field(default_factory=list)
     categories: dict[str, list[str]] = field(default_factory=dict)
     key: str | None = None
+    table_name: str = "table"
+    """Groups are kept under it: one name for one table, whatever file it comes in."""
 
     def table(self) -> Table:
         """The table, opened as said."""
@@ -98,15 +103,44 @@ class InstalledSite:
                 f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None
 
-    def open(self, name: str) -> Site:
-        """The site, ready to answer; only one process at a time has it."""
+    def grouped(self, progress: Progress | None = None) -> GroupedTable:
+        """The site's table as groups, formed or brought up to date where that is due."""
+        return self._viewed(grouped_view, progress)
+
+    def regrouped(self, progress: Progress | None = None) -> GroupedTable:
+        """The same with all groups formed anew."""
+        return self._viewed(regroup, progress)
+
+    def _viewed(self, make: Callable[..., GroupedTable], progress: Progress | None) -> GroupedTable:
+        self._take_lock()
+        ledger = SiteLedger(self.ledger_path, durable=True)
+        try:
+            holdings = self.holdings()
+            name = holdings.table_name
+            return make(holdings.table(), holdings.rules().min_group, ledger, name=name, progress=progress)
+        finally:
+            ledger.close()
+            self._lock.give_back()
+
+    def _take_lock(self) -> None:
         if not self._lock.take(PATIENCE):
             raise InputError(f"another process answers for {self.folder}; a site answers once.")
+
+    def open(self, name: str) -> Site:
+        """The site, ready to answer; only one process at a time has it."""
+        self._take_lock()
         log_to(self.log_path, name)
         holdings = self.holdings()
         table = holdings.table()
         ledger = SiteLedger(self.ledger_path, durable=True)
-        self._site = Site(name, table, policy=holdings.rules(), ledger=ledger, rows=fingerprint(table))
+        self._site = Site(
+            name,
+            table,
+            policy=holdings.rules(),
+            ledger=ledger,
+            rows=fingerprint(table),
+            table_name=holdings.table_name,
+        )
         return self._site
 
     def close(self) -> None:

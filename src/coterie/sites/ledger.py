@@ -156,6 +156,11 @@ class SiteLedger:
         kept = pages.notes.get(what, []) if pages else []
         return [base64.b64decode(self._chain.line_at(k)["data"]) if isinstance(k, int) else k for k in kept]
 
+    def grouping(self, how: str, **facts: Any) -> None:
+        """The site's groups were formed, updated or formed anew; nothing leaves."""
+        head = {"event": "groups", "time": round(time.time(), 3), "run": bytes(16).hex(), "round": -1}
+        self._chain.append({**head, "how": how, "floats": 0, "bytes": 0, **facts})
+
     def secret(self) -> bytes:
         """Thirty-two bytes that are this site's own: kept beside the ledger, or made anew where there is no file."""
         if self.path is None:
@@ -202,7 +207,7 @@ class SiteLedger:
         self._runs.move_to_end(key.run)
         if self.path is None:
             pages.stored.clear()
-            if len(self._runs) > MAX_RUNS:  # what guards must not forget stays
+            if len(self._runs) > MAX_RUNS:  # runs with notes stay
                 old = next((name for name, kept in self._runs.items() if not kept.notes and name != key.run), None)
                 if old is not None:
                     del self._runs[old]

@@ -18,8 +18,6 @@ class RunMemory:
 
     memory: Memory = field(default_factory=Memory)
     transcript: bytes = NO_TRANSCRIPT
-    view: bytes = NO_TRANSCRIPT
-    """The digest of the requests that changed how the run sees the site's rows."""
 
 
 class RunMemories:
@@ -28,17 +26,17 @@ class RunMemories:
     Forgetting costs nothing but time: the site says so and is sent the run's remembered requests again.
     """
 
-    def __init__(self, min_count: int = 1, alignment_key: bytes | None = None) -> None:
-        self._runs: OrderedDict[bytes, RunMemory] = OrderedDict()
-        self._min_count, self._alignment_key = min_count, alignment_key
+    def __init__(self, alignment_key: bytes | None = None, allows: int = 2) -> None:
+        self._runs: OrderedDict[bytes, dict[str, RunMemory]] = OrderedDict()
+        self._alignment_key, self._allows = alignment_key, allows
 
-    def of(self, run: bytes) -> RunMemory:
-        """The memory of ``run``, a blank one where there is none."""
-        if run not in self._runs:
-            self._runs[run] = RunMemory()
-            self._runs[run].memory.min_count = self._min_count
-            self._runs[run].memory.alignment_key = self._alignment_key
-        found = self._runs[run]
+    def of(self, run: bytes, view: str = "") -> RunMemory:
+        """The memory of ``run`` over one view of the table, a blank one where there is none."""
+        views = self._runs.setdefault(run, {})
+        if view not in views:
+            views[view] = RunMemory()
+            views[view].memory.alignment_key, views[view].memory.allows = self._alignment_key, self._allows
+        found = views[view]
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

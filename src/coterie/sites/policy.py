@@ -9,15 +9,15 @@ from typing import Any, Literal
 from coterie.errors import InputError
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
-from coterie.protocols.methods import belongs
+from coterie.protocols.methods import METHODS, belongs
 
-__all__ = ["MAX_MIN_COUNT", "Policy"]
+__all__ = ["LARGEST_GROUP", "SMALLEST_GROUP", "Policy", "Protection"]
+
+Protection = Literal["groups", "none"]
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
-
-
-MAX_MIN_COUNT = 32
+SMALLEST_GROUP, LARGEST_GROUP = 3, 50
 MIN_KEY_BYTES = 16
 
 
@@ -25,23 +25,21 @@ MIN_KEY_BYTES = 16
 class Policy:
     """What a site lets happen with its rows.
 
-    ``single_answers`` says what the server may see of one site by itself: ``"none"`` (nothing computed from
-    rows), ``"averages"`` (sums and averages) or ``"rows"`` (anything, rows included).
+    ``per_site_results`` says what the server may see of this site by itself: ``"none"`` (nothing computed from
+    rows), ``"averages"`` (sums and averages) or ``"rows"`` (anything, also a number for every row as protected).
     """
 
     methods: frozenset[str] | None = None
     """The methods allowed; None is all."""
-    single_answers: Literal["none", "averages", "rows"] = "none"
-    min_count: int = 5
-    """tau: the fewest rows behind anything released, and behind the difference of two releases; 1 is no guard."""
+    protection: Protection = "groups"
+    """What a method computes with: fixed groups of rows, or (``"none"``) rows as they are."""
+    min_group: int = 5
+    """The fewest rows in a group."""
+    per_site_results: Literal["none", "averages", "rows"] = "none"
     min_roster: int = 3
     """The fewest sites a masked sum may be over."""
     rosters: Literal["fixed", "shrinking", "any"] = "shrinking"
     """Which rosters one run may sum this site up with: always the same one; fewer sites as some drop out; any."""
-    gram_rows: int = 8
-    """How many rows there must be for each row of a matrix of products (a Gram) released in a run; 0 is no guard."""
-    gram_rows_of: Literal["own", "all"] = "all"
-    """Whose rows count for that: this site's alone, or all sites' in a masked sum, as the server states them."""
     peers: Mapping[str, bytes] | None = None
     """Other sites' public keys, pinned; None trusts those the server introduces."""
     max_questions: int | None = None
@@ -52,13 +50,22 @@ class Policy:
     """How many rows the site must hold to take part."""
     alignment_key: bytes | None = field(default=None, repr=False)
     """A secret the sites share, and the server does not: with it the keys of rows become tags that match."""
+    method_protection: Mapping[str, Protection] = field(default_factory=dict)
+    """The protection of single methods, where it is another one."""
 
     def __post_init__(self) -> None:
-        if self.min_count > MAX_MIN_COUNT:
+        if self.protection not in ("groups", "none"):
+            raise InputError(f"protection={self.protection!r}; it is 'groups' or 'none'.")
+        if not SMALLEST_GROUP <= self.min_group <= LARGEST_GROUP:
             raise InputError(
-                f"min_count={self.min_count}; a site keeps small sketches of its sets of rows, good for at most "
-                f"{MAX_MIN_COUNT}."
+                f"min_group={self.min_group}; it is {SMALLEST_GROUP} to {LARGEST_GROUP} rows. "
+                "protection='none' lets a method compute with single rows."
             )
+        for name, protection in self.method_protection.items():
+            if name not in METHODS or protection not in ("groups", "none"):
+                raise InputError(
+                    f"method_protection: {name!r}: {protection!r}; give a method, and 'groups' or 'none'."
+                )
         if self.alignment_key is not None and len(self.alignment_key) < MIN_KEY_BYTES:
             raise InputError(
                 f"alignment_key has {len(self.alignment_key)} bytes; at least {MIN_KEY_BYTES} random ones are needed."
@@ -67,13 +74,20 @@ class Policy:
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(
-            single_answers="rows", min_count=1, min_roster=1, rosters="any", gram_rows=0, alignment_key=bytes(32)
-        )
+        return cls(protection="none", per_site_results="rows", min_roster=1, rosters="any", alignment_key=bytes(32))
+
+    @property
+    def allowed(self) -> int:
+        """What may be seen of the site by itself, as a number: nothing (0), averages (1), or rows (2)."""
+        return _ALLOWED[self.per_site_results]
 
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""
         return self.methods is None or method in self.methods
+
+    def protection_of(self, method: str) -> Protection:
+        """What the method computes with at this site."""
+        return self.method_protection.get(method, self.protection)
 
     def lets_join(self, roster: Collection[str], earlier: Sequence[Collection[str]]) -> bool:
         """Whether this site may be summed up with these sites, after those of the run so far."""
@@ -82,13 +96,6 @@ class Policy:
         if self.rosters == "any" or not earlier:
             return True
         return set(roster) == set(earlier[0]) if self.rosters == "fixed" else set(roster) <= set(earlier[-1])
-
-    def lets_release_grams(self, size: float, own_rows: int, all_rows: float | None) -> bool:
-        """Whether so many rows of products may have been released in a run."""
-        if self.single_answers == "rows":  # whoever shows rows need not count what is made of them
-            return True
-        rows = own_rows if self.gram_rows_of == "own" or all_rows is None else all_rows
-        return size * self.gram_rows <= rows
 
     def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
         """Why this question may not be answered, or None.
@@ -99,11 +106,12 @@ class Policy:
             return Refusal.METHOD_FORBIDDEN
         if not belongs(request, method):
             return Refusal.UNKNOWN_QUESTION
+        if METHODS[method].needs_rows and self.protection_of(method) != "none":
+            return Refusal.ROWS_PROTECTED
         reply = reply_type(request)
-        allowed = _ALLOWED[self.single_answers]
-        if not is_masked and _LEVEL[reply.content] > allowed:
+        if not is_masked and _LEVEL[reply.content] > self.allowed:
             return Refusal.SINGLE_ANSWER_FORBIDDEN
-        if allowed < _ALLOWED["rows"] and (reply.content == "rows" or has_row_axis(reply)):  # masked or not
+        if self.per_site_results != "rows" and (reply.content == "rows" or has_row_axis(reply)):  # masked or not
             return Refusal.ROWS_FORBIDDEN
         return None
 

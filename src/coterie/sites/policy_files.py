@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import difflib
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,20 +16,22 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.protocols.methods import METHODS, Method
-from coterie.sites.policy import MAX_MIN_COUNT, Policy
+from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import nearest_name, read_toml
 
-__all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy"]
+__all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy", "upgraded_policy"]
 
 PRESETS: tuple[str, ...] = ("strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""
 
 _WORDS: dict[str, tuple[str, ...]] = {
-    "single_answers": ("none", "averages", "rows"),
+    "protection": ("groups", "none"),
+    "per_site_results": ("none", "averages", "rows"),
     "rosters": ("fixed", "shrinking", "any"),
-    "gram_rows_of": ("own", "all"),
 }
-_LEAST = {"min_count": 1, "min_roster": 1, "gram_rows": 0, "max_questions": 1, "max_runs": 1, "min_rows": 0}
+_LEAST = {"min_roster": 1, "max_questions": 1, "max_runs": 1, "min_rows": 0}
+_KEYS = (*(field.name for field in fields(Policy) if field.name != "method_protection"), "method")
+_REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
 _HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
 
 
@@ -65,12 +68,76 @@ def policy_text(name: str) -> str:
 
 def read_policy(path: Path) -> Policy:
     """A policy file, checked; an unknown key is an error that names the nearest valid one."""
-    known = [field.name for field in fields(Policy)]
-    return _policy(read_toml(path, known, absent=f"`coterie policy init {path}` writes one"), path)
+    raw = _read(path)
+    old = [f"{key} ({_replacement(key, raw[key])})" for key in _REMOVED if key in raw]
+    if old:
+        raise InputError(
+            f"{path}: {', '.join(old)}: no longer a rule; `coterie policy upgrade {path}` rewrites the file."
+        )
+    return _policy(raw, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_toml(path, (*_KEYS, *_REMOVED), offered=_KEYS, absent=f"`coterie policy init {path}` writes one")
 
 
 def _policy(raw: Mapping[str, Any], where: object) -> Policy:
-    return Policy(**{key: _checked(where, key, value) for key, value in raw.items()})
+    checked = {key: _checked(where, key, value) for key, value in raw.items()}
+    if "method" in checked:
+        checked["method_protection"] = checked.pop("method")
+    return Policy(**checked)
+
+
+# ---------------------------------------------------------------- files of earlier versions
+
+
+def _new_rules(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The rules of an older file under today's names."""
+    made = {key: value for key, value in raw.items() if key not in _REMOVED}
+    if "single_answers" in raw:
+        made["per_site_results"] = raw["single_answers"]
+    if "min_count" in raw:
+        count = raw["min_count"]
+        if isinstance(count, int) and count <= 1:
+            made["protection"] = "none"
+        else:
+            made["min_group"] = min(LARGEST_GROUP, max(SMALLEST_GROUP, count)) if isinstance(count, int) else count
+    return made
+
+
+def _replacement(key: str, value: Any) -> str:
+    """The line that takes the place of a removed one."""
+    made = [f"{name} = {_toml(new)}" for name, new in _new_rules({key: value}).items()]
+    return f"now {made[0]}" if made else "leave it out"
+
+
+def upgraded_policy(path: Path) -> str:
+    """The text of an older policy file under today's rules: a preset's comments, and this file's values."""
+    rules = _new_rules(_read(path))
+    _policy(rules, path)
+    tables = {name: rules.pop(name) for name in ("peers", "method") if name in rules}
+    lines = []
+    for line in policy_text("standard").splitlines():
+        found = re.match(r"(?:# )?(\w+) = ", line)
+        if found is None or found[1] not in _KEYS or line.startswith("#   "):
+            lines.append(line)
+        elif found[1] in rules:
+            lines.append(f"{found[1]} = {_toml(rules.pop(found[1]))}")
+        else:
+            default = getattr(Policy(), found[1])
+            lines.append(f"# {line.removeprefix('# ')}" if default is None else f"{found[1]} = {_toml(default)}")
+    lines += [f"{name} = {_toml(value)}" for name, value in rules.items()]
+    for name, table in tables.items():
+        if name == "peers":
+            lines += ["", "[peers]", *(f"{_toml(site)} = {_toml(key)}" for site, key in table.items())]
+        else:
+            for method, rule in table.items():
+                lines += ["", f"[method.{method}]", *(f"{k} = {_toml(v)}" for k, v in rule.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(list(value) if isinstance(value, list | tuple | frozenset) else value)
 
 
 def _checked(where: object, key: str, value: Any) -> Any:
@@ -85,8 +152,14 @@ def _checked(where: object, key: str, value: Any) -> Any:
         if value not in _WORDS[key]:
             raise InputError(f"{where}: {key} is {', '.join(most)} or {last}, not {value!r}")
         return value
-    if key == "min_count" and isinstance(value, int) and value > MAX_MIN_COUNT:
-        raise InputError(f"{where}: min_count is at most {MAX_MIN_COUNT}, not {value!r}")
+    if key == "method":
+        return _method_tables(where, value)
+    if key == "min_group":
+        if not isinstance(value, int) or isinstance(value, bool) or not SMALLEST_GROUP <= value <= LARGEST_GROUP:
+            raise InputError(
+                f"{where}: min_group is a whole number from {SMALLEST_GROUP} to {LARGEST_GROUP}, not {value!r}"
+            )
+        return value
     if not isinstance(value, int) or isinstance(value, bool) or value < _LEAST[key]:
         raise InputError(f"{where}: {key} is a whole number, at least {_LEAST[key]}, not {value!r}")
     return value
@@ -99,6 +172,23 @@ def _methods(where: object, value: Any) -> frozenset[str]:
         if name not in METHODS:
             raise InputError(f"{where}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
     return frozenset(value)
+
+
+def _method_tables(where: object, value: Any) -> dict[str, Protection]:
+    found: dict[str, Protection] = {}
+    for name, rules in value.items() if isinstance(value, dict) else ():
+        if name not in METHODS:
+            raise InputError(f"{where}: [method.{name}]: there is no such method{nearest_name(name, METHODS)}")
+        if (
+            not isinstance(rules, dict)
+            or list(rules) != ["protection"]
+            or rules["protection"] not in ("groups", "none")
+        ):
+            raise InputError(f'{where}: [method.{name}] has one line, protection = "none" or "groups", not {rules!r}')
+        found[name] = rules["protection"]
+    if not found:
+        raise InputError(f"{where}: method is a table for each method, [method.NAME], not {value!r}")
+    return found
 
 
 def _peers(where: object, value: Any) -> dict[str, bytes]:
@@ -145,10 +235,9 @@ def explain_policy(policy: Policy) -> list[str]:
     """The rules as sentences: what they keep, and where they stop."""
     return [
         *_taking_part(policy),
-        *_single_answers(policy),
-        *_small_groups(policy),
+        *_protection(policy),
+        *_per_site_results(policy),
         *_masked_sums(policy),
-        _grams(policy),
         *_keys(policy),
         _alignment(policy),
         *_refused(policy),
@@ -157,7 +246,8 @@ def explain_policy(policy: Policy) -> list[str]:
 
 def _taking_part(policy: Policy) -> list[str]:
     names = "any method" if policy.methods is None else ", ".join(sorted(policy.methods)) or "no method at all"
-    rows = f"while it holds at least {policy.min_rows} rows" if policy.min_rows else "however few rows it holds"
+    least = max(policy.min_rows, policy.min_group if policy.protection == "groups" else 0)
+    rows = f"while it holds at least {least} rows" if least else "however few rows it holds"
     if policy.max_questions is None:
         limit = "It answers any number of questions in one run."
     else:
@@ -169,36 +259,42 @@ def _taking_part(policy: Policy) -> list[str]:
     return [f"This site takes part in {names}, {rows}.", limit, runs]
 
 
-def _single_answers(policy: Policy) -> list[str]:
+def _protection(policy: Policy) -> list[str]:
+    exempt = sorted(name for name, rule in policy.method_protection.items() if rule != policy.protection)
+    if policy.protection == "none":
+        plain = "Methods compute with this site's rows as they are: a sum may be over few rows, or one."
+        grouped = f"But {', '.join(exempt)} computes with groups of at least {policy.min_group} rows."
+        return [plain, grouped] if exempt else [plain]
+    told = [
+        f"Everything that ever leaves is a function of fixed groups of at least {policy.min_group} rows: rows "
+        "themselves never enter a computation.",
+        f"The site forms these groups of {policy.min_group} to {2 * policy.min_group - 1} similar rows once, before "
+        "any question, and computes with their averages in every run. Values shared by too few rows of a group are "
+        "averaged more widely. Each row's cluster label is computed, and stays, at the site.",
+        "This is k-anonymous averaging, not differential privacy: someone who knows, or has planted, all other rows "
+        "of a group can work out the remaining one; averages can hint that a row with a known profile is in the "
+        "table; where all rows of a group agree on a value, its average shows it.",
+    ]
+    if exempt:
+        told.append(f"Except in {', '.join(exempt)}: there the rows as they are enter the computation.")
+    return told
+
+
+def _per_site_results(policy: Policy) -> list[str]:
+    each = "row" if policy.protection == "none" else "group"
     seen = {
         "none": "The server sees nothing computed from this site's rows by itself: sums, counts and averages leave "
         "only masked, and it sees their sum over several sites.",
-        "averages": "The server may see sums, counts and averages of this site's rows by themselves, but no answer "
-        "with a number for every row.",
-        "rows": "The server may see anything it asks for by itself, single rows included.",
+        "averages": "The server may see sums, counts and averages of this site by themselves, but no answer with a "
+        f"number for every {each}.",
+        "rows": f"The server may see anything it asks for by itself, also every single {each}"
+        + (" average." if each == "group" else "."),
     }
     always = (
         "It always sees which of the columns it asks for the site holds, the site's public key, and a code for why a "
         "question is refused: by these rules, or for rows that are too few, incomplete or outside limits it states."
     )
-    return [seen[policy.single_answers], always]
-
-
-def _small_groups(policy: Policy) -> list[str]:
-    few = f"fewer than {policy.min_count}"
-    if policy.min_count <= 1:
-        return ["Groups of rows may be as small as one row, whose sum is that row: min_count = 1 guards nothing."]
-    return [
-        f"No sum or average leaves of a group of {few} rows, of groups that leave {few} of all rows over, or of a "
-        f"group that differs by {few} rows from one sent before in the run.",
-        "In its place goes what is known already: the group as it was sent before, all rows together, or zeros. "
-        f"Where all the rows in use differ by {few} from those summed up before in the run, the site refuses.",
-        "This holds within one run; a new run starts afresh. Not held to it: how many rows there are and how far the "
-        "largest value lies from three points a run that the server names, both in powers of sixteen; and, once a "
-        f"run, the final sizes of the clusters (none below {policy.min_count}) and their cost.",
-        "Where a run embeds rows in s columns for the d they have, groups of fewer than 2 s / d + 1 rows are small "
-        "as well, since sums of many features tell of the rows behind them.",
-    ]
+    return [seen[policy.per_site_results], always]
 
 
 def _masked_sums(policy: Policy) -> list[str]:
@@ -207,7 +303,7 @@ def _masked_sums(policy: Policy) -> list[str]:
         2: "A masked sum is over at least 2 sites; over two, each can tell the other's part from the sum.",
     }
     least = f"A masked sum is over at least {policy.min_roster} sites, not counting those that dropped out."
-    part = "its part" if policy.min_count <= 1 else f"its part (over at least {policy.min_count} rows)"
+    part = "its part" if policy.protection == "none" else "its part, a sum over its groups"
     who = {
         "fixed": "All masked sums of a run are over the same sites: where one drops out, this site stops.",
         "shrinking": "In a run sites may drop out of the masked sums, but none may join or come back; of a site that "
@@ -215,22 +311,7 @@ def _masked_sums(policy: Policy) -> list[str]:
         "any": "In a run a masked sum may be over other sites than the one before; the difference of two of them may "
         f"show {part}.",
     }
-    again = "A masked sum that would only repeat groups sent before, over other sites, is refused."
-    told = [over.get(policy.min_roster, least), who[policy.rosters]]
-    return [*told, again] if policy.rosters == "shrinking" and policy.min_count > 1 else told
-
-
-def _grams(policy: Policy) -> str:
-    if not policy.gram_rows:
-        return "Sums of products of features (Grams) are not counted; enough of them give the rows."
-    whose = {
-        "own": "that this site holds",
-        "all": "that the sites of a masked sum hold together, as the server states it (seen by itself: this site)",
-    }
-    return (
-        "Enough sums of products of features (Grams) give the rows, so they are counted: in one run at most one row "
-        f"of them leaves for every {policy.gram_rows} rows of data {whose[policy.gram_rows_of]}."
-    )
+    return [over.get(policy.min_roster, least), who[policy.rosters]]
 
 
 def _keys(policy: Policy) -> list[str]:
@@ -260,16 +341,17 @@ def _alignment(policy: Policy) -> str:
 def _refused(policy: Policy) -> list[str]:
     """What cannot be run under these rules, though no rule names it."""
     allowed = [method for method in METHODS.values() if policy.allows(method.name)]
-    told = _needing_single_answers(allowed) if policy.single_answers == "none" else []
+    needing = [m.name for m in allowed if m.needs_rows and policy.protection_of(m.name) != "none"]
+    told = [f"{', '.join(needing)} (they need rows as such)"] if needing else []
+    if policy.per_site_results == "none":
+        told += [name for name in _needing_per_site_results(allowed) if name not in needing]
     if policy.allows("federated-kmeans") and policy.rosters != "any":
         told.append("federated-kmeans on a sample of the sites (fraction below 1)")
-    if policy.allows("federated-kmeans") and policy.min_count > 1:
-        told.append("federated-kmeans with a site_rate below 1 over several epochs or batches")
     return [f"Refused as a consequence: {'; '.join(told)}."] if told else []
 
 
-def _needing_single_answers(allowed: list[Method]) -> list[str]:
-    """What shows the server single answers."""
-    always = [method.name for method in allowed if method.single_answers.startswith("yes")]
-    sometimes = [method.name for method in allowed if method.single_answers.startswith("only with a one-shot start")]
+def _needing_per_site_results(allowed: list[Method]) -> list[str]:
+    """What shows the server per-site results."""
+    always = [method.name for method in allowed if method.per_site_results.startswith("yes")]
+    sometimes = [m.name for m in allowed if m.per_site_results.startswith("only with a one-shot start")]
     return always + ([f"a one-shot start of {' or '.join(sometimes)}"] if sometimes else [])

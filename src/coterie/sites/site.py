@@ -9,20 +9,21 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.errors import BadAnswer, Guarded, MalformedMessage, MissingValues, OutOfRange, Repeats, Unaligned
+import msgspec
+
+from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange, Unaligned
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper
+from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper, rows_behind
 from coterie.messages.verbs import Seen
-from coterie.protocols.embedded import EmbeddedTable
-from coterie.sites.guards import Guards
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.memory import RunMemories, RunMemory
-from coterie.sites.policy import Policy
+from coterie.sites.policy import Policy, Protection
+from coterie.sites.views import FEW_GROUPS, GroupedTable, grouped_view
 
 __all__ = ["Site"]
 
@@ -40,8 +41,6 @@ _CODES: dict[type[Exception], Refusal] = {
     MissingValues: Refusal.MISSING_VALUES,
     OutOfRange: Refusal.OUT_OF_RANGE,
     BadAnswer: Refusal.INVALID_ANSWER,
-    Guarded: Refusal.GUARDED,
-    Repeats: Refusal.REPEATS,
     Unaligned: Refusal.UNALIGNED,
 }
 
@@ -61,24 +60,43 @@ class Site:
         ledger: SiteLedger | None = None,
         log: logging.Logger | None = None,
         rows: str = "",
+        table_name: str = "table",
     ) -> None:
-        """``rows`` is a fingerprint of the table: a run that was begun with another one is not gone on with."""
+        """``rows`` is a fingerprint of the table: a run that began with another one does not go on. Groups are kept
+        under ``table_name``."""
         self.name = name
-        self.table = table
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
+        self._log = log or logging.getLogger(LOGGER)
+        self._tables = self._views(table, table_name)
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
-        self._log = log or logging.getLogger(LOGGER)
         self.masking_key = self.ledger.secret()
         self.peers = self.policy.peers
         self._tag = codec.site_tag(name)
-        self._memories = RunMemories(self.policy.min_count, self.policy.alignment_key)
-        self._guards = Guards(self.policy, self.ledger)
+        self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows.encode()
         self._known: set[bytes] = set()
         """Runs that are known to have begun with these rows."""
         self._lock = threading.Lock()
+
+    def _views(self, table: Table, name: str) -> dict[Protection, Table]:
+        """The table as methods see it, by protection; what no method sees is not kept."""
+        needed = {self.policy.protection, *self.policy.method_protection.values()}
+        views: dict[Protection, Table] = {"none": table} if "none" in needed else {}
+        if "groups" in needed:
+            view = views["groups"] = grouped_view(table, self.policy.min_group, self.ledger, name=name)
+            self._warn_of_few(view)
+        return views
+
+    def _warn_of_few(self, view: GroupedTable) -> None:
+        if view.n_grouped < FEW_GROUPS * view.min_group:
+            held = (self.name, view.n_grouped, view.min_group)
+            self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
+
+    def _table(self, method: str) -> Table:
+        """The table as a method sees it."""
+        return self._tables[self.policy.protection_of(method)]
 
     def answer(self, frame: bytes) -> bytes:
         """The one exit. A question asked again gets the bytes it got before."""
@@ -129,17 +147,14 @@ class Site:
     def _answer(self, decoded: Decoded) -> bytes:
         envelope = decoded.envelope
         request = self._permitted(decoded)
-        run = self._memories.of(envelope.run)
+        run = self._memory(envelope)
         if run.transcript != decoded.transcript:
             raise _Refused(Refusal.FORGOT)
         layout = _layout(request)
         if request.remembered:
-            self._remember(envelope.run, request, decoded.bodies[0])
+            self._remember(envelope, request, decoded.bodies[0])
         carrier = find_carrier(type(request))
-        if carrier is None:
-            reply = self._compute(envelope, run, request, decoded.limits)
-        else:
-            reply = carrier(self, run.memory, envelope, request)
+        reply = self._compute(envelope, request) if carrier is None else carrier(self, run.memory, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(
             envelope,
@@ -165,12 +180,21 @@ class Site:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
         if not self._began_so(envelope.run):
             raise _Refused(Refusal.OTHER_ROWS)
-        if self.table.n_rows < self.policy.min_rows:
+        held = rows_behind(self._table(envelope.method))
+        if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
             raise _Refused(Refusal.TOO_FEW_ROWS)
-        self._guards.check_limits(envelope.run, decoded.limits)
-        if self.table.n_rows > decoded.limits.get("rows", float("inf")):
-            raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {decoded.limits['rows']:g}")
+        self._check_rows(envelope.method, decoded.limits)
         return request
+
+    def _check_rows(self, method: str, limits: Mapping[str, float]) -> None:
+        """Refuse where the site holds more rows than a question declares."""
+        held = rows_behind(self._table(method))
+        if held > limits.get("rows", float("inf")):
+            raise OutOfRange(f"{self.name} holds {held} rows; declared were {limits['rows']:g}")
+
+    def _memory(self, envelope: Envelope) -> RunMemory:
+        """What the site remembers of a run, apart for each protection: methods could differ in it."""
+        return self._memories.of(envelope.run, self.policy.protection_of(envelope.method))
 
     def _began_so(self, run: bytes) -> bool:
         """Whether the run began with the rows that are there now; written down when it begins."""
@@ -193,13 +217,22 @@ class Site:
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
-        if not self._guards.join(run, roster):
+        if not self._joins(run, roster):
             raise _Refused(Refusal.ROSTER_FORBIDDEN)
 
-    def unmask(self, run: bytes, upload: tuple[int, int], survivors: tuple[str, ...]) -> None:
-        """Agree that an upload is summed up with those left."""
-        if not self._guards.lets_unmask(run, upload, survivors):
+    def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
+        """Agree that an upload is summed up with those left, a roster like any other."""
+        if not self._joins(run, survivors):
             raise _Refused(Refusal.UNMASKING_FORBIDDEN)
+
+    def _joins(self, run: bytes, roster: tuple[str, ...]) -> bool:
+        """Whether the site may be summed up with these sites after the rosters before; written down."""
+        before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
+        if not self.policy.lets_join(roster, before):
+            return False
+        if not before or before[-1] != list(roster):
+            self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
+        return True
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
@@ -207,14 +240,9 @@ class Site:
         if request is None or request.remembered:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope.method, request, is_masked=True)
-        self._guards.check_limits(envelope.run, limits)
-        if self.table.n_rows > limits.get("rows", float("inf")):
-            raise OutOfRange(f"{self.name} holds {self.table.n_rows} rows; declared were {limits['rows']:g}")
+        self._check_rows(envelope.method, limits)
         _layout(request)
-        run = self._memories.of(envelope.run)
-        reply = self._compute(envelope, run, request, limits, envelope.roster)
-        self._guards.note_upload(envelope.run, (envelope.round, envelope.attempt))
-        return Evaluated(request, reply, limits)
+        return Evaluated(request, self._compute(envelope, request), limits)
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
@@ -225,43 +253,26 @@ class Site:
         """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
         return self.ledger.once(run, what)
 
-    def _compute(
-        self,
-        envelope: Envelope,
-        run: RunMemory,
-        request: Request[Any],
-        limits: Mapping[str, float],
-        roster: bytes = b"",
-    ) -> Reply:
-        """What the protocol's own function answers; ``roster`` is whom it will be summed up with, masked."""
-        compute = find_answer(type(request))
+    def _compute(self, envelope: Envelope, request: Request[Any]) -> Reply:
+        """What the protocol's own function answers."""
+        compute, memory = find_answer(type(request)), self._memory(envelope).memory
         assert compute is not None
-        run.memory.guard = self._guards.of(envelope.run, run.view, roster, self._embedded_columns(run))
-        self._guards.charge(envelope.run, request, self.table.n_rows, limits if roster else {}, roster, run.view)
         began = time.perf_counter()
         try:
-            return compute(run.memory.table or self.table, run.memory, request)
+            return compute(memory.table or self._table(envelope.method), memory, request)
         finally:
             self.compute_seconds += time.perf_counter() - began
 
-    def _embedded_columns(self, run: RunMemory) -> float:
-        """How many columns the run sees, where rows are embedded, for each one of the table."""
-        table = run.memory.table
-        return len(table.columns) / len(self.table.columns) if isinstance(table, EmbeddedTable) else 0.0
-
-    def _remember(self, run: bytes, request: Request[Any], body: bytes) -> None:
+    def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
-        kept, keep = self._memories.of(run), find_keeper(type(request))
-        kept.memory.guard = self._guards.of(run, kept.view, b"", self._embedded_columns(kept))
+        kept, keep = self._memory(envelope), find_keeper(type(request))
         try:
             if keep is not None:
-                keep(kept.memory.table or self.table, kept.memory, request)
+                keep(kept.memory.table or self._table(envelope.method), kept.memory, request)
         except Exception:
-            self._memories.forget(run)
+            self._memories.forget(envelope.run)
             raise
         kept.transcript = codec.extend_transcript(kept.transcript, body)
-        if find_carrier(type(request)) is None:
-            kept.view = codec.extend_transcript(kept.view, body)
 
     def _recall(self, decoded: Decoded) -> bytes:
         """Forget a run and remember it again from its own requests; only an empty answer leaves."""
@@ -274,10 +285,10 @@ class Site:
             carrier = find_carrier(type(request))
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
-            self._remember(envelope.run, request, body)
+            self._remember(envelope, request, body)
             if carrier is not None:  # what it checks when asked, such as pinned keys, holds here, too
                 try:
-                    carrier(self, self._memories.of(envelope.run).memory, envelope, request)
+                    carrier(self, self._memory(envelope).memory, envelope, request)
                 except Exception:
                     self._memories.forget(envelope.run)
                     raise

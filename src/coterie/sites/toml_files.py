@@ -13,8 +13,13 @@ from coterie.errors import InputError
 __all__ = ["nearest_name", "read_toml"]
 
 
-def read_toml(path: Path, known: Iterable[str], *, absent: str = "") -> dict[str, Any]:
-    """The keys and values of a TOML file; ``absent`` says what to do where there is no such file."""
+def read_toml(
+    path: Path, known: Iterable[str], *, offered: Iterable[str] | None = None, absent: str = ""
+) -> dict[str, Any]:
+    """The keys and values of a TOML file; ``absent`` says what to do where there is no such file.
+
+    ``offered`` are the keys an error may name, where some known ones are only there to be recognised.
+    """
     names = list(known)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -24,7 +29,9 @@ def read_toml(path: Path, known: Iterable[str], *, absent: str = "") -> dict[str
         raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
     for key in raw:
         if key not in names:
-            raise InputError(f"{path}: there is no key {key!r}{nearest_name(key, names)}")
+            raise InputError(
+                f"{path}: there is no key {key!r}{nearest_name(key, names if offered is None else offered)}"
+            )
     return raw
 
 

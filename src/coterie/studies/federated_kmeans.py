@@ -67,8 +67,8 @@ def _trials(quick: Grid, full: Grid, scope: Scope) -> list[Trial]:
         measures = {
             "central": partial(_central, grid.rounds, seed),
             "best": partial(_best, seed),
-            "default": partial(_default, seed, 10, 1),
-            "guarded": partial(_default, seed, 50, 5),
+            "default": partial(_default, seed, 10),
+            "larger": partial(_default, seed, 50),
         }
         found += [Trial(f"{way}/seed={seed}", f, {"way": way, "seed": seed}) for way, f in measures.items()]
         for C, E, beta in product(grid.fractions, grid.epochs, grid.rates):
@@ -122,12 +122,12 @@ def _best(seed: int) -> Values:
     return _judged(gaussian_sites(seed), _optimum(seed, 10), seed)
 
 
-def _default(seed: int, rows_a_site: int, min_count: int) -> Values:
+def _default(seed: int, rows_a_site: int) -> Values:
     """What coterie does by default: a one-shot start, then Lloyd over all sites."""
     from coterie.estimators import FederatedKMeans
 
     data = gaussian_sites(seed, rows_a_site=rows_a_site)
-    made = FederatedKMeans(K, min_count=min_count, random_state=seed).fit(data.rows, sites=data.site)
+    made = FederatedKMeans(K, random_state=seed).fit(data.rows, sites=data.site)
     return {**_judged(data, made.cluster_centers_, seed, rows_a_site), **_sent(made.ledger_)}
 
 

@@ -83,7 +83,7 @@ def _clustered(one: LandmarkSet, way: Way, seed: int) -> Values:
     )
     _fit(made, one, way)
     took = time.perf_counter() - began
-    labels = made.labels_ if not way.is_guarded else _nearest(made, _loaded(one).rows)
+    labels = made.labels_ if not way.is_masked else _nearest(made, _loaded(one).rows)
     return {**_judged(one, labels), **_sent(made.ledger_), **_iterations(made), "seconds": took}
 
 
@@ -117,7 +117,7 @@ def _embedded(one: LandmarkSet, way: Way, seed: int) -> Values:
 
 def _fit(estimator: Fitted, one: LandmarkSet, way: Way) -> None:
     data = _loaded(one)
-    if way.is_guarded:
+    if way.is_masked:
         fit(estimator, data.by_site())
     else:
         estimator.fit(data.rows, sites=data.site)

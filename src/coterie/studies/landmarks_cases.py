@@ -97,16 +97,16 @@ def _cases(wide: tuple[int, int], tiny: tuple[int, int], many: tuple[int, ...]) 
         why="eigenvalues fall slowly: no few landmarks span the kernel",
     )
     found["few-columns"] = LandmarkSet(
-        "Circles, guarded",
+        "Circles, default policy",
         circles,
         2,
         6,
         (
             CK,
-            Way("auto", "default", is_guarded=True),
-            Way("auto", "10 rounds", {"max_rounds": 10}, is_guarded=True),
-            Way("auto", "m=100, 10 rounds", {"n_landmarks": 100, "max_rounds": 10}, is_guarded=True),
-            _local("without guards"),
+            Way("auto", "default", is_masked=True),
+            Way("auto", "10 rounds", {"max_rounds": 10}, is_masked=True),
+            Way("auto", "m=100, 10 rounds", {"n_landmarks": 100, "max_rounds": 10}, is_masked=True),
+            _local("rows as they are"),
         ),
         gamma=4.0,
         yardstick=("", "ck"),

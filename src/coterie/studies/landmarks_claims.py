@@ -18,7 +18,7 @@ DSPGD = {"dspgd-gram": "DSPGD + CEM, Gram", "dspgd-lanczos": "DSPGD + CEM, Lancz
 POOLED = {"ck": "CK, rows pooled", "sk": "SK, rows pooled"}
 WAYS = {
     **OURS,
-    "auto": "landmarks, masked and guarded",
+    "auto": "landmarks, masked, default policy",
     **DSPGD,
     "rfk": "RFK k-means",
     "ce-pca": "CE PCA",

@@ -27,7 +27,7 @@ Landmark kernel k-means (coterie's own, the default) beside DSPGD with its paper
 compares with. RBF kernel; no way is told gamma, unless a set names one. Rows are shared out at random over five
 sites, or sorted by label first. Local landmarks: `small` is 2 bits a coordinate and no round of Lloyd's algorithm,
 `default` has no argument, `no round` the same without rounds of Lloyd's algorithm, `large` 100 landmarks, 4 bits
-and 4 rounds. Masked sums: `coterie.fit` with the default policy, so with guards, at most 3 rounds. DSPGD ends in
+and 4 rounds. Masked sums: `coterie.fit` with the default policy, at most 3 rounds. DSPGD ends in
 Lloyd's algorithm by sums. Of RFK and CE PCA, the ends and the middle of their paper's curves.
 
 f_K is the kernel k-means cost, judged with the average-distance gamma of all rows, in the same way for all: by the

@@ -23,7 +23,7 @@ class Way:
     setting: str
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Of the estimator."""
-    is_guarded: bool = False
+    is_masked: bool = False
     """Whether sums are masked and sites keep the default policy; else one owner plays all sites."""
 
 
@@ -83,7 +83,7 @@ def ours(value_range: tuple[float, float] | None = (0.0, 1.0)) -> tuple[Way, ...
     made = [Way("local", name, {"landmarks": "local", **options}) for name, options in local.items()]
     for m in (30, 50):
         options = {"landmarks": "summed", "n_landmarks": m, "value_range": value_range, "max_rounds": 3}
-        made.append(Way("summed", f"m={m}", options, is_guarded=True))
+        made.append(Way("summed", f"m={m}", options, is_masked=True))
     return tuple(made)
 
 
@@ -118,7 +118,7 @@ def embedding_ways(
     m, dspgd = {"n_landmarks": 50}, {"method": "dspgd", "n_features": one.n_features, "n_iter": n_iter}
     return (
         Way("local", "m=50", {"landmarks": "local", **m}),
-        Way("summed", "m=50", {"landmarks": "summed", "value_range": value_range, **m}, is_guarded=True),
+        Way("summed", "m=50", {"landmarks": "summed", "value_range": value_range, **m}, is_masked=True),
         Way("dspgd-gram", f"T={n_iter}", {**dspgd, "solver": "gram"}),
     )
 

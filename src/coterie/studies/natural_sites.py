@@ -1,6 +1,6 @@
 """Data whose rows really come from different places: what clustering together gains, and what it loses to pooling.
 
-Every data set is clustered together (masked and guarded, the default; and without guards, with local centers seen or
+Every data set is clustered together (masked, by the default policy; and with rows as they are, local centers seen or
 by sums only), by each site alone, and pooled (scikit-learn, best of 10 starts). All are judged on all sites' rows.
 """
 
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 WAYS = {
     "together": "together, local centers seen",
     "sums": "together, sums only",
-    "guarded": "together, masked and guarded (default)",
+    "masked": "together, masked, default policy",
 }
 
 
@@ -55,7 +55,7 @@ SETS: dict[str, NaturalSet] = {
 
 NOTES = """
 Together, three ways, each ending in Lloyd's algorithm by sums: every site sends a few local centers once, for the
-start; the start is by sums, too; the same with masked sums and every site's guards on, which is what
+start; the start is by sums, too; the same with masked sums and every site's default policy, which is what
 `coterie cluster` does over separate files. Columns are scaled and missing values
 filled by questions to the sites, counted with the rest. Alone: a site's own k-means, best of 10 starts, in the scale
 all agreed on. Pooled: scikit-learn, best of 10 starts. All are judged on all rows; the cost is a ratio to the pooled
@@ -101,8 +101,8 @@ def _together(chosen: NaturalSet, data: SiteData, way: str, seed: int) -> tuple[
         tables,
         scale=chosen.scale,
         missing=chosen.missing,
-        sums="masked" if way == "guarded" else "plain",
-        policy=None if way == "guarded" else Policy.simulation(),
+        sums="masked" if way == "masked" else "plain",
+        policy=None if way == "masked" else Policy.simulation(),
     )
     used = made.preparation_
     assert used is not None  # fitted over tables

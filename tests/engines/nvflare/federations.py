@@ -32,13 +32,13 @@ from coterie.sites.policy_files import read_policy
 SITES = tuple(f"site-{i + 1}" for i in range(5))
 
 
-def rules(single: str, gram_rows: int, more: str) -> str:
+def rules(single: str, more: str, exempt: str) -> str:
     """The standard rules, as they ship, with what a method needs of them changed."""
     text = files("coterie.sites").joinpath("policies", "standard.toml").read_text()
-    for name, value in (("single_answers", f'"{single}"'), ("gram_rows", str(gram_rows))):
-        text, n = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
-        assert n == 1
-    return f"{more}\n{text}"
+    text, n = re.subn(r"(?m)^per_site_results = .*$", f'per_site_results = "{single}"', text)
+    assert n == 1
+    end = f'[method.{exempt}]\nprotection = "none"\n' if exempt else ""
+    return f"{more}\n{text}\n{end}"
 
 
 @dataclass
@@ -57,14 +57,14 @@ class Standing:
         """The sites."""
         return tuple(self.federation.names())
 
-    def hold(self, tables: Mapping[str, Path], single: str = "none", gram_rows: int = 8, more: str = "") -> None:
+    def hold(self, tables: Mapping[str, Path], single: str = "none", more: str = "", exempt: str = "") -> None:
         """Tell every site what it holds and by which rules; the next job finds it so."""
         self.count += 1
         self.policy = self.folder / f"policy-{self.count}.toml"
-        self.policy.write_text(rules(single, gram_rows, more))
+        self.policy.write_text(rules(single, more, exempt))
         self.tables = dict(tables)
         for name, path in tables.items():
-            self.federation.site(name).tell(Holdings(str(path), str(self.policy), key=self.key))
+            self.federation.site(name).tell(Holdings(str(path), str(self.policy), key=self.key, table_name=path.stem))
 
     def order(self, method: str, parameters: Mapping[str, Any], **more: Any) -> Order:
         """An order for the columns the sites hold."""

@@ -70,7 +70,7 @@ def test_an_analyst_who_was_killed_takes_the_run_up_again(standing, tmp_path, go
 
 def test_a_site_that_comes_late_is_taken_in_where_sums_are_plain(standing):
     """The job is ended for one that has the site in it, and the run goes on from the journal."""
-    standing.hold(dealt_rows(standing.folder), single="averages", gram_rows=0)
+    standing.hold(dealt_rows(standing.folder), single="averages")
     standing.await_all()
     late = standing.federation.kit("site-5")
     processes.stop([late])

@@ -103,7 +103,7 @@ class Happening:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fault_is_survived_or_stops_the_run_clearly(standing, relay, case, record_property):
-    """Masked, by the standard rules: sites guard their rows and those of who is lost."""
+    """Masked, by the standard rules: the others go on."""
     standing.hold(dealt_rows(standing.folder, n_rows=1797))
     standing.await_all()
     order = standing.order("dspgd", LANCZOS, quorum=case.quorum, deadline=DEADLINE)

@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column, Rows
-from coterie.sites.tables.encoders import Encoder, Fault
+from coterie.sites.tables.encoders import CategoryEncoder, Encoder, Fault
 from coterie.sites.tables.kinds import as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
@@ -53,6 +53,17 @@ def counted(source: Source, encoders: Sequence[Encoder]) -> int:
     return sum(batch.num_rows for batch in looked_at(source, encoders))
 
 
+def _category_blocks(encoders: Sequence[Encoder]) -> tuple[tuple[int, int, int | None], ...]:
+    found, start = [], 0
+    for encoder in encoders:
+        stop = start + len(encoder.names)
+        if isinstance(encoder, CategoryEncoder):
+            named = [value.lower() for value in encoder.categories]
+            found.append((start, stop, start + named.index("other") if "other" in named else None))
+        start = stop
+    return tuple(found)
+
+
 class StreamedTable(CheckedTable):
     """Rows streamed from a source, so that it may exceed memory; with ``owner`` only those of one site."""
 
@@ -67,6 +78,8 @@ class StreamedTable(CheckedTable):
     ) -> None:
         self.name, self.n_rows = source.name, n_rows
         self.columns = tuple(Column(name) for encoder in encoders for name in encoder.names)
+        self.categories = _category_blocks(encoders)
+        """First and last column of each one-hot block, and the place of its category ``other``, if it has one."""
         self._source, self._encoders, self._owner = source, tuple(encoders), owner
         self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
         self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)

@@ -1,0 +1,159 @@
+"""From rows to groups, some ten thousand rows at a time, so that a table may exceed memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.maths.group_cells import GroupCells, group_cells
+from coterie.maths.grouping import group_rows
+from coterie.messages.site_part import Table
+
+__all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "own_scale"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Progress = Callable[[int, int], None]
+"""Called with how many rows are grouped, and how many are to be."""
+
+CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 1 << 26
+"""Rows are grouped by so many at a time at most."""
+ROWS_A_COLUMN = 16
+"""For each column there must be so many rows before the scatter matrix within groups is shown."""
+
+
+class OwnScale(NamedTuple):
+    """A site's own scaling of its columns: what distances between its rows are measured in."""
+
+    center: Floats
+    scale: Floats
+
+    def scaled(self, rows: Floats) -> Floats:
+        """Rows in these units; a missing value lies at the center."""
+        return np.nan_to_num((rows - self.center) / self.scale)
+
+
+class Formed(NamedTuple):
+    """Groups, the group of every row they were formed of, and the scatter matrix within them."""
+
+    labels: Integers
+    cells: GroupCells
+    scatter: Floats | None
+
+
+def own_scale(table: Table) -> OwnScale:
+    """Mean and deviation of every column of the site's rows; constant columns are not scaled."""
+    d = len(table.columns)
+    counts, mean, squares = np.zeros(d), np.zeros(d), np.zeros(d)
+    for block in table.raw_blocks():
+        rows = block.rows.astype(np.float64, copy=False)
+        there = ~np.isnan(rows)
+        n = there.sum(axis=0)
+        own = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(n, 1)
+        away = np.where(there, rows - own, 0.0)
+        total = np.maximum(counts + n, 1)
+        squares += (away * away).sum(axis=0) + (own - mean) ** 2 * counts * n / total
+        mean = mean + (own - mean) * n / total
+        counts += n
+    deviation = np.sqrt(squares / np.maximum(counts, 1))
+    floor = 1e-12 * np.maximum(np.abs(mean), 1e-300)
+    return OwnScale(mean, np.where(deviation > floor, deviation, 1.0))
+
+
+def form_groups(
+    table: Table,
+    chosen: Mask,
+    scale: OwnScale,
+    min_group: int,
+    *,
+    progress: Progress | None = None,
+) -> Formed:
+    """Groups of the chosen rows, at least ``min_group`` of them, each chunk of rows on its own."""
+    d, n = len(table.columns), int(chosen.sum())
+    rare = rare_categories(table, chosen, min_group)
+    scatter = np.zeros((d, d)) if n >= ROWS_A_COLUMN * d else None
+    labels, parts, formed = [np.zeros(0, np.int64)], list[GroupCells](), 0
+    for rows, weights in _chunks(table, chosen, min_group):
+        _join_other(rows, rare)
+        own = group_rows(scale.scaled(rows), min_group)
+        cells = group_cells(rows, own, min_group, weights)
+        if scatter is not None:
+            away = np.nan_to_num(rows - cells.means[own])
+            scatter += (away * weights[:, None]).T @ away
+        labels.append(own + formed)
+        parts.append(cells)
+        formed += len(cells)
+        if progress is not None:
+            progress(sum(map(len, labels)), n)
+    return Formed(np.concatenate(labels), GroupCells.joined(parts), scatter)
+
+
+def chosen_rows(table: Table, chosen: Mask) -> tuple[Floats, Floats]:
+    """The chosen rows, and what each counts."""
+    rows, weights, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
+    for block in table.raw_blocks():
+        here = chosen[start : start + len(block.rows)]
+        start += len(block.rows)
+        rows.append(block.rows[here].astype(np.float64))
+        weights.append(block.counts[here])
+    return np.concatenate(rows), np.concatenate(weights)
+
+
+def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats, Floats]]:
+    """The chosen rows in chunks of about one size, none smaller than a group."""
+    n, width = int(chosen.sum()), 8 * max(1, len(table.columns))
+    most = max(8 * min_group, min(CHUNK_ROWS, CHUNK_BYTES // width))
+    n_chunks = max(1, -(-n // most))
+    ends = [n * (i + 1) // n_chunks for i in range(n_chunks)]
+    rows = np.zeros((0, len(table.columns)))
+    weights, start, done = np.zeros(0), 0, 0
+    for block in table.raw_blocks():
+        here = chosen[start : start + len(block.rows)]
+        start += len(block.rows)
+        rows = np.concatenate([rows, block.rows[here].astype(np.float64)])
+        weights = np.concatenate([weights, block.counts[here]])
+        while ends and done + len(rows) >= ends[0]:
+            size = ends.pop(0) - done
+            yield rows[:size].copy(), weights[:size]
+            rows, weights, done = rows[size:], weights[size:], done + size
+
+
+# ---------------------------------------------------------------- categories
+
+
+class _Rare(NamedTuple):
+    """A column of 0 and 1 that too few rows hold, and the one they join, where there is one."""
+
+    column: int
+    other: int | None
+
+
+def rare_categories(table: Table, chosen: Mask, min_group: int) -> list[_Rare]:
+    """Categories that fewer than ``min_group`` of the chosen rows hold."""
+    blocks: tuple[tuple[int, int, int | None], ...] = getattr(table, "categories", ())
+    if not blocks:
+        return []
+    held, start = np.zeros(len(table.columns)), 0
+    for block in table.raw_blocks():
+        here = chosen[start : start + len(block.rows)]
+        start += len(block.rows)
+        held += (block.rows[here] == 1).sum(axis=0)
+    return [
+        _Rare(column, other)
+        for first, stop, other in blocks
+        for column in range(first, stop)
+        if 0 < held[column] < min_group and column != other
+    ]
+
+
+def _join_other(rows: Floats, rare: list[_Rare]) -> None:
+    for column, other in rare:
+        held = rows[:, column] == 1
+        rows[held, column] = 0.0
+        if other is not None:
+            rows[held, other] = 1.0

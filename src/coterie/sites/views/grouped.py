@@ -1,0 +1,72 @@
+"""A table as fixed groups of rows: what a site's functions see where the policy says ``protection = "groups"``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import MissingValues
+from coterie.maths.group_cells import GroupCells
+from coterie.messages.site_part import Block, Column
+from coterie.sites.tables.rows import rows_a_block
+
+__all__ = ["GroupedTable"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class GroupedTable:
+    """Groups of at least ``min_group`` rows, each shown as one weighted row: its mean.
+
+    It holds no row, and no reference to anything that does. Beside the means it holds how many values are behind each
+    where some are missing, one sum of squares a group and one a column, and, where the site has rows enough, the
+    scatter matrix within groups.
+    """
+
+    keys: tuple[str, ...] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        cells: GroupCells,
+        scale: Floats,
+        min_group: int,
+        *,
+        scatter: Floats | None = None,
+    ) -> None:
+        self.name, self.columns, self.min_group = name, columns, min_group
+        self.n_rows = len(cells)
+        self.n_grouped = int(cells.sizes.sum())
+        """Rows that stand in groups."""
+        self.within_columns: Floats = cells.squares.sum(axis=0)
+        self.within_scatter = scatter
+        self._means, self._weights = cells.means, cells.weights
+        whole = (cells.present == cells.weights[:, None]).all(axis=1)
+        self._present = None if whole.all() else cells.present
+        self.complete = self
+        """The groups of which no row lacks a value."""
+        if not whole.all():
+            self.complete = GroupedTable(name, columns, cells.taken(whole), scale, min_group)
+        scaled = cells.squares @ (1 / scale**2)
+        self._within = scaled * (self.within_columns.sum() / max(float(scaled.sum()), 1e-300))
+        self._step = rows_a_block(len(columns), 8)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The groups; a column a group shows nothing of is NaN."""
+        for start in range(0, self.n_rows, self._step):
+            here = slice(start, start + self._step)
+            present = None if self._present is None else self._present[here]
+            yield Block(self._means[here], self._weights[here], self._within[here], present)
+
+    def blocks(self) -> Iterator[Block]:
+        """The groups, where no row behind them lacks a value."""
+        if self._present is not None:
+            lacking = (self._present < self._weights[:, None]).any(axis=0)
+            column = self.columns[int(np.argmax(lacking))].name
+            raise MissingValues(
+                f"{self.name}: column {column!r} holds missing values; say how to treat them (mean or drop)"
+            )
+        return self.raw_blocks()

@@ -1,0 +1,390 @@
+"""The grouping of a site's table: made once, before any question, kept beside the ledger, changed by one rule only.
+
+Rows come and go, and two groupings of nearly the same rows would tell of the few they differ in. So:
+
+- a group that loses a row leaves the view whole, and so does one with a row that changed;
+- the rows it leaves behind form new groups, each with one row from each of ``min_group`` broken ones, once;
+- rows that are added wait until there are ``20 * min_group`` of them, and then form groups among themselves;
+- a row that was in a group and comes back, or comes back changed, stays out.
+
+`coterie site regroup` forms all groups anew: the data officer's decision, and written into the ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.maths.group_cells import GroupCells, group_cells
+from coterie.maths.grouping import regroup_remains
+from coterie.messages.site_part import Table
+from coterie.sites.views.forming import (
+    OwnScale,
+    Progress,
+    chosen_rows,
+    form_groups,
+    own_scale,
+)
+from coterie.sites.views.grouped import GroupedTable
+from coterie.sites.views.identity import RowTokens, row_tokens
+
+__all__ = ["Change", "Grouping", "form", "load", "save", "update"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Tokens = npt.NDArray[np.uint64]
+
+FORMAT = 1
+WAITING, REMAINS, OUT, GONE = -1, -2, -3, -4
+"""Where a row is that stands in no group: waiting for others, left over by a broken one, out for good, not there."""
+BATCH = 20
+"""Rows that are added form groups from so many times ``min_group`` on."""
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Every row the grouping ever saw."""
+
+    tokens: Tokens
+    values: Tokens
+    place: Integers
+    """The number of its group, or where it is instead."""
+    origin: Integers
+    """The broken group it is left over from, -1 for none."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an update did, in numbers."""
+
+    formed: int = 0
+    broken: int = 0
+    waiting: int = 0
+    out: int = 0
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the view is what it was."""
+        return not (self.formed or self.broken)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups that stand, the rows behind them, and what is left of those that were broken."""
+
+    min_group: int
+    columns: tuple[str, ...]
+    scale: OwnScale
+    cells: GroupCells
+    numbers: Integers
+    """The number of each group; a number is never used again."""
+    reformed: Mask
+    """Whether a group was formed of what others left over."""
+    rows: KnownRows
+    broken: Integers
+    broken_full: Mask
+    """Of broken groups with rows left over: which cells were those of all their rows."""
+    scatter: Floats | None
+    n_formed: int
+    """Groups ever formed."""
+    secret: bytes = field(repr=False, default=b"")
+
+    def view(self, table: Table) -> GroupedTable:
+        """The table as a site shows it."""
+        return GroupedTable(
+            str(getattr(table, "name", "table")),
+            table.columns,
+            self.cells,
+            self.scale.scale,
+            self.min_group,
+            scatter=self.scatter,
+        )
+
+
+# ---------------------------------------------------------------- forming and updating
+
+
+def form(table: Table, min_group: int, secret: bytes, progress: Progress | None = None) -> Grouping:
+    """The first grouping of a table; without groups where it has fewer than ``min_group`` rows."""
+    d = len(table.columns)
+    empty = GroupCells(
+        np.zeros(0, np.int64),
+        np.zeros(0),
+        np.zeros((0, d)),
+        np.zeros((0, d)),
+        np.zeros((0, d)),
+        np.zeros((0, d), bool),
+    )
+    nobody = KnownRows(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    blank = Grouping(
+        min_group,
+        tuple(column.name for column in table.columns),
+        OwnScale(np.zeros(d), np.ones(d)),
+        empty,
+        np.zeros(0, np.int64),
+        np.zeros(0, bool),
+        nobody,
+        np.zeros(0, np.int64),
+        np.zeros((0, d), bool),
+        None,
+        0,
+        secret,
+    )
+    return update(blank, table, progress)[0]
+
+
+def update(grouping: Grouping, table: Table, progress: Progress | None = None) -> tuple[Grouping, Change]:
+    """The grouping of the rows as they are now, by the rule above."""
+    n_before, tokens = grouping.n_formed, row_tokens(table, grouping.secret)
+    known, here = _matched(grouping, tokens, table)
+    standing = np.isin(grouping.numbers, _broken(known, grouping), invert=True)
+    grouping, known = _without_broken(grouping, known, standing)
+    grouping, known = _with_remains(grouping, known, here, table)
+    fresh = known.place[here] == WAITING
+    is_first = grouping.n_formed == 0
+    enough = grouping.min_group if is_first else BATCH * grouping.min_group
+    if fresh.sum() >= enough:
+        if is_first:
+            grouping = replace(grouping, scale=own_scale(table))
+        grouping, known = _with_added(grouping, known, here, fresh, table, is_first, progress)
+    change = Change(
+        formed=grouping.n_formed - n_before,
+        broken=int((~standing).sum()),
+        waiting=int(np.isin(known.place, (WAITING, REMAINS)).sum()),
+        out=int((known.place == OUT).sum()),
+    )
+    return replace(grouping, rows=known), change
+
+
+def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[KnownRows, Integers]:
+    """Every row ever seen, and the place among them of each row that is there now."""
+    before = grouping.rows
+    order = np.argsort(before.tokens, kind="stable")
+    found = np.searchsorted(before.tokens[order], tokens.rows)
+    inside = np.minimum(found, max(len(order) - 1, 0))
+    is_known = np.zeros(len(tokens.rows), bool)
+    if len(order):
+        is_known = before.tokens[order][inside] == tokens.rows
+    here = np.where(is_known, order[inside] if len(order) else 0, 0)
+    n_new = int((~is_known).sum())
+    here[~is_known] = len(before.tokens) + np.arange(n_new)
+    place = np.concatenate([before.place, np.full(n_new, WAITING)])
+    values = np.concatenate([before.values, tokens.values[~is_known]])
+    there = np.zeros(len(place), bool)
+    there[here] = True
+    was_out = np.isin(place[here], (GONE, OUT))
+    changed = np.zeros(len(place), bool)
+    changed[here] = values[here] != tokens.values
+    values[here] = tokens.values
+    place[here[was_out]] = OUT
+    weights = np.concatenate([np.zeros(0), *(block.counts for block in table.raw_blocks())])
+    place[here[(weights == 0) & (place[here] == WAITING)]] = OUT
+    touched = (~there | changed) & (place >= 0)
+    origin = np.concatenate([before.origin, np.full(n_new, -1)])
+    origin[touched] = place[touched]  # marks the group as broken
+    place[touched] = np.where(there[touched], OUT, GONE)
+    place[changed & (place == REMAINS)] = OUT
+    place[~there & (place == REMAINS)] = GONE
+    keep = there | (place != WAITING)  # of a row that was never shown nothing need be known
+    renumbered = np.cumsum(keep) - 1
+    known = KnownRows(
+        np.concatenate([before.tokens, tokens.rows[~is_known]])[keep], values[keep], place[keep], origin[keep]
+    )
+    return known, renumbered[here]
+
+
+def _broken(known: KnownRows, grouping: Grouping) -> Integers:
+    """The groups that lost a row, or have one that changed."""
+    lost = known.origin[np.isin(known.place, (OUT, GONE))]
+    return np.intersect1d(lost, grouping.numbers)
+
+
+def _without_broken(grouping: Grouping, known: KnownRows, standing: Mask) -> tuple[Grouping, KnownRows]:
+    """The groups that stand; what the others leave over may form groups once more, unless it did before."""
+    gone = grouping.numbers[~standing]
+    if not len(gone):
+        return grouping, known
+    again = grouping.numbers[~standing & ~grouping.reformed]
+    left = np.isin(known.place, gone)
+    place = np.where(left, np.where(np.isin(known.place, again), REMAINS, OUT), known.place)
+    origin = np.where(left, known.place, known.origin)
+    full = grouping.cells.full[~standing & ~grouping.reformed]
+    return (
+        replace(
+            grouping,
+            cells=grouping.cells.taken(standing),
+            numbers=grouping.numbers[standing],
+            reformed=grouping.reformed[standing],
+            broken=np.concatenate([grouping.broken, again]),
+            broken_full=np.concatenate([grouping.broken_full, full]),
+            scatter=None,
+        ),
+        replace(known, place=place, origin=origin),
+    )
+
+
+def _with_remains(grouping: Grouping, known: KnownRows, here: Integers, table: Table) -> tuple[Grouping, KnownRows]:
+    """New groups of what broken ones left over, one row from each of ``min_group`` of them."""
+    left = known.place[here] == REMAINS
+    origin = known.origin[here[left]]
+    if len(np.unique(origin)) < grouping.min_group:
+        return grouping, known
+    rows, weights = chosen_rows(table, left)
+    labels = regroup_remains(grouping.scale.scaled(rows), origin, grouping.min_group)
+    used = labels >= 0
+    if not used.any():
+        return grouping, known
+    cells = group_cells(rows[used], labels[used], grouping.min_group, weights[used], pools=False)
+    order = np.searchsorted(grouping.broken, origin[used], sorter=np.argsort(grouping.broken))
+    full = grouping.broken_full[np.argsort(grouping.broken)[order]]
+    all_full = np.ones((len(cells), full.shape[1]), bool)
+    np.logical_and.at(all_full, labels[used], full)
+    cells = _with_known_means(cells.without(~(all_full & cells.full)), grouping.cells)
+    place = known.place.copy()
+    place[here[left][used]] = grouping.n_formed + labels[used]
+    return _with_cells(grouping, cells, reformed=True, scatter=None), replace(known, place=place)
+
+
+def _with_known_means(cells: GroupCells, standing: GroupCells) -> GroupCells:
+    """The same groups; in cells that show nothing, what the other groups show of the column on average."""
+    hidden = cells.present == 0
+    behind = standing.present.sum(axis=0)
+    shown = np.where(behind > 0, behind, 1.0)
+    values = np.nan_to_num(standing.means)
+    mean = (standing.present * values).sum(axis=0) / shown
+    spread = (standing.squares + standing.present * (values - mean) ** 2).sum(axis=0) / shown
+    share = behind / max(float(standing.weights.sum()), 1e-300)
+    present = np.where(hidden, cells.weights[:, None] * share, cells.present)
+    return replace(
+        cells,
+        means=np.where(hidden, np.where(behind > 0, mean, np.nan), cells.means),
+        present=present,
+        squares=np.where(hidden, present * spread, cells.squares),
+    )
+
+
+def _with_added(
+    grouping: Grouping,
+    known: KnownRows,
+    here: Integers,
+    fresh: Mask,
+    table: Table,
+    is_first: bool,
+    progress: Progress | None,
+) -> tuple[Grouping, KnownRows]:
+    """Groups of the rows that waited."""
+    made = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
+    place = known.place.copy()
+    place[here[fresh]] = grouping.n_formed + made.labels
+    scatter = made.scatter
+    if not is_first:
+        both = grouping.scatter is not None and scatter is not None
+        scatter = grouping.scatter + scatter if both else None  # type: ignore[operator]
+    return _with_cells(grouping, made.cells, reformed=False, scatter=scatter), replace(known, place=place)
+
+
+def _with_cells(grouping: Grouping, cells: GroupCells, *, reformed: bool, scatter: Floats | None) -> Grouping:
+    numbers = grouping.n_formed + np.arange(len(cells))
+    return replace(
+        grouping,
+        cells=GroupCells.joined([grouping.cells, cells]) if len(grouping.cells) else cells,
+        numbers=np.concatenate([grouping.numbers, numbers]),
+        reformed=np.concatenate([grouping.reformed, np.full(len(cells), reformed)]),
+        scatter=scatter,
+        n_formed=grouping.n_formed + len(cells),
+    )
+
+
+# ---------------------------------------------------------------- keeping
+
+
+class _Head(msgspec.Struct):
+    format: int
+    min_group: int
+    columns: list[str]
+    n_formed: int
+
+
+def save(grouping: Grouping, folder: Path) -> None:
+    """Write a grouping where only the site's own user reads it; whole, or not at all."""
+    temporary, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True, mode=0o700)
+    head = _Head(FORMAT, grouping.min_group, list(grouping.columns), grouping.n_formed)
+    _write(temporary / "head.json", msgspec.json.encode(head))
+    for name, values in _arrays(grouping).items():
+        with os.fdopen(os.open(temporary / f"{name}.npy", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            np.save(file, values, allow_pickle=False)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    temporary.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _arrays(grouping: Grouping) -> dict[str, npt.NDArray[np.generic]]:
+    cells, rows = grouping.cells, grouping.rows
+    found: dict[str, npt.NDArray[np.generic]] = {
+        "center": grouping.scale.center,
+        "scale": grouping.scale.scale,
+        **{name: getattr(cells, name) for name in CELLS},
+        **{name: getattr(rows, name) for name in ROWS},
+        **{name: getattr(grouping, name) for name in ("numbers", "reformed", "broken", "broken_full")},
+    }
+    return found if grouping.scatter is None else {**found, "scatter": grouping.scatter}
+
+
+CELLS = ("sizes", "weights", "means", "present", "squares", "full")
+ROWS = ("tokens", "values", "place", "origin")
+
+
+def load(folder: Path, secret: bytes) -> Grouping | None:
+    """The grouping kept in a folder, None where there is none; means are read from the file as they are needed."""
+    old = folder.with_name(folder.name + ".old")
+    if not folder.exists() and old.exists():  # a crash between two names
+        old.rename(folder)
+    if not folder.exists():
+        return None
+    try:
+        head = msgspec.json.decode((folder / "head.json").read_bytes(), type=_Head)
+        if head.format != FORMAT:
+            raise InputError(f"{folder}: a grouping of format {head.format} is not known here ({FORMAT} is).")
+
+        def array(name: str) -> npt.NDArray[np.generic]:
+            found: npt.NDArray[np.generic] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            return found
+
+        return Grouping(
+            head.min_group,
+            tuple(head.columns),
+            OwnScale(array("center"), array("scale")),  # type: ignore[arg-type]
+            GroupCells(*[array(name) for name in CELLS]),  # type: ignore[arg-type]
+            array("numbers"),  # type: ignore[arg-type]
+            array("reformed"),  # type: ignore[arg-type]
+            KnownRows(*[array(name) for name in ROWS]),  # type: ignore[arg-type]
+            array("broken"),  # type: ignore[arg-type]
+            array("broken_full"),  # type: ignore[arg-type]
+            array("scatter") if (folder / "scatter.npy").exists() else None,  # type: ignore[arg-type]
+            head.n_formed,
+            secret,
+        )
+    except (OSError, ValueError, msgspec.DecodeError) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(
+            f"{folder}: the site's groups cannot be read ({type(problem).__name__}); bring the folder back from a "
+            "copy, or form groups anew with `coterie site regroup`."
+        ) from None

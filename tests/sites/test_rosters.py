@@ -1,0 +1,110 @@
+"""The rule of rosters: with whom a site's answers are summed up and unmasked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import Reply
+from coterie.protocols.lloyd import Assign
+from coterie.secure.masked_sums import Masked, Revealed, threshold
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.policy import Policy
+from coterie.sites.site import Site
+from coterie.sites.tables import ArrayTable
+from tests.attacks.asker import MaskedAsker
+
+LIMITS = {"rows": 100.0, "box": 100.0}
+ASSIGN = Assign(np.zeros((1, 2)))
+
+
+TABLES = {
+    name: ArrayTable(rows)
+    for name, rows in zip("abcde", np.random.default_rng(8).normal(size=(5, 30, 2)), strict=True)
+}
+
+
+def sites(policy, names="abcde", folder=None):
+    return {
+        name: Site(
+            name,
+            TABLES[name],
+            policy=policy,
+            ledger=SiteLedger(None if folder is None else folder / f"{name}.jsonl"),
+        )
+        for name in names
+    }
+
+
+@pytest.mark.parametrize(
+    ("rosters", "fewer", "others", "again"),
+    [("fixed", False, False, True), ("shrinking", True, False, False), ("any", True, True, True)],
+)
+def test_who_is_summed_up_with_whom(rosters, fewer, others, again):
+    """Five sites, then four of them, then four others, then all five again."""
+    made = MaskedAsker(sites(Policy(rosters=rosters)))
+    assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
+    assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
+    assert _is_answered(made.upload(ASSIGN, "abcd", LIMITS).found) == fewer
+    assert _is_answered(made.upload(ASSIGN, "abce", LIMITS).found, "abc") == others
+    assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found, "abcd") == again
+
+
+def _is_answered(found, names=None):
+    """Whether all of these sites uploaded; all refuse by the same code otherwise."""
+    kinds = {type(one) if isinstance(one, Reply) else one for name, one in found.items() if name in (names or found)}
+    assert kinds in ({Masked}, {Revealed}, {Refusal.ROSTER_FORBIDDEN}, {Refusal.UNMASKING_FORBIDDEN})
+    return not kinds <= {Refusal.ROSTER_FORBIDDEN, Refusal.UNMASKING_FORBIDDEN}
+
+
+@pytest.mark.parametrize(("rosters", "is_unmasked"), [("fixed", False), ("shrinking", True), ("any", True)])
+def test_what_a_dropout_does_to_the_unmasking(rosters, is_unmasked):
+    made = MaskedAsker(sites(Policy(rosters=rosters)))
+    upload = made.upload(ASSIGN, "abcde", LIMITS)
+    assert _is_answered(made.reveal(upload, "abcd")) == is_unmasked
+    if rosters == "shrinking":  # who dropped out stays out
+        assert not _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found, "abcd")
+        assert _is_answered(made.upload(ASSIGN, "abcd", LIMITS).found)
+
+
+@pytest.mark.parametrize("rosters", ["fixed", "shrinking", "any"])
+def test_with_everybody_there_every_policy_unmasks(rosters):
+    made = MaskedAsker(sites(Policy(rosters=rosters)))
+    for _ in range(2):
+        assert _is_answered(made.reveal(made.upload(ASSIGN, "abcde", LIMITS), "abcde"))
+
+
+def test_rosters_are_remembered_over_a_restart(tmp_path):
+    made = MaskedAsker(sites(Policy(rosters="fixed"), folder=tmp_path))
+    assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
+    for name, one in made.askers.items():
+        one.table = TABLES[name]
+        one.restart()
+    assert not _is_answered(made.upload(ASSIGN, "abcd", LIMITS).found)
+    assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
+    for one in made.askers.values():
+        one.site.ledger.close()
+
+
+@pytest.mark.parametrize(("fewest", "n", "is_answered"), [(1, 1, True), (2, 1, False), (3, 2, False), (3, 3, True)])
+def test_rosters_below_the_smallest_are_refused(fewest, n, is_answered):
+    made = MaskedAsker(sites(Policy(min_roster=fewest)))
+    assert _is_answered(made.upload(ASSIGN, "abcde"[:n], LIMITS).found) == is_answered
+
+
+@pytest.mark.parametrize(("fewest", "is_unmasked"), [(4, True), (5, False)])
+def test_too_few_survivors_for_the_smallest_roster_are_not_unmasked(fewest, is_unmasked):
+    made = MaskedAsker(sites(Policy(min_roster=fewest)))
+    upload = made.upload(ASSIGN, "abcde", LIMITS)
+    assert _is_answered(made.reveal(upload, "abcd")) == is_unmasked
+
+
+def test_of_four_sites_all_must_have_uploaded_so_that_no_stories_give_a_sum_over_two():
+    """With half of them enough, a would tell its story of abd, b of abc, c of acd, d of bcd: together a + b."""
+    made = MaskedAsker(sites(Policy(), names="abcd"))
+    upload = made.upload(ASSIGN, "abcd", LIMITS)
+    for name, story in {"a": "abd", "b": "abc", "c": "acd", "d": "bcd"}.items():
+        assert made.reveal(upload, story, ask=name) == {name: Refusal.MALFORMED}
+    assert threshold(4) == 3
+    assert all(2 * threshold(n) > n for n in range(3, 200))

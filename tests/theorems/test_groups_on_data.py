@@ -1,0 +1,111 @@
+"""Rows in groups on real sites: numbers that add up, costs that are never too low, and what quality groups cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+
+import coterie
+from coterie import FederatedKMeans
+from coterie.maths.clustering import nearest
+from coterie.sites.policy import Policy
+from coterie.sites.tables import ArrayTable
+
+Rows = npt.NDArray[np.float64]
+Tables = dict[str, ArrayTable]
+
+
+def natural(folder: Path, name: str, every: int = 1) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Rows and the number of each one's site."""
+    if name == "digits":
+        return load_digits().data / 16, np.random.default_rng(0).integers(0, 5, 1797)
+    files = {"heart": "heart_disease", "air": "beijing_air", "pjm": "pjm_load"}
+    z = np.load(folder / f"{files.get(name, name)}.npz")
+    rows = z["X"][::every].astype(np.float64)
+    if name == "mushrooms":
+        return rows, np.random.default_rng(0).integers(0, 5, len(rows))
+    if name == "pjm":
+        rows = rows / rows.mean(axis=1, keepdims=True)
+    sites = z["client" if name == "wisdm" else "site"][::every]
+    whole = ~np.isnan(rows).any(axis=1) if name == "penguins" else np.full(len(rows), True)
+    return rows[whole], sites[whole]
+
+
+def prepared(rows: Rows, scale: str) -> tuple[Rows, Rows, Rows]:
+    """Rows filled with their means and, where asked for, standardised; with shift and scale."""
+    filled = np.where(np.isnan(rows), np.nanmean(rows, axis=0), rows)
+    if scale == "none":
+        return filled, np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    deviation = filled.std(axis=0)
+    shift, unit = filled.mean(axis=0), np.where(deviation > 0, deviation, 1.0)
+    return (filled - shift) / unit, shift, unit
+
+
+def tables_of(rows: Rows, sites: npt.NDArray[np.int64]) -> Tables:
+    return {f"site-{s}": ArrayTable(rows[sites == s]) for s in np.unique(sites)}
+
+
+SETS = {"heart": 1, "wisdm": 1, "penguins": 1, "air": 60, "pjm": 10}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SETS)
+def test_sizes_add_up_and_the_cost_is_never_below_that_of_the_rows(name, data_folder):
+    rows, sites = natural(data_folder, name, SETS[name])
+    tables = tables_of(rows, sites)
+    for k in (2, 5, 10, 40):
+        made = coterie.fit(FederatedKMeans(k, random_state=0), tables, scale="standard", missing="mean")
+        assert made.min_group_ == 5
+        assert made.counts_.sum() == pytest.approx(len(rows), abs=1e-6)
+        own = nearest(made.prepared_rows(rows), made._prepared_centers)[1].sum()
+        assert own <= made.inertia_ * (1 + 1e-9)
+        assert made.inertia_ <= (1.15 if k < 40 else 2.0) * own
+
+
+BARS = {
+    ("heart", 2): ("standard", 1.008),
+    ("heart", 5): ("standard", 1.02),
+    ("digits", 10): ("none", 1.012),
+    ("wisdm", 5): ("standard", 1.012),
+    ("mushrooms", 8): ("none", 1.01),
+    ("air", 8): ("standard", 1.01),
+    ("pjm", 8): ("none", 1.005),
+    ("penguins", 3): ("standard", 1.01),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "k"), BARS)
+def test_clusters_over_groups_cost_little_more_than_the_pooled_best(name, k, data_folder):
+    """The cost of the final centers on all true rows, against scikit-learn's best of twenty starts on the pooled."""
+    scale, bar = BARS[name, k]
+    rows, sites = natural(data_folder, name, 6 if name == "air" else 1)
+    ready, shift, unit = prepared(rows, scale)
+    best = KMeans(k, n_init=20, random_state=0).fit(ready).inertia_
+    tables, missing = tables_of(rows, sites), "mean" if np.isnan(rows).any() else "refuse"
+    ratios = []
+    for seed in range(10):
+        made = coterie.fit(FederatedKMeans(k, random_state=seed), tables, scale=scale, missing=missing)
+        ratios.append(nearest(ready, (made.cluster_centers_ - shift) / unit)[1].sum() / best)
+    assert np.mean(ratios) <= bar
+
+
+@pytest.mark.parametrize("tau", [3, 5, 10])
+def test_a_planted_cluster_of_few_rows_keeps_its_center(tau):
+    """Far clusters of tau to 2 tau - 1 rows at one site: their center is within a tenth of a deviation."""
+    for size in {tau, tau + 1, 2 * tau - 1}:
+        rng = np.random.default_rng(size)
+        rows = rng.normal(size=(300, 6))
+        planted = rng.normal(size=(size, 6)) * 0.3 + 12
+        tables = {"a": ArrayTable(np.concatenate([rows[:100], planted])), "b": ArrayTable(rows[100:200]),
+                  "c": ArrayTable(rows[200:])}  # fmt: skip
+        policy = Policy(min_group=tau)
+        made = coterie.fit(FederatedKMeans(2, init=np.outer([0.0, 12.0], np.ones(6))), tables, policy=policy)
+        apart = np.linalg.norm(made.cluster_centers_ - planted.mean(axis=0), axis=1).min()
+        assert apart <= 0.1
