@@ -42,6 +42,7 @@ from .target import (
     fuzz_one,
     fuzz_site,
     masked,
+    method_of,
     new_site,
     question,
     questions,
@@ -123,6 +124,8 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
     found = answered(site, question(request_, {}))
     if request_.subject.remembered:
         assert found is Refusal.UNKNOWN_QUESTION
+    elif METHODS[method_of(request_)].needs_rows:
+        assert found is Refusal.ROWS_PROTECTED
     elif request_.subject in NEED_A_VIEW:
         assert found is Refusal.MALFORMED  # no kernel was begun, no projection or landmarks agreed on
     elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:

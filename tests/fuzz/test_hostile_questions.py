@@ -20,6 +20,7 @@ from coterie.protocols.federated_kmeans import Train
 from coterie.protocols.lloyd import Assign
 from coterie.protocols.preparation import SumColumns
 from coterie.protocols.seeding import Split, Summarise
+from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 
@@ -96,7 +97,7 @@ def test_an_empty_array_with_a_long_axis_does_not_take_a_site_s_memory(kind):
 
 def test_a_question_does_not_keep_a_site_busy_for_ever():
     """A site answers one question at a time: whoever asks for 2**40 epochs must not shut out everybody else."""
-    site = new_site(ROWS)
+    site = new_site(ROWS, Policy.simulation())
     site.answer(question(Train(2**40, 0, 1.0, 0, 0, np.zeros((1, 2))), {}))
     table = shown_table(site)
     assert table.passes <= table.patience
