@@ -79,9 +79,10 @@ def test_sizes_are_in_range_and_the_order_of_rows_does_not_matter(drawn):
         np.testing.assert_array_equal(groups[moved], again)  # the numbers too
 
 
-@pytest.mark.parametrize("min_group", [3, 20, 50])
-def test_sizes_are_in_range_for_many_rows(min_group):
-    rows = np.random.default_rng(0).standard_t(2, (5003, 3))
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("min_group", [3, 5, 20, 50])
+def test_sizes_are_in_range_for_many_rows(min_group, seed):
+    rows = np.random.default_rng(seed).standard_t(2, (5003, 3))
     sizes = np.bincount(group_rows(rows, min_group))
     assert sizes.min() >= min_group
     assert sizes.max() <= 2 * min_group - 1
@@ -93,6 +94,25 @@ def test_less_than_two_groups_are_one_group(min_group):
     for n in (min_group, 2 * min_group - 1):
         assert set(group_rows(rows[:n], min_group)) == {0}
     assert set(group_rows(rows, min_group)) == {0, 1}
+
+
+def test_minus_zero_is_zero():
+    rows = np.random.default_rng(0).integers(-1, 2, (900, 3)) * 1.0
+    minus = np.where(rows == 0, -0.0, rows)
+    np.testing.assert_array_equal(group_rows(rows, 5), group_rows(minus, 5))
+
+
+def test_different_rows_of_the_same_key_have_an_order_too():
+    factors = np.random.default_rng(0).integers(1, 1 << 63, 2, np.uint64) | np.uint64(1)  # as in _canonical_order
+    steps = np.arange(50, dtype=np.uint64)[:, None] * factors[::-1] * np.array([1, 2**64 - 1], np.uint64)
+    mixed = np.array([3, 5], np.uint64) + steps  # of the same product with the factors, all of them
+    rows = (mixed ^ (mixed >> np.uint64(32))).view(np.float64)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    assert len(rows) > 40
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    moved = np.random.default_rng(1).permutation(len(rows))
+    order, again = (grouping._canonical_order(np.ascontiguousarray(part)) for part in (rows, rows[moved]))
+    np.testing.assert_array_equal(rows[order], rows[moved][again])
 
 
 def test_numbers_of_groups_do_not_follow_the_order_of_rows():
@@ -203,20 +223,50 @@ def test_after_swapping_no_exchange_gains(seed):
             assert slow_within(rows, other) >= least * (1 - 1e-9)
 
 
+def slowly_dissolved(rows, labels, min_group):
+    """The worst group first: each of its rows joins the group that it adds least to, if that is less in all."""
+    labels, fixed = labels.copy(), set()
+    squares = within_squares(rows, labels)
+    for group in np.argsort(-squares, kind="stable"):
+        if group in fixed:
+            continue
+        other = labels.copy()
+        other[labels == group] = -1
+        for row in np.flatnonzero(labels == group):
+            costs = {}
+            for target in set(other) - {-1}:
+                if (other == target).sum() < 2 * min_group - 1:
+                    joined = np.where(np.arange(len(rows)) == row, target, other)
+                    costs[slow_within(rows[joined >= 0], joined[joined >= 0])] = target
+            other[row] = costs[min(costs)] if costs else -2
+        if (other >= 0).all() and slow_within(rows, other) < slow_within(rows, labels) * (1 - 1e-9):
+            fixed |= set(other[labels == group])
+            labels = other
+    return labels
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_dissolving_lowers_the_squares_and_fills_no_group_too_far(seed):
+def test_dissolving_is_what_its_slow_twin_does(seed, monkeypatch):
+    monkeypatch.setattr(grouping, "SLACK", 1e9)
     rng = np.random.default_rng(seed)
-    rows = np.concatenate([rng.normal(size=(24, 2)), rng.normal(size=(6, 2)) + 50.0])
-    labels = np.concatenate([np.repeat(np.arange(5), 5)[:24], [5, 5, 5, 5, 5, 4]])  # one far row among near ones
+    labels = rng.permutation(np.repeat(np.arange(8), [5, 6, 5, 5, 9, 5, 5, 7]))
+    rows = rng.normal(size=(8, 2))[labels] * 3 + rng.normal(size=(len(labels), 2))
+    rows[rng.integers(0, len(rows), 6)] += 9.0
     part = grouping._Partition(grouping._squared_distances(rows[None]), labels[None])
     leaf, slots = part.dissolved(5)
-    np.testing.assert_array_equal(leaf, [0])
+    assert len(leaf) == 1
     after = part.regrouped(leaf, slots).labels(len(rows))[0]
-    sizes = np.bincount(after)
-    assert sizes[sizes > 0].min() >= 5
-    assert sizes.max() <= 9
+    assert values_by_group(rows, after) == values_by_group(rows, slowly_dissolved(rows, labels, 5))
+
+
+def test_dissolving_frees_a_row_that_is_far_from_its_group():
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(24, 2)), rng.normal(size=(6, 2)) + 50.0])
+    labels = np.concatenate([np.repeat(np.arange(5), 5)[:24], [5, 5, 5, 5, 5, 4]])  # the last among near ones
+    part = grouping._Partition(grouping._squared_distances(rows[None]), labels[None])
+    after = part.regrouped(*part.dissolved(5)).labels(len(rows))[0]
     assert len(set(after[24:])) == 1
-    assert slow_within(rows, after) < slow_within(rows, labels)
+    assert set(after[24:]).isdisjoint(after[:24])
 
 
 # ---------------------------------------------------------------- how tight groups are
@@ -280,6 +330,18 @@ def test_a_far_cluster_that_a_cut_went_through_is_mended():
     assert sum((leaf >= 20_000).any() for leaf in leaves) > 1
     groups = group_rows(rows, 5)
     assert set(groups[20_000:]).isdisjoint(groups[:20_000])
+
+
+@pytest.mark.parametrize("min_group", [5, 50])
+def test_what_is_mended_together_has_no_group_twice_and_is_at_most_a_leaf(min_group):
+    rows = np.random.default_rng(0).standard_cauchy((4000, 2))
+    groups = group_rows(rows, min_group)
+    members = [np.flatnonzero(groups == group) for group in range(groups.max() + 1)]
+    pools = grouping._pools(rows, groups, members, min_group)
+    every = [group for pool in pools for group in pool]
+    assert len(set(every)) == len(every) > len(pools) > 0
+    assert max(sum(len(members[group]) for group in pool) for pool in pools) <= max(256, 16 * min_group)
+    assert within_squares(rows, groups).argmax() in every
 
 
 # ---------------------------------------------------------------- rows left over

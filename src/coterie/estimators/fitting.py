@@ -192,7 +192,7 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
         least = max(policy.min_group for policy in rules.values())
         raise InputError(
             f"{', '.join(few)} rows; by their policy a site shows groups of at least {least} rows (min_group), so it "
-            "takes no part. Leave it out; or if all tables are one owner's, the policy called simulation computes with rows."
+            "takes no part. Leave it out; or if all tables are one owner's, use the policy called simulation."
         )
 
 

@@ -133,9 +133,7 @@ def _one_of_each(rows: Floats, source: Integers, min_group: int, n_groups: int) 
     many = counts >= n_groups
     needed = max(0, int(many.sum()) - int(np.minimum(counts, n_groups).sum()) + n_groups * min_group)
     spread = rows - rows.mean(axis=0)
-    far = np.vecdot(spread, spread)
-    corner = far.argmax() if needed < min_group else np.where(many[source], far, -1.0).argmax()
-    apart = rows - rows[corner]
+    apart = rows - rows[np.vecdot(spread, spread).argmax()]
     near = np.argsort(np.vecdot(apart, apart), kind="stable")
     near = near[np.sort(np.unique(source[near], return_index=True)[1])]  # the nearest of each origin, nearest first
     forced = near[many[source[near]]][:needed]

@@ -22,6 +22,15 @@ def test_the_own_scale_is_mean_and_deviation_of_what_is_there_block_by_block() -
     assert found.scale[3] == 1.0  # constant columns are not scaled
 
 
+@pytest.mark.parametrize(
+    ("widths", "is_one_unit"),
+    [((3, 1, 1, 1, 1), True), ((5, 1, 1, 1, 1), False), ((1, 1, 1, 1, 0.1), True), ((1, 1, 1, 0.1, 0.1), False)],
+)
+def test_columns_of_one_unit_keep_their_proportions(widths: tuple[float, ...], is_one_unit: bool) -> None:
+    rows = np.linspace(0, 1, 50)[:, None] * widths
+    assert (own_scale(ArrayTable(rows)).scale == 1).all() == is_one_unit
+
+
 @pytest.mark.parametrize("n", [5, 9, 10, 101, 500])
 def test_chunks_are_grouped_each_on_its_own_and_lose_no_row(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forming, "CHUNK_ROWS", 40)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.maths.group_cells import GroupCells, group_cells
-from coterie.maths.grouping import group_rows
+from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
 __all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "own_scale"]
@@ -20,9 +20,9 @@ Mask = npt.NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 """Called with how many rows are grouped, and how many are to be."""
 
-CHUNK_ROWS = 1 << 16
+CHUNK_ROWS = 1 << 15
 CHUNK_BYTES = 1 << 26
-"""Rows are grouped by so many at a time at most."""
+"""Rows are grouped by about so many at a time."""
 ROWS_A_COLUMN = 16
 """For each column there must be so many rows before the scatter matrix within groups is shown."""
 
@@ -47,12 +47,18 @@ class Formed(NamedTuple):
 
 
 def own_scale(table: Table) -> OwnScale:
-    """Mean and deviation of every column of the site's rows; constant columns are not scaled."""
+    """Mean and deviation of every column of the site's rows; constant columns are not scaled.
+
+    Columns that all seem to be in one unit, such as pixels or 0 and 1, keep their proportions: where none ranges over
+    more than four times the median range, and four in five over at least a quarter of it.
+    """
     d = len(table.columns)
     counts, mean, squares = np.zeros(d), np.zeros(d), np.zeros(d)
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
     for block in table.raw_blocks():
         rows = block.rows.astype(np.float64, copy=False)
         there = ~np.isnan(rows)
+        low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
         n = there.sum(axis=0)
         own = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(n, 1)
         away = np.where(there, rows - own, 0.0)
@@ -61,8 +67,11 @@ def own_scale(table: Table) -> OwnScale:
         mean = mean + (own - mean) * n / total
         counts += n
     deviation = np.sqrt(squares / np.maximum(counts, 1))
-    floor = 1e-12 * np.maximum(np.abs(mean), 1e-300)
-    return OwnScale(mean, np.where(deviation > floor, deviation, 1.0))
+    varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+    ranges = (high / 2 - low / 2)[varies]
+    if len(ranges) and ranges.max() <= 4 * np.median(ranges) and np.mean(ranges >= np.median(ranges) / 4) >= 0.8:
+        return OwnScale(mean, np.ones(d))
+    return OwnScale(mean, np.where(varies, deviation, 1.0))
 
 
 def form_groups(
@@ -106,10 +115,8 @@ def chosen_rows(table: Table, chosen: Mask) -> tuple[Floats, Floats]:
 
 def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats, Floats]]:
     """The chosen rows in chunks of about one size, none smaller than a group."""
-    n, width = int(chosen.sum()), 8 * max(1, len(table.columns))
-    most = max(8 * min_group, min(CHUNK_ROWS, CHUNK_BYTES // width))
-    n_chunks = max(1, -(-n // most))
-    ends = [n * (i + 1) // n_chunks for i in range(n_chunks)]
+    target = min(CHUNK_ROWS, CHUNK_BYTES // (8 * max(1, len(table.columns))))
+    ends = np.cumsum(chunk_sizes(int(chosen.sum()), min_group, target)).tolist()
     rows = np.zeros((0, len(table.columns)))
     weights, start, done = np.zeros(0), 0, 0
     for block in table.raw_blocks():
