@@ -38,7 +38,7 @@ def main(names: list[str]) -> int:
         for heading in ("what", "measured", "limit", ""):
             table.add_column(heading)
         for line in result.lines:
-            table.add_row(line.what, f"{line.value:.3g} {line.unit}", _limit(line), _verdict(line))
+            table.add_row(line.what, f"{line.value:.4g} {line.unit}", _limit(line), _verdict(line))
             all_hold &= line.holds
         console.print(table)
     return 0 if all_hold else 1

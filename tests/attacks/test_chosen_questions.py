@@ -12,16 +12,18 @@ from sklearn.datasets import load_digits
 
 import coterie
 from coterie import FederatedKMeans
-from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers
 from coterie.protocols.lloyd import Assign
 from coterie.protocols.methods import METHODS, Method, register
+from coterie.protocols.prepared import Prepare
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import grouped_view
-from tests.attacks.asker import OFF, ON, ROW, Asker
+from tests.attacks.asker import OFF, ON, ROW, Asker, sum_columns
 
 Rows = npt.NDArray[np.float64]
 
@@ -130,6 +132,32 @@ def test_three_hundred_jobs_get_no_row():
     tables = dealt(240)
     guesses, rows = jobs(tables, 150, Policy(), 1), np.concatenate(list(tables.values()))
     assert sum(np.abs(guesses - row).max(axis=1).min() < 1e-4 for row in rows) == 0
+
+
+def test_what_a_method_was_shown_is_not_there_for_another_one_of_the_same_run():
+    """A run that begins under a method that may see rows, and goes on under one that may not."""
+    rows = np.random.default_rng(6).normal(size=(40, 2))
+    policy = Policy(per_site_results="averages", method_protection={"lloyd": "none"})
+    made = Asker.of(rows, policy)
+    assert made.ask(Prepare("refuse", False, np.zeros(2), np.zeros(2), np.ones(2))) == Nothing()
+    near = Assign(np.array([rows[0], rows[0] + 100.0]))
+    first = made.ask(near)
+    assert first.counts.sum() == 40
+    one = Assign(np.array([rows[0], np.delete(rows, 0, axis=0).mean(axis=0)]))
+    made.method = "landmarks"
+    assert made.ask(one) is Refusal.FORGOT
+    made.recall()
+    cells = made.ask(one)
+    assert set(cells.counts.tolist()) <= {float(n) for n in range(41) if n == 0 or n >= 5}
+    (block,) = grouped_view(ArrayTable(rows), 5, SiteLedger()).blocks()
+    np.testing.assert_allclose(cells.sums.sum(axis=0), block.weights @ block.rows)
+    assert float(cells.cost) > float(Asker.of(rows, OFF).ask(one).cost)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_rows])
+def test_a_site_refuses_methods_that_need_rows_itself(name):
+    made = Asker.of(np.ones((20, 2)), Policy(per_site_results="rows"), method=name)
+    assert made.ask(sum_columns(2)) is Refusal.ROWS_PROTECTED
 
 
 # ---------------------------------------------------------------- whatever a function can reach

@@ -14,7 +14,7 @@ from coterie.maths.grouping import group_rows
 from coterie.messages.codec import FORMAT_VERSION, Envelope
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.tables import ArrayTable
-from coterie.sites.views import grouped_view, groups_folder, regroup
+from coterie.sites.views import forming, grouped_view, groups_folder, regroup
 from coterie.sites.views.identity import row_tokens
 from coterie.sites.views.store import BATCH, GONE, OUT, REMAINS, WAITING, Grouping, form, load, save, update
 from tests.attacks.auditor import few_rows_told, memberships
@@ -238,6 +238,24 @@ def test_what_remains_show_of_a_thin_column_follows_from_what_was_shown_before()
     full = later.cells.full[new, 1]
     np.testing.assert_allclose(shown[~full], mean)
     assert (~full).any()
+
+
+def test_remains_show_nothing_of_their_own_in_a_column_that_a_broken_group_showed_in_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There the sum over a broken group is not over all its rows: less the new groups, few would be left."""
+    monkeypatch.setattr(forming, "group_rows", lambda *_: np.repeat(np.arange(5), 7))
+    rows = _rows(35, 2)
+    rows[[0, 7, 14, 21, 28], 1] = np.nan  # one of every seven: each group shows six values of the column
+    made = form(ArrayTable(rows), 5, SECRET)
+    assert made.cells.sizes.tolist() == [7] * 5
+    assert not made.cells.full[:, 1].any()
+    assert (made.cells.present[:, 1] == 6).all()
+    later, change = update(made, ArrayTable(np.delete(rows, [0, 7, 14, 21, 28], axis=0)))
+    assert change.broken == 5
+    assert change.formed == 6
+    assert later.cells.full[:, 0].all()
+    assert not later.cells.full[:, 1].any()  # though no row of theirs lacks a value
 
 
 def _labels_of(grouping: Grouping, rows: np.ndarray) -> np.ndarray:
