@@ -76,31 +76,21 @@ def group_cells(
     """
     order = np.argsort(labels, kind="stable")
     x = np.asarray(rows, np.float64)[order]
-    each = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)[order]
+    each = None if weights is None or (weights == 1).all() else np.asarray(weights, np.float64)[order]
     starts = np.searchsorted(labels[order], np.arange(int(labels.max(initial=-1)) + 1))
-    groups = _Groups(starts, np.diff(np.append(starts, len(x))), each)
+    groups = _Groups(starts, len(x), each)
     there = ~np.isnan(x)
     modes = _modes(x, min_group)
     off = there & (x != modes)
-    n_present, n_off = groups.sums(there), groups.sums(off)
+    n_present, n_off = groups.counts(there), groups.counts(off)
     thin = _is_thin(n_present, n_off, min_group)
-    pooled = {}
+    cells = groups.cells(x, there & ~thin[groups.of_row] if not pools else there)
     for column in np.flatnonzero(thin.any(axis=0)).tolist() if pools else ():
-        pooled[column] = _pool(
-            x[:, column], there[:, column], off[:, column], float(modes[column]), groups, min_group
-        )
-    if not pools:
-        there = there & ~thin[groups.of_row]
-    behind = groups.sums(there * each[:, None])
-    filled = np.where(there, x, 0.0)
-    with np.errstate(invalid="ignore"):
-        means = groups.sums(filled * each[:, None]) / np.where(behind > 0, behind, np.nan)
-    away = np.where(there, x - np.nan_to_num(means)[groups.of_row], 0.0)
-    squares = groups.sums(away * away * each[:, None])
-    full = groups.sums(there) == groups.sizes[:, None]
-    cells = GroupCells(groups.sizes, groups.weights, means, behind, squares, full)
-    for column, pool in pooled.items():
-        pool.put_into(cells, column)
+        pool = _pool(n_present[:, column], n_off[:, column], min_group)
+        if pool is None:
+            few = x[:, column], there[:, column], off[:, column]
+            pool = _put_reduced(cells, column, *few, float(modes[column]), groups, min_group)
+        _put_pool(cells, column, pool)
     return cells
 
 
@@ -125,66 +115,82 @@ def _modes(x: Floats, min_group: int) -> Floats:
 class _Groups:
     """Rows in the order of their groups."""
 
-    def __init__(self, starts: Integers, sizes: Integers, each: Floats) -> None:
-        self.starts, self.sizes, self.each = starts, sizes, each
-        self.of_row = np.repeat(np.arange(len(sizes)), sizes)
-        self.weights: Floats = np.add.reduceat(each, starts) if len(starts) else np.zeros(0)
+    def __init__(self, starts: Integers, n_rows: int, each: Floats | None) -> None:
+        self.starts, self.each = starts, each
+        self.sizes = np.diff(np.append(starts, n_rows))
+        self.of_row = np.repeat(np.arange(len(starts)), self.sizes)
 
-    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """By group."""
+    def counts(self, values: Mask) -> Integers:
+        """How many rows of each group it is true of."""
+        return self._added(values, np.int64)
+
+    def sums(self, values: Floats) -> Floats:
+        """By group, each row as often as it counts."""
+        if self.each is not None:
+            values = values * (self.each if values.ndim == 1 else self.each[:, None])
+        return self._added(values, np.float64)
+
+    def _added(self, values: npt.NDArray[Any], kind: type) -> npt.NDArray[Any]:
         if not len(self.starts):
-            return np.zeros((0, *values.shape[1:]))
-        kind = np.int64 if values.dtype == bool else values.dtype
-        summed: npt.NDArray[Any] = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
-        return summed
+            return np.zeros((0, *values.shape[1:]), kind)
+        added: npt.NDArray[Any] = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
+        return added
+
+    def cells(self, x: Floats, there: Mask) -> GroupCells:
+        """What groups show of the values that are there."""
+        behind = self.sums(there.astype(np.float64))
+        shown = np.where(behind > 0, behind, np.nan)
+        means = self.sums(np.where(there, x, 0.0)) / shown
+        away = x - means[self.of_row]
+        away[~there] = 0.0
+        squares = self.sums(away * away)
+        full = self.counts(there) == (self.sizes if x.ndim == 1 else self.sizes[:, None])
+        weights = self.sums(np.ones(len(x)))
+        return GroupCells(self.sizes, weights, means, behind, squares, full)
 
 
-@dataclass(frozen=True)
-class _Pooled:
-    """What one column shows of all groups, once its thin cells are pooled."""
-
-    means: Floats
-    present: Floats
-    squares: Floats
-    full: Mask
-
-    def put_into(self, cells: GroupCells, column: int) -> None:
-        """Write it into the groups' cells."""
-        for name in ("means", "present", "squares", "full"):
-            getattr(cells, name)[:, column] = getattr(self, name)
+def _pool(n_present: Integers, n_off: Integers, min_group: int) -> Mask | None:
+    """The cells of a column that are pooled, none of them where none is thin; None where no pool is large enough."""
+    pool = _is_thin(n_present, n_off, min_group)
+    if not pool.any() or _is_enough(pool, n_present, n_off, min_group):
+        return pool
+    pool = _enlarged(pool, n_present, n_off, min_group)
+    return pool if _is_enough(pool, n_present, n_off, min_group) else None
 
 
-def _pool(x: Floats, there: Mask, off: Mask, mode: float, groups: _Groups, min_group: int) -> _Pooled:
-    """One column with its thin cells pooled; values that no pool is large enough for are not shown."""
-    while True:
-        n_present, n_off = groups.sums(there), groups.sums(off)
-        pool = _is_thin(n_present, n_off, min_group)
-        if not pool.any():
+def _put_pool(cells: GroupCells, column: int, pool: Mask) -> None:
+    """Show the mean of all pooled cells of a column in each of them."""
+    if not pool.any():
+        return
+    behind, means, weights = cells.present[pool, column], cells.means[pool, column], cells.weights[pool]
+    mean = behind @ means / behind.sum()
+    squares = cells.squares[pool, column].sum() + behind @ (means - mean) ** 2
+    cells.means[pool, column] = mean
+    cells.present[pool, column] = weights * (behind.sum() / weights.sum())
+    cells.squares[pool, column] = weights * (squares / weights.sum())
+    cells.full[pool, column] = False
+
+
+def _put_reduced(
+    cells: GroupCells, column: int, x: Floats, there: Mask, off: Mask, mode: float, groups: _Groups, min_group: int
+) -> Mask:
+    """Leave values out of a column until its thin cells can be pooled, show the rest, and return the pool."""
+    pool: Mask | None = None
+    while pool is None:
+        n_present, n_off = groups.counts(there), groups.counts(off)
+        pool = _pool(n_present, n_off, min_group)
+        if pool is not None:
             break
-        if not _is_enough(pool, n_present, n_off, min_group):
-            pool = _enlarged(pool, n_present, n_off, min_group)
-        if _is_enough(pool, n_present, n_off, min_group):
-            break
-        in_pool = pool[groups.of_row]
-        if 0 < n_off[pool].sum() <= MOST_OFF and not np.isnan(mode):
+        in_pool = _enlarged(_is_thin(n_present, n_off, min_group), n_present, n_off, min_group)[groups.of_row]
+        if 0 < (off & in_pool).sum() <= MOST_OFF and not np.isnan(mode):
             x = np.where(off & in_pool, mode, x)
         else:
             there = there & ~in_pool
         off = off & ~in_pool
-    each, of_row = groups.each, groups.of_row
-    behind = groups.sums(there * each)
-    sums = groups.sums(np.where(there, x, 0.0) * each)
-    means = np.where(behind > 0, sums / np.where(behind > 0, behind, 1.0), np.nan)
-    full = (groups.sums(there) == groups.sizes) & ~pool
-    held = groups.weights[pool].sum()
-    if pool.any():
-        means[pool] = sums[pool].sum() / behind[pool].sum()
-        behind[pool] = groups.weights[pool] * (behind[pool].sum() / held)
-    away = np.where(there, x - np.nan_to_num(means)[of_row], 0.0)
-    squares = groups.sums(away * away * each)
-    if pool.any():
-        squares[pool] = groups.weights[pool] * (squares[pool].sum() / held)
-    return _Pooled(means, behind, squares, full)
+    made = groups.cells(x, there)
+    for name in ("means", "present", "squares", "full"):
+        getattr(cells, name)[:, column] = getattr(made, name)
+    return pool
 
 
 def _is_enough(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) -> bool:
