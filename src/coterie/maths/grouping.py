@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.maths.clustering import counts_by_cell, sums_by_cell
+from coterie.maths.partitions import Partition
 
 __all__ = ["chunk_sizes", "group_rows", "regroup_remains", "within_squares"]
 
@@ -24,15 +25,12 @@ LEAF = 256
 """Rows of a leaf, about; more where groups are large."""
 SAMPLE = 2048
 """Rows that a cut is found from, at most."""
-ENTRIES = 1 << 20
+ENTRIES = 1 << 19
 """Distances that are in memory at once, about."""
-TOLERANCE = 1e-11
-"""Gains below it, as a share of a leaf's largest squared distance, may be rounding."""
-SLACK = 1.2
-"""How many times its squares the rows of a group may add elsewhere, each on its own, for dissolving to be tried."""
 WORST = 256
 """One of so many groups is formed anew across leaves."""
-SWEEPS, DISSOLVINGS = 1000, 2
+DISSOLVINGS = 2
+"""How often groups of a leaf are dissolved, at most."""
 
 
 def group_rows(
@@ -50,8 +48,9 @@ def group_rows(
         raise ValueError(f"{n} rows are less than one group of min_group={min_group}; use at least {min_group} rows.")
     if not np.isfinite(rows).all():
         raise ValueError("rows hold values that are not finite; fill missing values before grouping.")
-    order = _canonical_order(np.ascontiguousarray(rows, np.float64))
-    values = _centered(np.asarray(rows, np.float64)[order])
+    rows = np.ascontiguousarray(rows, np.float64)
+    order = _canonical_order(rows)
+    values = _centered(rows[order])
     leaves, groups, done = _leaves(values, min_group), np.empty(n, np.intp), 0
     for batch in _batches(leaves):
         for leaf, labels in zip(batch, _leaf_groups(values, batch, min_group), strict=True):
@@ -68,7 +67,7 @@ def group_rows(
 
 
 def chunk_sizes(n_rows: int, min_group: int, target: int = 1 << 15) -> list[int]:
-    """Numbers of rows to group at a time: about ``target``, never more than twice that, and no chunk too small.
+    """Numbers of rows to group at a time: at most one and a half times ``target`` and two groups, at least one group.
 
     All but the last are multiples of ``min_group``.
     """
@@ -102,9 +101,9 @@ def regroup_remains(rows: npt.NDArray[Any], origin: npt.NDArray[np.integer[Any]]
     groups = np.full(len(rows), -1, np.intp)
     if len(rows) < min_group:
         return groups
-    by_origin = np.argsort(origin, kind="stable")
-    order = by_origin[_canonical_order(np.ascontiguousarray(rows[by_origin], np.float64))]
-    values, source = _centered(np.asarray(rows, np.float64)[order]), np.unique(origin[order], return_inverse=True)[1]
+    rows, by_origin = np.asarray(rows, np.float64), np.argsort(origin, kind="stable")
+    order = by_origin[_canonical_order(rows[by_origin])]
+    values, source = _centered(rows[order]), np.unique(origin[order], return_inverse=True)[1]
     n_groups = _most_groups(np.bincount(source), min_group)
     for number in range(n_groups):
         members = _one_of_each(values, source, min_group, n_groups - number)
@@ -261,7 +260,7 @@ def _leaf_groups(rows: Floats, leaves: list[Integers], min_group: int) -> list[I
         line[: len(leaf)] = leaf
     squared = _squared_distances(rows[members])
     labels = _mdav(squared, sizes, min_group)
-    part, changed = _Partition(squared, labels), np.arange(len(labels))
+    part, changed = Partition(squared, labels), np.arange(len(labels))
     for _ in range(DISSOLVINGS):
         part.swap()
         labels[changed] = part.labels(labels.shape[1])
@@ -310,221 +309,3 @@ def _mdav(squared: Floats, sizes: Integers, min_group: int) -> Integers:
         left &= ~taken
         spread -= squared[every[:, None], nearest].sum(axis=1)
     return labels
-
-
-class _Partition:
-    """Leaves in groups. A row has a slot: the k-th of its group; slots without a row fill groups up to one size."""
-
-    def __init__(self, squared: Floats, labels: Integers, rows: Integers | None = None) -> None:
-        """From squared distances, and the group, of the rows of each leaf; -1: there is no such row."""
-        slots, self.sizes = _slots(labels)
-        n_leaves, width, n_groups = slots.shape
-        self.taken = slots >= 0
-        flat = np.maximum(slots, 0).reshape(n_leaves, -1)
-        self.rows = np.where(
-            self.taken, slots if rows is None else rows[np.arange(n_leaves)[:, None, None], slots], -1
-        )
-        """Which of the leaf's rows has a slot."""
-        self.squared = np.stack([leaf[at][:, at] for leaf, at in zip(squared, flat, strict=True)])
-        self.squared = self.squared.reshape(n_leaves, width, n_groups, width, n_groups)
-        """Distances between slots."""
-        self.squared[~self.taken] = 0.0
-        self.share = 1.0 / np.maximum(self.sizes, 1)
-        self.sums: Floats = self.squared.sum(axis=1)
-        """Of squared distances from all rows of a group to each slot."""
-        self.within: Floats = np.empty(self.sizes.shape)
-        """Mean squared distance of a group's rows from their mean."""
-        self.own: Floats = np.empty(slots.shape)
-        """Squared distance of each row from its group's mean; minus infinity where there is no row."""
-        self._measure(*np.indices(self.sizes.shape).reshape(2, -1))
-
-    def _measure(self, leaf: Integers, group: Integers) -> None:
-        """Bring ``within`` and ``own`` of some groups up to date."""
-        share, taken = self.share[leaf, group], self.taken[leaf, :, group]
-        sums = np.where(taken, self.sums[leaf, group, :, group], 0.0)
-        within = sums.sum(axis=1) * share**2 / 2
-        self.within[leaf, group] = within
-        self.own[leaf, :, group] = np.where(taken, sums * share[:, None] - within[:, None], -np.inf)
-
-    def labels(self, n_rows: int) -> Integers:
-        """The group of each row of a leaf."""
-        labels = np.full((len(self.rows), n_rows), -1, np.intp)
-        leaf, place, group = np.nonzero(self.taken)
-        labels[leaf, self.rows[leaf, place, group]] = group
-        return labels
-
-    # If row i of group a and row j of group b change places, the squares within groups fall by
-    #   2 (M_a - M_b).(x_j - x_i) + |x_i - x_j|^2 (1/n_a + 1/n_b)
-    #   = (|x_i - M_a|^2 - |x_i - M_b|^2) + (|x_j - M_b|^2 - |x_j - M_a|^2) + |x_i - x_j|^2 (1/n_a + 1/n_b).
-
-    def swap(self) -> None:
-        """Let pairs of rows change places while the squares within groups fall; groups keep their sizes."""
-        n_leaves, n_groups = self.sizes.shape
-        least = TOLERANCE * self.squared.reshape(n_leaves, -1).max(axis=1)
-        gains = np.empty((n_leaves, n_groups, n_groups))
-        leaf, group = np.indices(self.sizes.shape).reshape(2, -1)
-        for _ in range(SWEEPS):
-            best = self._best_gains(leaf, group)
-            gains[leaf, group] = best
-            gains[leaf, :, group] = best
-            leaf, a, b = _pairs(gains, np.unique(leaf), least)
-            if not len(leaf):
-                return
-            self._exchange(leaf, a, b)
-            leaf, group = np.concatenate([leaf, leaf]), np.concatenate([a, b])
-
-    def _best_gains(self, leaf: Integers, group: Integers) -> Floats:
-        """Of some groups, with every other group of their leaf: the largest gain of a pair of rows."""
-        share = self.share[leaf] + self.share[leaf, group][:, None]
-        leaving = self.own[leaf, :, group][:, :, None] - self._from_means(leaf, group)
-        leaving /= share[:, None]
-        best = np.empty((len(leaf), *self.own.shape[1:]))
-        best.fill(-np.inf)
-        for place in range(best.shape[1]):
-            gains = self.squared[leaf, place, group]
-            gains += leaving[:, place, None]
-            np.maximum(best, gains, out=best)
-        best *= share[:, None]
-        best += self.own[leaf]
-        arriving = self.sums[leaf, group]
-        arriving *= self.share[leaf, group][:, None, None]
-        best -= arriving
-        most = _largest(best)
-        most += self.within[leaf, group][:, None]
-        most[np.arange(len(leaf)), group] = -np.inf
-        return most
-
-    def _from_means(self, leaf: Integers, group: Integers) -> Floats:
-        """Squared distances of the rows of some groups from the means of all groups of their leaf."""
-        sums = self.sums[leaf, :, :, group].swapaxes(1, 2)
-        return sums * self.share[leaf][:, None] - self.within[leaf][:, None]
-
-    def _exchange(self, leaf: Integers, a: Integers, b: Integers) -> None:
-        """Carry out the best exchange between each pair of groups; no group is in two pairs."""
-        gains = self.squared[leaf, :, a, :, b] * (self.share[leaf, a] + self.share[leaf, b])[:, None, None]
-        gains += self._leaving(leaf, a, b)[:, :, None] + self._leaving(leaf, b, a)[:, None, :]
-        best = gains.reshape(len(leaf), -1).argmax(axis=1)
-        i, j = best // gains.shape[2], best % gains.shape[2]
-        difference = self.squared[leaf, j, b] - self.squared[leaf, i, a]
-        self.sums[leaf, a] += difference
-        self.sums[leaf, b] -= difference
-        every = slice(None)
-        for values, before in ((self.rows, 0), (self.squared, 0), (self.sums, 1), (self.squared, 2)):
-            first, second = ((leaf, *[every] * before, place, group) for place, group in ((i, a), (j, b)))
-            values[first], values[second] = values[second], values[first]
-        self._measure(np.concatenate([leaf, leaf]), np.concatenate([a, b]))
-
-    def _leaving(self, leaf: Integers, group: Integers, other: Integers) -> Floats:
-        """By how much the rows of a group are nearer to another group's mean than to their own."""
-        apart = self.sums[leaf, other, :, group] * self.share[leaf, other][:, None]
-        return self.own[leaf, :, group] - apart + self.within[leaf, other][:, None]
-
-    def dissolved(self, min_group: int) -> tuple[Integers, Integers]:
-        """Let the rows of a group join the nearest groups that have room, the worst group first, where the squares
-        within groups fall. The leaves where that happens, and the new group of every slot of theirs."""
-        room = 2 * min_group - 1
-        total, size = self.within * self.sizes, np.where(self.sizes > 0, self.sizes, room).astype(float)
-        new = np.where(self.taken, np.arange(self.sizes.shape[1]), -1)
-        fixed = self._joined_alone(size, room) >= SLACK * total
-        worst = np.argsort(np.where(fixed, 0.0, -total), axis=1, kind="stable")
-        for group in worst.T[: int((~fixed).sum(axis=1).max())]:
-            leaf = np.flatnonzero(~fixed[np.arange(len(group)), group])
-            joined, target = self._joined(leaf, group[leaf], size, total, room)
-            better = joined.sum(axis=1) < total[leaf, group[leaf]] * (1 - 1e-9)
-            leaf, joined, target = leaf[better], joined[better], target[better]
-            for k in range(target.shape[1]):
-                real = self.taken[leaf, k, group[leaf]]
-                at, to = leaf[real], target[real, k]
-                new[at, k, group[at]] = to
-                self.sums[at, to] += self.squared[at, k, group[at]]
-                size[at, to] += 1
-                total[at, to] += joined[real, k]
-                fixed[at, to] = True
-            size[leaf, group[leaf]] = room
-            fixed[leaf, group[leaf]] = True
-        changed = np.flatnonzero((new != np.where(self.taken, np.arange(self.sizes.shape[1]), -1)).any(axis=(1, 2)))
-        return changed, new.reshape(len(new), -1)[changed]
-
-    def _joined_alone(self, size: Floats, room: int) -> Floats:
-        """What the rows of each group would add to the squares of the groups they join if each were the only one."""
-        least = np.full_like(self.own, np.inf)
-        for other in range(size.shape[1]):
-            n, share, within = (of[:, other, None, None] for of in (size, self.share, self.within))
-            cost = np.where(n < room, n / (n + 1) * (self.sums[:, other] * share - within), np.inf)
-            cost[:, :, other] = np.inf
-            np.minimum(least, cost, out=least)
-        added: Floats = np.where(self.taken, least, 0.0).sum(axis=1)
-        return added
-
-    def _joined(
-        self, leaf: Integers, group: Integers, size: Floats, total: Floats, room: int
-    ) -> tuple[Floats, Integers]:
-        """What the rows of a group, one after the other, add to the squares of the groups they join; and which."""
-        lines, n = np.arange(len(leaf)), size[leaf]
-        n[lines, group] = room
-        apart = self.sums[leaf, :, :, group].swapaxes(1, 2) / n[:, None] - (total[leaf] / n)[:, None]
-        among = self.squared[leaf, :, group, :, group]
-        added, target = np.zeros(among.shape[:2]), np.zeros(among.shape[:2], np.intp)
-        for k in range(among.shape[1]):
-            real = self.taken[leaf, k, group]
-            cost = np.where(n < room, n / (n + 1) * apart[:, k], np.inf)
-            to = cost.argmin(axis=1)
-            added[:, k], target[:, k] = np.where(real, cost[lines, to], 0.0), to
-            before = n[lines, to][:, None]
-            moved = (before * apart[lines, :, to] + among[:, k]) / (before + 1)
-            moved -= before * apart[lines, k, to][:, None] / (before + 1) ** 2
-            apart[lines, :, to] = np.where(real[:, None], moved, apart[lines, :, to])
-            n[lines, to] += real
-        return added, target
-
-    def regrouped(self, leaf: Integers, labels: Integers) -> _Partition:
-        """Some of the leaves, their slots in other groups."""
-        n_slots = labels.shape[1]
-        squared = self.squared[leaf].reshape(len(leaf), n_slots, n_slots)
-        return _Partition(squared, labels, self.rows[leaf].reshape(len(leaf), n_slots))
-
-
-def _largest(values: Floats) -> Floats:
-    """The maximum over the second axis; NumPy's own is slow along short axes."""
-    largest = values[:, 0].copy()
-    for place in range(1, values.shape[1]):
-        np.maximum(largest, values[:, place], out=largest)
-    return largest
-
-
-def _slots(labels: Integers) -> tuple[Integers, Integers]:
-    """Which row is the k-th of each group, -1 where a group has fewer, and the groups' sizes."""
-    n_leaves, n_groups = len(labels), int(labels.max()) + 1
-    order = np.argsort(labels, axis=1, kind="stable")
-    ordered = np.take_along_axis(labels, order, axis=1)
-    leaf, place = np.nonzero(ordered >= 0)
-    group, row = ordered[leaf, place], order[leaf, place]
-    sizes = np.zeros((n_leaves, n_groups), np.intp)
-    np.add.at(sizes, (leaf, group), 1)
-    before = (labels < 0).sum(axis=1)[:, None] + np.cumsum(sizes, axis=1) - sizes
-    slots = np.full((n_leaves, int(sizes.max()), n_groups), -1, np.intp)
-    slots[leaf, place - before[leaf, group], group] = row
-    return slots, sizes
-
-
-def _pairs(gains: Floats, leaves: Integers, least: Floats) -> tuple[Integers, Integers, Integers]:
-    """Pairs of groups to exchange rows: of each leaf the pair of largest gain, and others that no better one touches,
-    three times over; no group is in two."""
-    left, out = gains[leaves], []
-    for _ in range(3):
-        partner = left.argmax(axis=2)
-        gain = np.take_along_axis(left, partner[:, :, None], axis=2)[:, :, 0]
-        leaf, a = np.nonzero(gain > least[leaves][:, None])
-        b, gain = partner[leaf, a], gain[leaf, a]
-        rank = np.argsort(np.argsort(gain, kind="stable"), kind="stable")
-        best = np.full(partner.shape, -1)
-        np.maximum.at(best, (leaf, a), rank)
-        np.maximum.at(best, (leaf, b), rank)
-        keep = (best[leaf, a] == rank) & (best[leaf, b] == rank)
-        leaf, a, b = leaf[keep], a[keep], b[keep]
-        out.append((leaves[leaf], a, b))
-        for used in (a, b):
-            left[leaf, used] = -np.inf
-            left[leaf, :, used] = -np.inf
-    leaf, a, b = (np.concatenate(part) for part in zip(*out, strict=True))
-    return leaf, a, b

@@ -70,8 +70,15 @@ def own_scale(table: Table) -> OwnScale:
     varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     ranges = (high / 2 - low / 2)[varies]
     if len(ranges) and ranges.max() <= 4 * np.median(ranges) and np.mean(ranges >= np.median(ranges) / 4) >= 0.8:
-        return OwnScale(mean, np.ones(d))
-    return OwnScale(mean, np.where(varies, deviation, 1.0))
+        return OwnScale(_rounded(mean), np.ones(d))
+    return OwnScale(_rounded(mean), _rounded(np.where(varies, deviation, 1.0)))
+
+
+def _rounded(values: Floats) -> Floats:
+    """To 24 bits: the order of rows decides the last digits of a sum, and last digits could decide a group."""
+    mantissa, exponent = np.frexp(values)
+    rounded: Floats = np.ldexp(np.rint(mantissa * 2**24), exponent - 24)
+    return rounded
 
 
 def form_groups(
