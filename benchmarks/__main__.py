@@ -7,12 +7,13 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import columns, edge, federation, groups, kernel, landmarks, lloyd, masking
+from benchmarks import columns, edge, federation, groups, integer_attack, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
     **lloyd.BENCHMARKS,
     **groups.BENCHMARKS,
+    **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,
     **kernel.BENCHMARKS,
     **landmarks.BENCHMARKS,
@@ -34,6 +35,9 @@ def main(names: list[str]) -> int:
             result = BENCHMARKS[name]()
         for grid in result.grids:
             console.print(_shown(grid))
+        if not result.lines:
+            console.print(f"{result.title}: {result.remark}")
+            continue
         table = Table(title=result.title, title_justify="left", caption=result.remark, min_width=70)
         for heading in ("what", "measured", "limit", ""):
             table.add_column(heading)

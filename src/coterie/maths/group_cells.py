@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GroupCells", "group_cells"]
+__all__ = ["GroupCells", "group_cells", "rounded"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -207,3 +207,10 @@ def _enlarged(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) 
         if _is_enough(larger, n_present, n_off, min_group):
             return larger
     return pool
+
+
+def rounded(values: Floats, bits: int) -> Floats:
+    """The values to so many bits each."""
+    mantissa, exponent = np.frexp(values)
+    found: Floats = np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits)
+    return found

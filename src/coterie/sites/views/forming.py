@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from coterie.maths.group_cells import GroupCells, group_cells
+from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
@@ -23,6 +23,8 @@ Progress = Callable[[int, int], None]
 CHUNK_ROWS = 1 << 15
 CHUNK_BYTES = 1 << 26
 """Rows are grouped by about so many at a time."""
+SCALE_BITS = 24
+"""Of a site's own scale: the order of rows decides the last digits of a sum, and last digits could decide a group."""
 ROWS_A_COLUMN = 16
 """For each column there must be so many rows before the scatter matrix within groups is shown."""
 
@@ -70,15 +72,8 @@ def own_scale(table: Table) -> OwnScale:
     varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     ranges = (high / 2 - low / 2)[varies]
     if len(ranges) and ranges.max() <= 4 * np.median(ranges) and np.mean(ranges >= np.median(ranges) / 4) >= 0.8:
-        return OwnScale(_rounded(mean), np.ones(d))
-    return OwnScale(_rounded(mean), _rounded(np.where(varies, deviation, 1.0)))
-
-
-def _rounded(values: Floats) -> Floats:
-    """To 24 bits: the order of rows decides the last digits of a sum, and last digits could decide a group."""
-    mantissa, exponent = np.frexp(values)
-    rounded: Floats = np.ldexp(np.rint(mantissa * 2**24), exponent - 24)
-    return rounded
+        return OwnScale(rounded(mean, SCALE_BITS), np.ones(d))
+    return OwnScale(rounded(mean, SCALE_BITS), rounded(np.where(varies, deviation, 1.0), SCALE_BITS))
 
 
 def form_groups(

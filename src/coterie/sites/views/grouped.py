@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import MissingValues
-from coterie.maths.group_cells import GroupCells
+from coterie.maths.group_cells import GroupCells, rounded
 from coterie.messages.site_part import Block, Column
 from coterie.sites.tables.rows import rows_a_block
 
 __all__ = ["GroupedTable"]
 
 Floats = npt.NDArray[np.float64]
+
+WITHIN_BITS = 8
+"""Of a group's sum of squares, which only steers kernels: all its digits would tell squares of single columns."""
 
 
 class GroupedTable:
@@ -51,7 +54,8 @@ class GroupedTable:
         if not whole.all():
             self.complete = GroupedTable(name, columns, cells.taken(whole), scale, min_group)
         scaled = cells.squares @ (1 / scale**2)
-        self._within = scaled * (self.within_columns.sum() / max(float(scaled.sum()), 1e-300))
+        within = scaled * (self.within_columns.sum() / max(float(scaled.sum()), 1e-300))
+        self._within = rounded(within, WITHIN_BITS)
         self._step = rows_a_block(len(columns), 8)
 
     def raw_blocks(self) -> Iterator[Block]:
