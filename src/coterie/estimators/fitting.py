@@ -184,14 +184,14 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
 def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
     """Say before anything is sent which sites hold fewer rows than a group."""
     few = [
-        f"{name} holds {table.n_rows}"
+        f"{name} holds {table.n_rows} row{'' if table.n_rows == 1 else 's'}"
         for name, table in tables.items()
         if rules[name].protection_of(method) == "groups" and table.n_rows < rules[name].min_group
     ]
     if few:
         least = max(policy.min_group for policy in rules.values())
         raise InputError(
-            f"{', '.join(few)} rows; by their policy a site shows groups of at least {least} rows (min_group), so it "
+            f"{', '.join(few)}; by their policy a site shows groups of at least {least} rows (min_group), so it "
             "takes no part. Leave it out; or if all tables are one owner's, use the policy called simulation."
         )
 
