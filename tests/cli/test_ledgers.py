@@ -99,7 +99,7 @@ def test_every_message_is_in_one_line_of_the_table(show):
 
 
 def test_long_runs_stay_short_because_rounds_of_one_kind_are_one_line(show):
-    fitted(parameters={"init": "random", "epochs": 1, "max_rounds": 30, "tol": 0.0, "n_clusters": 8})
+    fitted(parameters={"init": "random", "site_rate": 0.5, "max_rounds": 30, "tol": 0.0, "n_clusters": 8})
     n_lines = len(Path("run/sites/a.jsonl").read_text().splitlines())
     rows = rows_of(show("run/sites/a.jsonl")[0])
     assert n_lines > 30
