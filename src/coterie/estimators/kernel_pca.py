@@ -57,7 +57,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         How the eigenpairs are found; the last is DSPGD with ``cem=False``.
     landmarks : {"auto", "local", "summed"} or array of points, default="auto"
         Of method landmarks. ``local``: each site's own coarse centers are seen. ``summed``: means of cells over all
-        sites, of which no single answer is seen. ``auto`` takes local where every site lets averages be seen. An
+        sites, of which no per-site result is seen. ``auto`` takes local where every site lets averages be seen. An
         array: points known beforehand.
     n_landmarks : int, default=None
         About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where these

@@ -2,7 +2,7 @@
 
 - given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
 - one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
-  single answers are seen (:func:`one_shot`);
+  per-site results are seen (:func:`one_shot`);
 - var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
   (:func:`var_part`).
 """

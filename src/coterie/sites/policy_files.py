@@ -265,7 +265,7 @@ def _protection(policy: Policy) -> list[str]:
         plain = "Methods compute with this site's rows as they are: a sum may be over few rows, or one."
         grouped = f"But {', '.join(exempt)} computes with groups of at least {policy.min_group} rows."
         return [plain, grouped] if exempt else [plain]
-    told = [
+    sentences = [
         f"Everything that ever leaves is a function of fixed groups of at least {policy.min_group} rows: rows "
         "themselves never enter a computation.",
         f"The site forms these groups of {policy.min_group} to {2 * policy.min_group - 1} similar rows once, before "
@@ -276,8 +276,8 @@ def _protection(policy: Policy) -> list[str]:
         "table; where all rows of a group agree on a value, its average shows it.",
     ]
     if exempt:
-        told.append(f"Except in {', '.join(exempt)}: there the rows as they are enter the computation.")
-    return told
+        sentences.append(f"Except in {', '.join(exempt)}: there the rows as they are enter the computation.")
+    return sentences
 
 
 def _per_site_results(policy: Policy) -> list[str]:
@@ -342,12 +342,12 @@ def _refused(policy: Policy) -> list[str]:
     """What cannot be run under these rules, though no rule names it."""
     allowed = [method for method in METHODS.values() if policy.allows(method.name)]
     needing = [m.name for m in allowed if m.needs_rows and policy.protection_of(m.name) != "none"]
-    told = [f"{', '.join(needing)} (they need rows as such)"] if needing else []
+    refused = [f"{', '.join(needing)} (they need rows as such)"] if needing else []
     if policy.per_site_results == "none":
-        told += [name for name in _needing_per_site_results(allowed) if name not in needing]
+        refused += [name for name in _needing_per_site_results(allowed) if name not in needing]
     if policy.allows("federated-kmeans") and policy.rosters != "any":
-        told.append("federated-kmeans on a sample of the sites (fraction below 1)")
-    return [f"Refused as a consequence: {'; '.join(told)}."] if told else []
+        refused.append("federated-kmeans on a sample of the sites (fraction below 1)")
+    return [f"Refused as a consequence: {'; '.join(refused)}."] if refused else []
 
 
 def _needing_per_site_results(allowed: list[Method]) -> list[str]:

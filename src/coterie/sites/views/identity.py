@@ -28,7 +28,7 @@ def row_tokens(table: Table, secret: bytes) -> RowTokens:
     """The tokens of a table's rows, in order.
 
     Values count in single precision: that is what every file format keeps. Rows that are equal, or share an id, are
-    told apart by their number only.
+    distinguished by their number only.
     """
     found = [np.zeros(0, np.uint64), *(_value_tokens(block.rows, secret) for block in table.raw_blocks())]
     values = np.concatenate(found)
