@@ -234,3 +234,14 @@ def test_parameters_of_the_method_can_be_set(cli, three, tmp_path):
         assert code != 0
         assert told in err
         assert not (tmp_path / "other").exists()
+
+
+def test_dropping_missing_values_leaves_whole_groups_and_a_run(cli, tmp_path):
+    """Sites of about 300 rows that show fewer than 256 complete ones: limits are those of what the run sees."""
+    rows = np.random.default_rng(0).normal(size=(900, 3))
+    rows[::6, 1] = np.nan
+    for name, part in zip(("north", "south", "west"), np.array_split(rows, 3), strict=True):
+        write_csv(tmp_path / f"{name}.csv", [["" if v != v else float(v) for v in row] for row in part.tolist()])
+    code, out, err = cli("cluster", *FILES, "-k", 2, "--missing", "drop", "--json", "--out", "run")
+    assert code == 0, err
+    assert 0 < sum(json.loads(out)["counts"]) <= 750

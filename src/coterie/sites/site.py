@@ -183,12 +183,12 @@ class Site:
         held = rows_behind(self._table(envelope.method))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
             raise _Refused(Refusal.TOO_FEW_ROWS)
-        self._check_rows(envelope.method, decoded.limits)
+        self._check_rows(envelope, decoded.limits)
         return request
 
-    def _check_rows(self, method: str, limits: Mapping[str, float]) -> None:
-        """Refuse where the site holds more rows than a question declares."""
-        held = rows_behind(self._table(method))
+    def _check_rows(self, envelope: Envelope, limits: Mapping[str, float]) -> None:
+        """Refuse where the run sees more of the site's rows than a question declares."""
+        held = rows_behind(self._memory(envelope).memory.table or self._table(envelope.method))
         if held > limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {held} rows; declared were {limits['rows']:g}")
 
@@ -240,7 +240,7 @@ class Site:
         if request is None or request.remembered:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope.method, request, is_masked=True)
-        self._check_rows(envelope.method, limits)
+        self._check_rows(envelope, limits)
         _layout(request)
         return Evaluated(request, self._compute(envelope, request), limits)
 
