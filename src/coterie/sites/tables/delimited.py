@@ -137,7 +137,7 @@ class CsvSource(Source):
         except pa.ArrowInvalid as problem:
             if ragged:
                 raise InputError(self._ragged(ragged[0])) from None
-            if "straddling" in str(problem):
+            if any(words in str(problem) for words in ("straddling", "out of sync")):
                 told = (
                     f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; mend that row"
                 )
