@@ -32,7 +32,7 @@ def one_step() -> Result:
     part = np.ascontiguousarray(rows[: len(rows) // SITES], dtype=np.float64)
     kernel, table, b = Kernel("rbf", 0.01), ArrayTable(part), np.random.default_rng(0).normal(size=(len(part), RANK))
     memory = Memory()
-    ask, means = SendGram(N * (N + 1) // 2, N, 1, 0.5, np.zeros(D)), np.zeros(D)
+    ask, means = SendGram(1, 2.0, N * (N + 1) // 2, N, 0.5, np.zeros(D)), np.zeros(D)
     advance = Advance(1, 0.5, False, means, np.random.default_rng(1).normal(size=(N, RANK)), np.ones(RANK))
 
     def ours() -> None:

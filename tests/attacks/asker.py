@@ -136,7 +136,7 @@ def _share(part: Masked | Refusal, place: int) -> Any:
 
 def sum_columns(n_columns: int, *, drop: bool = False) -> SumColumns:
     """The question for plain sums over all rows."""
-    return SumColumns(drop, np.zeros(n_columns), np.ones(n_columns))
+    return SumColumns(drop, np.zeros(n_columns))
 
 
 def nearest_row(guess: Any, rows: Any) -> float:

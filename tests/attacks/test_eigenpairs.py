@@ -12,8 +12,8 @@ from coterie.protocols.alignment import Attend, SendTags, row_tags
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
-    MarkProducts,
     MeasureSpread,
+    ReportProducts,
     SumDistances,
     SumProducts,
 )
@@ -63,8 +63,8 @@ QUESTIONS = [
     FindRank("rbf", GAMMA, 0, 60, 5, 0.5),
     SendTags(60, False),
     SumDistances(GAMMA, 0, 2, 60, "float64"),
-    SumProducts(0, 2, 1e9, np.ones(2), np.ones((60, 1))),
-    MarkProducts(0, 2, np.ones((60, 1))),
+    SumProducts(0, 2, np.ones((60, 1))),
+    ReportProducts(0, 2, np.ones((60, 1))),
     Attend(False),
 ]
 

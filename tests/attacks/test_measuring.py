@@ -7,7 +7,7 @@ import pytest
 
 from coterie.messages.refusals import Refusal
 from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.limits import MarkLargest
+from coterie.protocols.limits import ReportMagnitude
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
@@ -28,8 +28,8 @@ def marked(made):
     """Where the largest value is, by marks about ever other origins: is it within 16 of this one?"""
 
     def is_below(value):
-        marks = made.ask(MarkLargest(1, np.full(1, value - 16.0)))
-        return not isinstance(marks, Refusal) and not marks.sizes[0, 18:].any()
+        marks = made.ask(ReportMagnitude(1, np.full(1, value - 16.0)))
+        return not isinstance(marks, Refusal) and not marks.box[0, 18:].any()
 
     return halved(0.0, 15.0, is_below)
 
@@ -43,10 +43,10 @@ def test_the_largest_value_by_marks_about_many_origins(policy, is_told):
 
 def measured(rosters):
     """One site's own sum, behind its masks: within which declared limit does it answer?"""
-    ask = Train(1, 0, 1.0, 0, 0, np.zeros((1, 1)))  # a sum is at most 4 * rows * box
+    ask = Train(1, 0, 1.0, 0, 0, np.zeros((1, 1)))  # a sum is at most rows * box
 
     def is_below(value):
-        found = rosters.upload(ask, "abc", {"rows": 100.0, "box": value / 400}).found["c"]
+        found = rosters.upload(ask, "abc", {"rows": 100.0, "box": value / 100}).found["c"]
         return not isinstance(found, Refusal)
 
     return halved(1e-6, 1000.0, is_below)

@@ -10,11 +10,12 @@ from coterie.errors import QuorumLost
 from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import each, total
 from coterie.protocols.lloyd import Assign
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from tests.attacks.asker import ROW, nearest_row
+from tests.declared import Declared
 from tests.federations import split_evenly
 
 ROWS = np.random.default_rng(3).normal(size=(200, 3))

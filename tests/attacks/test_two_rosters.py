@@ -14,12 +14,12 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import total
 from coterie.protocols.dspgd import Advance, BeginKernel, SendGram
 from coterie.protocols.lloyd import Assign
-from coterie.runtime.layers import Declared
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.attacks.asker import ROW
+from tests.declared import Declared
 
 ALL, FEWER = tuple("abcd"), tuple("abc")
 CENTERS = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 40.0]])
@@ -89,11 +89,13 @@ def kept_since(first, second):
     """DSPGD's first step with all, its second with all but one: B'B of everyone is known from the first, and that of
     the others is a part of the second."""
     yield from total(BEGIN)
-    gram = full_matrix((yield from total(SendGram(D * (D + 1) // 2, D, 1, 1.0, np.zeros(D)), to=first)).packed, D)
+    gram = full_matrix(
+        (yield from total(SendGram(1, 4.0, D * (D + 1) // 2, D, 1.0, np.zeros(D)), to=first)).packed, D
+    )
     pairs = eigenpairs_above(gram)
     yield from total(Advance(1, 1.0, False, np.zeros(D), pairs.vectors, np.ones(len(pairs.values))))
     n = D + len(pairs.values)
-    packed = (yield from total(SendGram(n * (n + 1) // 2, n, 2, 0.5, np.zeros(D)), to=second)).packed
+    packed = (yield from total(SendGram(2, 4.0, n * (n + 1) // 2, n, 0.5, np.zeros(D)), to=second)).packed
     others = full_matrix(packed, n)[D:, D:] / 0.5
     return pairs.vectors, np.diag(pairs.values) - others
 
@@ -105,7 +107,7 @@ def own_gram(vectors):
 
 def attack_grams(policy):
     with in_process({name: ArrayTable(rows) for name, rows in ROWS.items()}, policy=policy) as channel:
-        layers = [Declared({"rows": 100, "box": 100.0, "length": 4.0}), MaskedSums()]
+        layers = [Declared({"rows": 100, "box": 100.0}), MaskedSums()]
         return run(kept_since(ALL, FEWER), channel, method="dspgd", layers=layers)
 
 

@@ -9,11 +9,12 @@ from sklearn.datasets import load_digits
 from coterie.engines.inprocess import in_process
 from coterie.maths.clustering import nearest
 from coterie.protocols.lloyd import Assign, lloyd
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from tests.attacks.asker import ROW, TAU
+from tests.declared import Declared
 from tests.federations import tables_of
 
 ROWS = load_digits().data

@@ -7,7 +7,7 @@ import pytest
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing
-from coterie.protocols.limits import MarkLargest
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.prepared import Prepare
 from coterie.protocols.seeding import Split
@@ -142,9 +142,9 @@ def test_marks_do_not_tell_the_largest_value():
     made, low, high = Asker.of(rows), 0.0, 15.0
     for _ in range(60):
         middle = (low + high) / 2
-        marks = made.ask(MarkLargest(1, np.full(1, middle - 16.0)))  # is the largest within 16 of middle - 16?
+        marks = made.ask(ReportMagnitude(1, np.full(1, middle - 16.0)))  # is the largest within 16 of middle - 16?
         if isinstance(marks, Refusal):
             break
-        is_within = marks.sizes[0].argmax() - 16 <= 1
+        is_within = marks.box[0].argmax() - 16 <= 1
         low, high = (low, middle) if is_within else (middle, high)
     assert abs(high - rows.max()) > ROW

@@ -81,7 +81,7 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
     rows = rows_of(table)
     assert ["0", "ColumnReport", "schema", "all of it", "6", "88"] in rows
     assert {row[1]: row[3] for row in rows if row[2] == "sums"} == dict.fromkeys(
-        ("Marks", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
+        ("Magnitudes", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
     )
     assert rows[-1][1:3] == ["keys and masks", "no data"]
 
@@ -103,7 +103,7 @@ def test_long_runs_stay_short_because_rounds_of_one_kind_are_one_line(show):
     n_lines = len(Path("run/sites/a.jsonl").read_text().splitlines())
     rows = rows_of(show("run/sites/a.jsonl")[0])
     assert n_lines > 30
-    assert len(rows) <= 8
+    assert len(rows) <= 9
 
 
 def test_a_sum_is_over_the_sites_that_were_left_when_it_was_unmasked(show):

@@ -16,7 +16,7 @@ from coterie.messages.verbs import total
 from coterie.protocols.lloyd import Close, lloyd
 from coterie.protocols.prepared import Prepare
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import Declared, Layer, PlainSums
+from coterie.runtime.layers import Layer, PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
@@ -25,6 +25,7 @@ from coterie.secure.masked_sums import Introduce
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
+from tests.declared import Declared
 from tests.faults.lives import MOST, Setting
 from tests.faults.methods import DEFAULT, QUICK
 from tests.faults.wires import Wire

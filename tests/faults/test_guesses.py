@@ -12,12 +12,12 @@ from coterie.messages.verbs import total
 from coterie.protocols.lloyd import Assign, lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.seeding import cells_start
-from coterie.runtime.layers import Declared
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from tests.declared import Declared
 
 MIDDLES = np.array([[-30.0, 0.0], [-25.0, 12.0], [0.0, 3.0], [22.0, -9.0], [40.0, 9.0]])
 

@@ -33,7 +33,7 @@ from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
-from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.dspgd_sites import ReportFeatureLength
 from coterie.protocols.edge_sites import (
     SendCenters,
     SendScatter,
@@ -51,7 +51,7 @@ from coterie.protocols.landmarks_sites import (
     UseLandmarks,
 )
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
-from coterie.protocols.limits import MarkLargest
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.methods import METHODS, belongs
 from coterie.protocols.preparation import SumColumns
@@ -60,8 +60,8 @@ from coterie.protocols.seeding import Split, Summarise
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
-    MarkProducts,
     MeasureSpread,
+    ReportProducts,
     SumDistances,
     SumProducts,
     Treat,
@@ -110,10 +110,10 @@ PLAIN: tuple[Request[Any], ...] = (
     Close(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
     Agree(2, ("x0", "x1"), ("number", "number")),
     Agree(3, ("x1", "x0", "age"), ("number", "text", "number")),
-    MarkLargest(1, np.zeros(2)),
-    MarkLargest(2, np.full(2, 5e4)),
-    SumColumns(False, np.zeros(2), np.ones(2)),
-    SumColumns(True, np.full(2, 5e4), np.full(2, 16.0)),
+    ReportMagnitude(1, np.zeros(2)),
+    ReportMagnitude(2, np.full(2, 5e4)),
+    SumColumns(False, np.zeros(2)),
+    SumColumns(True, np.full(2, 5e4)),
     Prepare("mean", False, np.full(2, 5e4), np.full(2, 5e4), np.full(2, 2e4)),
     Prepare("refuse", True, np.zeros(2), np.zeros(2), np.full(2, 1e5)),
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2)),
@@ -129,7 +129,7 @@ PLAIN: tuple[Request[Any], ...] = (
     Project(1, 4, np.ones(24)),
     Expand(1, 24, np.ones(4)),
     KeepRows(np.ones((24, 2))),
-    MarkFeatures(2, 1),
+    ReportFeatureLength(1),
     SendLandmarks(3, 2, 2, 4, 100, 1),
     SendLandmarks(2, 2, 1, 8, 10, 2),
     Regard(3, 1, False),
@@ -149,9 +149,9 @@ PLAIN: tuple[Request[Any], ...] = (
     EmbedRows(np.eye(2)),
     SumLengths(2),
     BeginKernel("rbf", 1e-9, 3, 1.0, 6, "phase", 3, "float64"),
-    SumFeatures(6, 1),
-    Multiply(1, 1.0, np.zeros(6), np.eye(6)[0]),
-    SendGram(21, 6, 1, 1.0, np.zeros(6)),
+    SumFeatures(1, 2.0, 6),
+    Multiply(1, 2.0, 1.0, np.zeros(6), np.eye(6)[0]),
+    SendGram(1, 2.0, 21, 6, 1.0, np.zeros(6)),
     Advance(1, 1.0, False, np.zeros(6), np.eye(6)[:, :2], np.ones(2)),
     SendSubspace(3, (), *NO_MAP, 2, 2, 1.0),
     SendSubspace(3, ("gaussian",), *TURNED, 1, 1, 9.0),
@@ -169,8 +169,8 @@ PLAIN: tuple[Request[Any], ...] = (
     FindRank("rbf", 1e-9, 3, 24, 5, 0.5),
     Decompose("rbf", 1e-9, 3, 24, 2, 2, "float64"),
     SumDistances(1e-9, 0, 2, 24, "float32"),
-    MarkProducts(0, 2, np.ones((24, 2))),
-    SumProducts(0, 2, 1e9, np.ones(2), np.ones((24, 2))),
+    ReportProducts(0, 2, np.ones((24, 2))),
+    SumProducts(0, 2, np.ones((24, 2))),
     CountColumns(),
     SolveCopy(4.0, np.eye(24)[:, :2], np.ones((24, 2))),
     SendComponents(2, np.eye(24)[:, :2]),

@@ -20,7 +20,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
 from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
-from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.dspgd_sites import ReportFeatureLength
 from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
 from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
 from coterie.protocols.methods import METHODS, PREPARATION
@@ -112,7 +112,7 @@ def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
 
 
 NEED_A_VIEW = (
-    *(MarkFeatures, SumFeatures, Multiply, SendGram),
+    *(ReportFeatureLength, SumFeatures, Multiply, SendGram),
     *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram),
 )
 

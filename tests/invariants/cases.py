@@ -125,12 +125,7 @@ def _found_start(rows: Rows) -> Protocol[Any]:
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:
-    first = (
-        exchange_cost(
-            m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D), np.ones(D)), method=FED
-        )
-        * 2
-    )
+    first = exchange_cost(m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D)), method=FED) * 2
     none = np.zeros(0)
     known = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
     saved = exchange_cost(m, floats=2 * D + 1, float_bytes=8, request=known, method=FED) * -1
@@ -371,7 +366,7 @@ def _vertical(kernel: str, **options: Any) -> Callable[[Rows], Protocol[Any]]:
 
     def protocol(rows: Rows) -> Protocol[Any]:
         fit = yield from vertical_kernel_pca(settings, seed=4)
-        return fit, (yield from project(fit, measured=True))
+        return fit, (yield from project(fit))
 
     return protocol
 
@@ -389,7 +384,7 @@ def _vertical_numbers(both: Any) -> list[Rows]:
 
 def _vertical_cost(n_sites: int, both: Any) -> Cost:
     fit, (components, tags) = both
-    return vertical_kernel_pca_cost(fit) + project_cost(fit, Alignment(len(components), tags), measured=True)
+    return vertical_kernel_pca_cost(fit) + project_cost(fit, Alignment(len(components), tags))
 
 
 def _pooled_components(kernel: str) -> Callable[[Rows], list[Rows]]:

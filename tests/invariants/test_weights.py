@@ -11,8 +11,6 @@ What cannot hold:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -24,7 +22,6 @@ from coterie.protocols.dspgd import DSPGDSettings
 from coterie.protocols.federated_kmeans import Settings, federated_kmeans
 from coterie.protocols.kernel_kmeans import KernelProblem, cluster_embedded, embed_by_dspgd
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.protocols.limits import find_limits, within
 from coterie.protocols.preparation import spread, standard
 from coterie.protocols.seeding import cells_start
 from coterie.runtime.run import run
@@ -63,7 +60,7 @@ def _prepared(rows):
 def _clustered_components(rows):
     settings = DSPGDSettings(n_components=3, n_features=12, n_iter=3, rank=4, solver="lanczos")
     made = yield from embed_by_dspgd(KernelProblem(), settings, D, seed=3)
-    return (yield from cluster_embedded(made, K, init="var-part", max_rounds=3, tol=0.0, seed=1, measured=False))
+    return (yield from cluster_embedded(made, K, init="var-part", max_rounds=3, tol=0.0, seed=1))
 
 
 def _summed(rows):
@@ -160,12 +157,7 @@ def test_weights_need_not_be_whole_numbers_nor_add_up_to_the_rows(scale):
         name: ArrayTable(table._rows, weights=scale * table._weights, name=name) for name, table in weighted().items()
     }
 
-    def protocol(rows):
-        limits = yield from find_limits(D)
-        return (yield from within(limits, _from_cells(rows)))
-
-    case = replace(MORE[0], protocol=protocol)
-    centers, cost, counts = result(case, tables, layers=[MaskedSums()])
+    centers, cost, counts = result(MORE[0], tables, layers=[MaskedSums()])
     exact = result(MORE[0], weighted())
     np.testing.assert_allclose(centers, exact[0], rtol=1e-6)
     np.testing.assert_allclose(cost, scale * exact[1], rtol=1e-6)

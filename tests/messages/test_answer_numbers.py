@@ -14,11 +14,13 @@ from coterie.protocols.lloyd import Moments
 from .exchanges import ASSIGN, PACKED, answer, resealed
 from .samples import Packed, Rounded, same
 
+COST = 100 * 2 * (10 + 9.0) ** 2
+"""The largest cost: 100 rows of 2 columns up to 10, and a center at 9."""
 NUMBERS = {"sums": (3, 2), "counts": (3,), "cost": ()}
 BAD = {
     "sums": {"not finite": [np.nan, np.inf, -np.inf], "outside the declared bound": [1000.01, -1000.01, 1e300]},
     "counts": {"not finite": [np.nan, np.inf, -np.inf], "outside the declared bound": [100.001, -0.001]},
-    "cost": {"not finite": [np.nan, np.inf, -np.inf], "outside the declared bound": [320001.0, -0.001]},
+    "cost": {"not finite": [np.nan, np.inf, -np.inf], "outside the declared bound": [COST * 1.001, -0.001]},
 }
 BAD_CASES = [(name, text, value) for name, cases in BAD.items() for text, values in cases.items() for value in values]
 
@@ -66,7 +68,7 @@ def test_every_sort_of_nan_is_refused_without_a_warning(pattern):
 
 def test_numbers_at_their_bound_pass_and_a_hair_beyond_from_rounding_too():
     _, (expected, layout, bounds) = answer(ASSIGN)
-    for name, high in (("sums", 1000.0), ("counts", 100.0), ("cost", 320000.0)):
+    for name, high in (("sums", 1000.0), ("counts", 100.0), ("cost", COST)):
         for value in (high, high * (1 + 5e-10), 0.0):
             frame = codec.encode_answer(expected, layout, with_number(name, value), bounds)
             assert same(codec.decode_answer(frame, expected, layout, bounds), with_number(name, value))

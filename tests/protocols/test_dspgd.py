@@ -14,11 +14,11 @@ from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded, find_gamma
 from coterie.protocols.dspgd_sites import _parts, keep_advance, keep_kernel
 from coterie.protocols.lloyd import lloyd
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import Declared
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.tables import ArrayTable
+from tests.declared import Declared
 from tests.federations import Tampered, blobs, split_evenly, tables_of
 from tests.theorems.dspgd_runs import algorithm_1, allow, counted, embed, iterate, stacked
 
@@ -127,7 +127,7 @@ def test_how_rows_are_split_does_not_change_eigenpairs(solver, split):
 def test_masked_is_plain_within_the_fixed_point_error(solver, center):
     tables, chosen = split_evenly(ROWS, 5), settings(solver=solver, center=center)
     plain, ledger = Ledger(), Ledger()
-    layers = [Declared({"rows": 90, "box": 64.0, "length": 8.0}), MaskedSums()]
+    layers = [Declared({"rows": 90, "box": 64.0}), MaskedSums()]
     with in_process(tables) as channel:
         one = run(dspgd(RBF, chosen, seed=1), channel, method="dspgd", ledger=plain)
         two = run(dspgd(RBF, chosen, seed=1), channel, method="dspgd", ledger=ledger, layers=layers)

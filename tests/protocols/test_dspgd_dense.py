@@ -12,13 +12,13 @@ from coterie.messages.schema import reply_type
 from coterie.protocols.baselines import CountRows
 from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded
 from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
-from coterie.protocols.limits import within
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy, has_row_axis
 from coterie.sites.tables import ArrayTable
+from tests.declared import Declared
 from tests.federations import Cut, blobs, split_evenly, tables_of
 from tests.protocols.test_dspgd import residuals
 from tests.theorems.dspgd_runs import algorithm_1, allow, counted, embed, iterate, stacked
@@ -250,10 +250,10 @@ def test_without_cem_a_lost_site_takes_its_rows_along_and_the_rest_is_as_with_ce
 
 def masked_run(schedule=None, **changes):
     """DSPGD over masked sums, with what it found and its ledger."""
-    ledger, limits = Ledger(), {"rows": 64.0, "length": 2.0, "box": 16.0, "all_rows": 60.0}
-    protocol = within(limits, dspgd(RBF, settings(**changes), seed=0))
+    ledger, layers = Ledger(), [Declared({"rows": 64.0, "box": 16.0}), MaskedSums()]
+    protocol = dspgd(RBF, settings(**changes), seed=0)
     with in_process(split_evenly(ROWS, 4), schedule=schedule) as channel:
-        found = run(protocol, channel, method="dspgd", ledger=ledger, terms=HALF, layers=[MaskedSums()])
+        found = run(protocol, channel, method="dspgd", ledger=ledger, terms=HALF, layers=layers)
     return found, ledger
 
 

@@ -14,7 +14,6 @@ from coterie.protocols.edge_kmeans import edge_kmeans
 from coterie.protocols.edge_questions import EdgeSettings
 from coterie.protocols.edge_sites import SendSummary
 from coterie.protocols.edge_stages import Centers, read_pipeline
-from coterie.protocols.limits import within
 from coterie.protocols.methods import METHODS
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -23,6 +22,7 @@ from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.federations import blobs, split_evenly
+from tests.invariants.test_every_protocol import floats_of_algorithm
 from tests.protocols.edge_runs import ROWS, cost, summarised
 
 # ---------------------------------------------------------------- what sites allow
@@ -41,17 +41,16 @@ def test_every_pipeline_that_sends_rows_is_refused_by_default_and_says_so():
 @pytest.mark.parametrize("allowed", ["none", "averages"])
 def test_auto_takes_what_sites_allow_and_sees_no_more(allowed):
     policy, ledger = Policy(per_site_results=allowed), Ledger()
-    limits = {"rows": 256.0, "box": 64.0}
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
         made = run(
-            within(limits, auto_kmeans(4, 6, seed=0, averages=allowed == "averages")), channel, method="edge-kmeans",
+            auto_kmeans(4, 6, seed=0, averages=allowed == "averages"), channel, method="edge-kmeans",
             layers=[MaskedSums()], ledger=ledger,
         )  # fmt: skip
     best = KMeans(4, n_init=10, random_state=0).fit(ROWS).inertia_
     assert cost(ROWS, made.centers) <= 1.02 * best
     singles = {e.asked for e in ledger.exchanges if e.seen == "single" and e.phase == "algorithm"}
     assert singles == ({"seeding.Summarise"} if allowed == "averages" else set())  # nobody is asked to refuse
-    assert (ledger.total("floats_up") > 4 * 4 * 7 + 2 * 4 * 29) == (allowed == "none")
+    assert (floats_of_algorithm(ledger) > 4 * 4 * 7 + 2 * 4 * 29) == (allowed == "none")
 
 
 @pytest.mark.parametrize("budget", [200, 400, 2_000, 5_000])
@@ -60,13 +59,12 @@ def test_auto_keeps_to_its_budget(budget, allowed):
     policy, ledger = Policy(per_site_results=allowed, min_roster=1, protection="none"), Ledger()
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
         steps = auto_kmeans(4, 6, seed=0, budget=budget, averages=allowed == "averages")
-        protocol = within({"rows": 256.0, "box": 64.0}, steps)
         try:
-            run(protocol, channel, method="edge-kmeans", ledger=ledger, layers=[MaskedSums()])
+            run(steps, channel, method="edge-kmeans", ledger=ledger, layers=[MaskedSums()])
         except InputError:
             assert allowed == "none"
             assert budget <= 400
-    assert ledger.total("floats_up") <= budget
+    assert floats_of_algorithm(ledger) <= budget
 
 
 def test_auto_keeps_to_its_budget_where_a_start_was_tried_in_vain():

@@ -40,7 +40,7 @@ def test_an_iteration_of_dspgd_needs_100_mb_beside_the_table_and_b():
     keep_kernel(TABLE, memory, BeginKernel("rbf", 0.1, 3, 1.0, D, "phase", 0, "float64"))
     n, means = D + RANK, np.zeros(D)
     memory["dspgd"].b = np.zeros((N, RANK))
-    gram = peak_of(lambda: local_triangle(TABLE, memory, SendGram(n * (n + 1) // 2, n, 1, 0.5, means)))
+    gram = peak_of(lambda: local_triangle(TABLE, memory, SendGram(1, 2.0, n * (n + 1) // 2, n, 0.5, means)))
     ask = Advance(1, 0.5, False, means, np.zeros((n, RANK)), np.ones(RANK))
     advance = peak_of(lambda: keep_advance(TABLE, memory, ask))
     assert gram < 100

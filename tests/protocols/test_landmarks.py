@@ -16,7 +16,6 @@ from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, 
 from coterie.protocols.landmarks_search import summed_landmarks
 from coterie.protocols.landmarks_sites import SendLandmarks, local_landmarks
 from coterie.protocols.landmarks_summed import Regard, ShareCells, keep_lens, local_shares
-from coterie.protocols.limits import within
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
@@ -27,15 +26,14 @@ from tests.federations import blobs, split_evenly, tables_of
 
 ROWS = blobs(240, 5, 4, seed=3, spread=1.5)
 GAMMA = average_distance_gamma(240.0, ROWS.sum(0), float((ROWS**2).sum()))
-LIMITS = {"rows": 256.0, "box": 64.0}
 HALF = Terms(quorum=0.5, resends=0)
 
 
 def cluster(tables, settings, *, k=4, masked=False, ledger=None, policy=None, schedule=None, **options):
     problem = options.pop("problem", KernelProblem())
-    given = {"max_rounds": 3, "tol": 0.0, "seed": 0, "measured": masked, **options}
+    given = {"max_rounds": 3, "tol": 0.0, "seed": 0, **options}
     columns = len(next(iter(tables.values())).columns)
-    protocol = within(LIMITS if masked else {}, cluster_by_landmarks(problem, settings, k, columns, **given))
+    protocol = cluster_by_landmarks(problem, settings, k, columns, **given)
     extra = {"layers": [MaskedSums()]} if masked else {}
     with in_process(tables, policy=policy, schedule=schedule) as channel:
         return run(protocol, channel, method="landmarks", ledger=ledger, terms=HALF, **extra)
@@ -111,7 +109,7 @@ def test_columns_that_vary_little_beside_the_largest_value_keep_their_range():
     rows = np.column_stack(
         [rng.normal(6e4, 1.0, 600), rng.choice([-1.0, 1.0], (600, 39)) * rng.normal(1, 0.1, (600, 39))]
     )
-    protocol = within({"rows": 256.0, "box": 65536.0}, summed_landmarks(8, 40, bits=6, seed=2))
+    protocol = summed_landmarks(8, 40, bits=6, seed=2)
     with in_process(split_evenly(rows, 3)) as channel:
         found = run(protocol, channel, method="landmarks", ledger=Ledger(), layers=[MaskedSums()]).landmarks
     middle = found.weights @ found.points / found.weights.sum()
@@ -123,7 +121,7 @@ def test_columns_that_vary_little_beside_the_largest_value_keep_their_range():
 def test_summed_landmarks_are_means_of_the_cells_within_a_step(masked):
     """By hand: the same cells of the pooled rows."""
     ledger, settings = Ledger(), {"bits": 6, "seed": 2}
-    protocol = within(LIMITS, summed_landmarks(12, 5, **settings, limits=(-20.0, 20.0)))
+    protocol = summed_landmarks(12, 5, **settings, limits=(-20.0, 20.0))
     layers = {"layers": [MaskedSums()]} if masked else {}
     with in_process(split_evenly(ROWS, 3)) as channel:
         found = run(protocol, channel, method="landmarks", ledger=ledger, **layers).landmarks
@@ -279,10 +277,10 @@ def test_more_landmarks_are_asked_for_where_these_miss_much(way):
 @pytest.mark.parametrize("masked", [False, True])
 def test_components_are_those_of_the_kernel_matrix(center, masked):
     problem, settings = KernelProblem(gamma=GAMMA), LandmarkSettings(points=ROWS)
-    protocol = embed_by_landmarks(problem, settings, 4, 5, center=center, seed=0, measured=masked)
+    protocol = embed_by_landmarks(problem, settings, 4, 5, center=center, seed=0)
     layers = {"layers": [MaskedSums()]} if masked else {}
     with in_process(split_evenly(ROWS, 3)) as channel:
-        found = run(within(LIMITS if masked else {}, protocol), channel, method="landmarks", **layers)
+        found = run(protocol, channel, method="landmarks", **layers)
     middle = np.eye(240) - (1 / 240 if center else 0)
     values, vectors = np.linalg.eigh(middle @ Kernel("rbf", GAMMA).between(ROWS, ROWS) @ middle)
     np.testing.assert_allclose(found.values, values[::-1][:4], rtol=1e-4)

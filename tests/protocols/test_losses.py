@@ -11,7 +11,6 @@ from coterie.maths.clustering import means, moments
 from coterie.maths.kernels import Kernel
 from coterie.protocols.dspgd import AFRESH, DSPGDSettings, dspgd
 from coterie.protocols.landmarks_search import summed_landmarks
-from coterie.protocols.limits import within
 from coterie.protocols.lloyd import lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.seeding import cells_start, var_part
@@ -20,12 +19,13 @@ from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
+from tests.declared import Declared
 from tests.federations import blobs, split_evenly
 
 ROWS = blobs(300, 4, 3, seed=2, spread=8.0)
 LEFT = np.concatenate([ROWS[:60], ROWS[120:]])
 """All rows but those of site-1."""
-LIMITS = {"rows": 256.0, "box": 64.0, "length": 4.0}
+LIMITS = {"rows": 256.0, "box": 64.0}
 
 
 def go(protocol, method, lost_at=None, *, ledger=None, policy=None):
@@ -34,7 +34,7 @@ def go(protocol, method, lost_at=None, *, ledger=None, policy=None):
     rules = policy or Policy(protection="none")
     with in_process(split_evenly(ROWS, 5), policy=rules, schedule=Schedule(faults)) as channel:
         return run(
-            within(LIMITS, protocol), channel, method=method, layers=[MaskedSums()], terms=Terms(quorum=0.6),
+            protocol, channel, method=method, layers=[Declared(LIMITS), MaskedSums()], terms=Terms(quorum=0.6),
             ledger=ledger if ledger is not None else Ledger(),
         )  # fmt: skip
 

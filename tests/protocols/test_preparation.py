@@ -107,7 +107,7 @@ def test_a_site_that_missed_the_preparation_is_brought_up_to_date_before_it_answ
 
     def protocol():
         made = yield from standard(3)
-        yield from total(SumColumns(False, np.zeros(3), np.ones(3)))  # site-1 sits this one out
+        yield from total(SumColumns(False, np.zeros(3)))  # site-1 sits this one out
         fit = yield from lloyd(np.eye(3), tol=0.0, max_rounds=4)
         return made, fit
 

@@ -52,10 +52,9 @@ def fitted(settings, parts, *, ledger=None, seed=1):
         return run(vertical_kernel_pca(settings, seed=seed), channel, method=METHOD, ledger=ledger)
 
 
-def projected(fit, tables, *, layer=None, ledger=None, **options):
+def projected(fit, tables, *, layers=None, ledger=None):
     with in_process(tables) as channel:
-        layers = [layer or PlainSums()]
-        return run(project(fit, **options), channel, method=METHOD, layers=layers, ledger=ledger)
+        return run(project(fit), channel, method=METHOD, layers=layers or [PlainSums()], ledger=ledger)
 
 
 def kernel_matrix(kernel, one, other):
@@ -245,7 +244,7 @@ def test_new_rows_are_asked_for_in_pieces_and_counted(kernel, monkeypatch):
 def test_sums_over_new_rows_may_be_masked(kernel):
     fit = fitted(VerticalSettings(3, kernel, GAMMA, local_rank=7), shared_out(ROWS, 4))
     plain, ledger = projected(fit, pairs_of(ROWS, NEW, 4))[0], Ledger()
-    masked, _ = projected(fit, pairs_of(ROWS, NEW, 4), layer=MaskedSums(), ledger=ledger, measured=True)
+    masked, _ = projected(fit, pairs_of(ROWS, NEW, 4), layers=[MaskedSums()], ledger=ledger)
     np.testing.assert_allclose(masked, plain, atol=1e-9)
     summed = [e for e in ledger.exchanges if e.asked.endswith((".SumDistances", ".SumProducts"))]
     assert summed
@@ -407,7 +406,7 @@ def test_linear_columns_far_from_zero_lose_no_digits(offset):
 def test_a_new_row_far_away_does_not_spoil_others_masked():
     fit = fitted(VerticalSettings(3, "linear", local_rank=16), shared_out(ROWS, 4))
     far = np.concatenate([NEW, NEW[:1] + 1e15])
-    masked, _ = projected(fit, pairs_of(ROWS, far, 4), layer=MaskedSums(), measured=True)
+    masked, _ = projected(fit, pairs_of(ROWS, far, 4), layers=[MaskedSums()])
     plain, _ = projected(fit, pairs_of(ROWS, NEW, 4))
     np.testing.assert_allclose(masked[:9], plain, atol=1e-9)
 

@@ -25,11 +25,12 @@ from coterie.protocols.lloyd import Assign, lloyd
 from coterie.protocols.methods import METHODS, Method
 from coterie.runtime.events import EventFile, whole_lines
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
+from tests.declared import Declared
 from tests.federations import blobs, federation, split_evenly
 from tests.runtime.test_journal import Killed, Killing, everything
 

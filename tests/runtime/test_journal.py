@@ -22,11 +22,12 @@ from coterie.protocols.preparation import standard
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import one_shot, var_part
 from coterie.runtime.journal import Journal
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.site import Site
+from tests.declared import Declared
 from tests.federations import blobs, split_evenly
 
 ROWS = blobs(150, 3, 4, seed=11)

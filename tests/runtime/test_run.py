@@ -18,11 +18,12 @@ from coterie.messages.verbs import each, present, total
 from coterie.protocols.lloyd import Assign, Moments, lloyd
 from coterie.protocols.methods import METHODS, Method
 from coterie.runtime.channel import Outcome
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
+from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
 
 

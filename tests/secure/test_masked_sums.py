@@ -16,9 +16,10 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import answers
 from coterie.messages.verbs import Seen, total
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.lloyd import lloyd
 from coterie.protocols.methods import METHODS, Method
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
@@ -27,6 +28,7 @@ from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_surviv
 from coterie.secure.shamir import combine
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
 
 
@@ -40,6 +42,16 @@ class AskWhole(Request[Whole]):
     n: int
 
 
+@dataclass(frozen=True)
+class Anything(Reply):
+    values: Floats = array("n", bound="rows * weight")
+
+
+@dataclass(frozen=True)
+class AskAnything(Request[Anything]):
+    n: int
+
+
 @answers(AskWhole)
 def local_whole(table, memory, ask):
     """Whole numbers a site's first row decides."""
@@ -49,7 +61,7 @@ def local_whole(table, memory, ask):
 
 @pytest.fixture(autouse=True)
 def _trial(monkeypatch):
-    monkeypatch.setitem(METHODS, "trial", Method("trial", "", (AskWhole,), "", ""))
+    monkeypatch.setitem(METHODS, "trial", Method("trial", "", (AskWhole, AskAnything, ReportMagnitude), "", ""))
 
 
 def expected(names, n):
@@ -90,7 +102,7 @@ def test_up_to_a_hundred_sites_and_any_dropouts_give_the_survivors_sum_bit_for_b
 
 def check_dropouts(n, data):
     """Before the upload, on its way, or, where everyone uploaded, before unmasking: whoever is left gives the sum."""
-    METHODS.setdefault("trial", Method("trial", "", (AskWhole,), "", ""))
+    METHODS.setdefault("trial", Method("trial", "", (AskWhole, AskAnything, ReportMagnitude), "", ""))
     places = st.integers(0, n - 1)
     gone = data.draw(st.sets(places, max_size=n - fewest_survivors(n)))
     late = set() if gone else data.draw(st.sets(places, max_size=n - 1 - threshold(n)))
@@ -175,10 +187,9 @@ def test_a_strict_site_answers_masked_sums_and_nothing_else():
         run(lloyd(rows[:2]), channel, method="lloyd", layers=[limits, MaskedSums()])  # a roster of two is too small
 
 
-def test_what_has_no_declared_bound_cannot_be_masked():
-    rows = blobs(60, 2)
-    with federation(rows, 3) as channel, pytest.raises(InputError, match=r"declare the run's limits"):
-        run(lloyd(rows[:2]), channel, method="lloyd", layers=[MaskedSums()])
+def test_what_has_no_bound_cannot_be_masked():
+    with sites(3) as channel, pytest.raises(InputError, match="AskAnything cannot be masked: a bound of inf"):
+        run(total(AskAnything(3)), channel, method="trial", layers=[MaskedSums()])
 
 
 def test_a_number_beyond_the_bound_is_refused_at_the_site_and_never_wrapped():

@@ -12,10 +12,11 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.verbs import Seen
 from coterie.protocols.lloyd import Assign, lloyd
-from coterie.runtime.layers import Declared, PlainSums
+from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.sites import logs, site
 from coterie.sites.logs import LOGGER, SiteLogs, log_to
+from tests.declared import Declared
 from tests.federations import blobs, federation
 
 ROWS = blobs(90, 3, 3, seed=2)

@@ -17,7 +17,6 @@ from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import Protocol
 from coterie.protocols.agreement import Capabilities, agree
-from coterie.protocols.limits import find_limits, within
 from coterie.protocols.methods import METHODS
 from coterie.protocols.preparation import prepare
 from coterie.protocols.prepared import Missing, Preparation, Spread
@@ -75,33 +74,27 @@ class FederatedEstimator(BaseEstimator):
         return METHODS[self.method_name].sends_rows
 
     @abstractmethod
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
-    ) -> Protocol[Any]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[Any]:
         """The run that fits this estimator to tables of so many columns, whose spread may be known already.
 
-        ``measured`` asks it to find the limits of whatever it makes of the rows: masked sums need them. ``averages``
-        says whether every site lets its averages be seen, which decides what is ``"auto"``.
+        ``averages`` says whether every site lets its averages be seen, which decides what is ``"auto"``.
         """
 
     splits_columns = False
     """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
 
     def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes, *, measured: bool
+        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes
     ) -> Protocol[tuple[Preparation | None, Any]]:
-        """Agreement on the columns, preparation and the fit; ``measured`` finds the limits masked sums need."""
+        """Agreement on the columns, preparation and the fit."""
         first = next(iter(columns.values()))
         self._capabilities = yield from agree(first)
         names, d = [column.name for column in first], len(first)
         preparation = yield from prepare(
-            d, scale=wishes.scale, missing=wishes.missing, ranges=wishes.ranges, names=names, measured=measured
+            d, scale=wishes.scale, missing=wishes.missing, ranges=wishes.ranges, names=names
         )
-        fitting = self.protocol(d, preparation.spread, measured=measured, averages=self._capabilities.averages)
-        if not measured:
-            return preparation, (yield from fitting)
-        limits = yield from find_limits(d, at_least=self.reach())
-        return preparation, (yield from within(limits, fitting))
+        fit = yield from self.protocol(d, preparation.spread, averages=self._capabilities.averages)
+        return preparation, fit
 
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
@@ -109,10 +102,6 @@ class FederatedEstimator(BaseEstimator):
     @abstractmethod
     def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
         """Take in the result of a run: set the fitted attributes."""
-
-    def reach(self) -> float:
-        """The largest magnitude among numbers given beforehand, such as starting centers; 0 without any."""
-        return 0.0
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them: two runs with the same settings ask the same questions."""

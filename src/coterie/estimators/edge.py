@@ -105,9 +105,7 @@ class EdgeKMeans(FederatedKMeans):
         """All but ``"auto"`` and local centers."""
         return not self._is_auto and read_pipeline(self.pipeline).sends_rows
 
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
-    ) -> Protocol[KMeansFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KMeansFit]:
         """The pipeline, and steps of Lloyd."""
         settings = self._edge_settings(n_columns)
         if settings is None:

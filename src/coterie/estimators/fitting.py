@@ -125,7 +125,7 @@ def fit_over(
     estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
     ledger = Ledger()
     preparation, result = run(
-        estimator.whole_protocol(columns, wishes, measured=sums == "masked"),
+        estimator.whole_protocol(columns, wishes),
         channel,
         method=estimator.method_name,
         terms=terms,

@@ -146,7 +146,7 @@ class FederatedKernelKMeans(FederatedKMeans):
         """Parameters are looked at when the run begins: none of plain k-means is meant."""
 
     def protocol(  # type: ignore[override]
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+        self, n_columns: int, known: Spread | None = None, *, averages: bool = True
     ) -> Protocol[KernelFit]:
         """An embedding by landmarks or by DSPGD, then Lloyd's algorithm among the embedded rows; or a baseline."""
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
@@ -158,12 +158,12 @@ class FederatedKernelKMeans(FederatedKMeans):
         if self.method in BASELINES:
             return (yield from self._baseline(components, n_columns))
         if self.method == "landmarks":
-            return (yield from self._by_landmarks(n_columns, measured, averages))
+            return (yield from self._by_landmarks(n_columns, averages))
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
         settings = dspgd_settings(self, components, rank, center=False)
         problem = dspgd_problem(self)
-        made = yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured)
+        made = yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed)
         if self.clustering == "coreset":
             found = yield from cluster_by_coreset(
                 made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
@@ -176,12 +176,11 @@ class FederatedKernelKMeans(FederatedKMeans):
             max_rounds=100 if self.max_rounds is None else int(self.max_rounds),
             tol=self.tol,
             seed=self._run_seed,
-            measured=measured,
             averages=averages,
         )
         return replace(made, clusters=clusters)
 
-    def _by_landmarks(self, n_columns: int, measured: bool, averages: bool) -> Protocol[KernelFit]:
+    def _by_landmarks(self, n_columns: int, averages: bool) -> Protocol[KernelFit]:
         problem, settings, k = kernel_problem(self), landmark_settings(self), int(self.n_clusters)
         rounds = 2 if self.max_rounds is None else int(self.max_rounds)
         if self.n_components is None:
@@ -194,7 +193,6 @@ class FederatedKernelKMeans(FederatedKMeans):
                     max_rounds=rounds,
                     tol=self.tol,
                     seed=self._run_seed,
-                    measured=measured,
                     averages=averages,
                 )
             )
@@ -205,7 +203,6 @@ class FederatedKernelKMeans(FederatedKMeans):
             n_columns,
             center=False,
             seed=self._run_seed,
-            measured=measured,
             averages=averages,
             told=True,
         )
@@ -216,7 +213,6 @@ class FederatedKernelKMeans(FederatedKMeans):
             max_rounds=rounds,
             tol=self.tol,
             seed=self._run_seed,
-            measured=measured,
             averages=averages,
         )
         return replace(made, clusters=clusters)

@@ -152,9 +152,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         self._simulate(rows, sites, None)
         return self
 
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
-    ) -> Protocol[KernelFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KernelFit]:
         """The components by landmarks, or by DSPGD."""
         if self.method == "landmarks":
             found = yield from embed_by_landmarks(
@@ -164,7 +162,6 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
                 n_columns,
                 center=self.center,
                 seed=self._run_seed,
-                measured=measured,
                 averages=averages,
             )
             return found
@@ -172,7 +169,7 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
             dspgd_problem(self),
             dspgd_settings(self, int(self.n_components), self.n_components + 2, self.center),
         )
-        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed, measured=measured)
+        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed)
         return (yield from made)
 
     @property

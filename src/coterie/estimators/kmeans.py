@@ -129,9 +129,7 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.labels_ = self.predict(rows)
         return self
 
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
-    ) -> Protocol[KMeansFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KMeansFit]:
         """Look at the columns' spread, find a start, and run Algorithm 1."""
         self.check(n_columns)
         found = known or (yield from spread(n_columns))
@@ -146,12 +144,6 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def check(self, n_columns: int) -> None:
         """What cannot work is said before anyone is asked."""
         self._settings(n_columns)
-
-    def reach(self) -> float:
-        """How far from zero the given starting centers lie."""
-        return (
-            0.0 if isinstance(self.init, str) else float(np.abs(np.asarray(self.init, np.float64)).max(initial=0.0))
-        )
 
     def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
         """From a start to the result."""

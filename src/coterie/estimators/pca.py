@@ -88,9 +88,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         self._simulate(rows, sites, None)
         return self
 
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
-    ) -> Protocol[PCAFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[PCAFit]:
         """disPCA, or sums."""
         self.check(n_columns)
         return federated_pca(
@@ -100,7 +98,6 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
             solver=self.solver,
             center=self.center,
             seed=self._run_seed,
-            measured=measured,
             averages=averages,
         )
 

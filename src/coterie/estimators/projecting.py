@@ -74,7 +74,7 @@ def transform(
     paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
     with in_process(paired, policy=rules, schedule=schedule) as channel:
         made = run(
-            project(estimator.vertical_fit_, measured=sums == "masked"),
+            project(estimator.vertical_fit_),
             channel,
             method=estimator.method_name,
             terms=terms,

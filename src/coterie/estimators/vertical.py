@@ -65,13 +65,13 @@ class VerticalEstimator(FederatedEstimator):
         return self
 
     def protocol(
-        self, n_columns: int, known: Spread | None = None, *, measured: bool = False, averages: bool = True
+        self, n_columns: int, known: Spread | None = None, *, averages: bool = True
     ) -> Protocol[VerticalFit]:
         """Algorithm 1, columns as they are."""
         return (yield from vertical_kernel_pca(self.vertical_settings(Wishes()), seed=self._run_seed))
 
     def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes, *, measured: bool
+        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes
     ) -> Protocol[tuple[Preparation | None, Any]]:
         """The same, columns treated by their sites; there is nothing to agree on."""
         if wishes.ranges is not None:

@@ -22,18 +22,19 @@ class FixedPoint:
     """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits``, so that ``n_sites`` of them add up
     without wrapping.
 
-    A sum is then right to within ``error``: every site's number is rounded once.
+    A sum is then right to within ``error``: every site's number is rounded once. Several bounds are for the places of
+    the numbers' last axis.
     """
 
     bits: int
-    bound: float
+    bound: float | Floats
     n_sites: int
 
     def __post_init__(self) -> None:
         if not 8 <= self.bits <= 64:
             raise ValueError(f"a ring of {self.bits} bits; it has 8 to 64")
-        if not (math.isfinite(self.bound) and self.bound > 0):
-            raise ValueError(f"a bound of {self.bound}; a finite number above 0 is needed")
+        if not np.all(np.isfinite(self.bound) & (np.asarray(self.bound) > 0)):
+            raise ValueError(f"a bound of {np.max(self.bound)}; a finite number above 0 is needed")
         if self.largest < 1:
             raise ValueError(f"a ring of {self.bits} bits is too small for {self.n_sites} sites")
 
@@ -43,35 +44,42 @@ class FixedPoint:
         return ((1 << (self.bits - 1)) - 1) // self.n_sites
 
     @property
-    def scale(self) -> float:
+    def scale(self) -> Floats:
         """Integers to one unit: a power of two, so that scaling rounds nothing."""
-        exponent = math.floor(math.log2(min(self.largest, 1 << 62) / self.bound))
-        return math.ldexp(1.0, max(-1000, min(1000, exponent)))
+        exponent = np.floor(np.log2(float(min(self.largest, 1 << 62)) / np.asarray(self.bound, float)))
+        scale: Floats = np.ldexp(1.0, np.clip(exponent, -1000, 1000).astype(int))
+        return scale
 
     @property
-    def error(self) -> float:
+    def error(self) -> Floats:
         """How far a decoded sum may be from the exact one, besides what float64 itself cannot hold."""
-        return 0.5 * self.n_sites / self.scale
+        error: Floats = 0.5 * self.n_sites / self.scale
+        return error
 
     def encode(self, values: npt.NDArray[Any]) -> Ring:
         """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
-        largest = float(max(-numbers.min(), numbers.max())) if numbers.size else 0.0  # NaN where a number is NaN
+        shares, most = (numbers, self.bound) if np.ndim(self.bound) == 0 else (numbers / self.bound, 1.0)
+        largest = float(max(-shares.min(), shares.max())) if numbers.size else 0.0  # NaN where a number is NaN
         if not math.isfinite(largest):
             raise ValueError("a number is not finite")
-        if largest > self.bound * (1 + 1e-9):
+        if largest > most * (1 + 1e-9):
             raise ValueError("a number is outside the declared bound")
-        within = numbers if largest <= self.bound else np.clip(numbers, -self.bound, self.bound)
+        within = numbers if largest <= most else np.clip(numbers, -self.bound, self.bound)
         whole = np.rint(within * self.scale).astype(np.int64).view(np.uint64)
         return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
 
     def decode(self, total: Ring) -> Floats:
         """The sum that ring integers stand for."""
         if self.bits == 64:
-            return total.view(np.int64).astype(np.float64) / self.scale
+            return self._unscaled(total.view(np.int64))
         shift = np.uint64(64 - self.bits)
         signed = (total << shift).view(np.int64) >> np.int64(64 - self.bits)
-        return signed.astype(np.float64) / self.scale
+        return self._unscaled(signed)
+
+    def _unscaled(self, whole: npt.NDArray[np.int64]) -> Floats:
+        numbers: Floats = whole.astype(np.float64) / self.scale
+        return numbers
 
 
 @dataclass(frozen=True)

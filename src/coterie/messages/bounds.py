@@ -5,8 +5,16 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
-__all__ = ["Bound"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bound", "Limits", "Magnitude"]
+
+Limits: TypeAlias = Mapping[str, float | tuple[float, ...]]
+"""Limits a question is asked under, by name; several numbers are for the places of an answer's last axis."""
+Magnitude: TypeAlias = float | npt.NDArray[np.float64]
 
 _OPERATORS = (ast.Add, ast.Mult, ast.Pow)
 
@@ -14,9 +22,9 @@ _OPERATORS = (ast.Add, ast.Mult, ast.Pow)
 class Bound:
     """An upper bound on the magnitude of every number in an array, over named sizes and limits.
 
-    Names are axes of the message (``k``, ``d``), numbers its request carries, and the limits a run
-    declares: ``rows`` (rows a site may hold) and ``box`` (largest magnitude of a value). A name nobody
-    has given a value makes the bound infinite: nothing can be said, so nothing is checked but finiteness.
+    Names are axes of the message (``k``, ``d``), numbers its request carries, its arrays (``centers``), which stand
+    for the largest magnitude in them, and limits: ``rows`` (rows a site may hold) and ``box`` (largest magnitude of a
+    value). A name without a value makes the bound infinite: only finiteness is checked then.
 
     >>> Bound("rows * box**2").value({"rows": 10, "box": 2})
     40.0
@@ -32,15 +40,23 @@ class Bound:
             raise ValueError(f"bound {text!r} is no expression") from None
         self.names = frozenset(_names(self._tree, text))
 
-    def value(self, names: Mapping[str, float]) -> float:
-        """The bound as a number, infinite where nothing can be said: a name is missing, the number too large."""
+    def value(self, names: Limits) -> Magnitude:
+        """The bound, infinite where nothing can be said: a name is missing, the number too large.
+
+        A number, or one for every place of the last axis where a limit has several.
+        """
         if not self.names.issubset(names):
             return math.inf
+        used = {name: names[name] for name in self.names}
+        arrays = {name: np.array(value) for name, value in used.items() if isinstance(value, tuple)}
         try:
-            value = float(_evaluate(self._tree, names))
-        except (ArithmeticError, TypeError):  # too large, 0**-1, or a root of a negative number
+            with np.errstate(all="ignore"):
+                value = _evaluate(self._tree, {**used, **arrays})
+        except (ArithmeticError, TypeError, ValueError):  # too large, 0**-1, limits of different lengths
             return math.inf
-        return math.inf if math.isnan(value) else value
+        if isinstance(value, np.ndarray):
+            return np.where(np.isnan(value), math.inf, value)
+        return math.inf if isinstance(value, complex) or math.isnan(value) else float(value)
 
     def __repr__(self) -> str:
         return f"Bound({self.text!r})"
@@ -57,10 +73,10 @@ def _names(node: ast.expr, text: str) -> set[str]:
     raise ValueError(f"bound {text!r} may hold names, numbers, +, * and ** only")
 
 
-def _evaluate(node: ast.expr, names: Mapping[str, float]) -> float:
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     match node:
         case ast.Name(id=name):
-            return float(names[name])
+            return names[name] if isinstance(names[name], np.ndarray) else float(names[name])
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _evaluate(left, names), _evaluate(right, names)
             if isinstance(op, ast.Add):

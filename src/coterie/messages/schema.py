@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import MalformedMessage
-from coterie.messages.bounds import Bound
+from coterie.messages.bounds import Bound, Limits, Magnitude
 from coterie.messages.numbers import Wire, wire
 
 __all__ = [
@@ -235,6 +235,18 @@ class Request(Generic[R]):
         return type(self)
 
     @property
+    def measure(self) -> Request[Any] | None:
+        """The request whose answers give the limits that the bounds of this one's answers lack.
+
+        None: how many rows a site shows, and how large their values are.
+        """
+        return None
+
+    def limits_after(self, limits: Limits) -> Limits:
+        """Which limits of the rows shown still hold after this request, or are known through it."""
+        return {} if self.remembered else limits
+
+    @property
     def ring(self) -> int | None:
         """Bits of the ring in which whole numbers of all sites' answers add up without wrapping, where this request
         makes sure of that; None: whatever holds as many of them as there are sites."""
@@ -311,21 +323,28 @@ class Layout:
     tag: bytes
     """Four bytes that differ where two ends have different ideas of the same answer."""
     names: Mapping[str, float]
-    _bounds: dict[tuple[tuple[str, float], ...], tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    _bounds: dict[Any, tuple[tuple[Magnitude, Magnitude], ...]] = field(default_factory=dict)
 
-    def bounds(self, limits: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
-        """Lowest and highest allowed value of each array under a run's limits."""
+    def bounds(self, limits: Limits) -> tuple[tuple[Magnitude, Magnitude], ...]:
+        """Lowest and highest allowed value of each array under these limits."""
         key = tuple(limits.items())
         if key not in self._bounds:
             self._bounds[key] = self._find_bounds({**self.names, **limits})
         return self._bounds[key]
 
-    def _find_bounds(self, names: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
-        found = []
+    def _find_bounds(self, names: Limits) -> tuple[tuple[Magnitude, Magnitude], ...]:
+        bounds: list[tuple[Magnitude, Magnitude]] = []
         for item in self.fields:
-            high = math.inf if item.spec.bound is None else max(0.0, item.spec.bound.value(names))
-            found.append((0.0 if item.spec.nonnegative else -high, high))
-        return tuple(found)
+            high = math.inf if item.spec.bound is None else item.spec.bound.value(names)
+            if isinstance(high, np.ndarray) and item.shape[-1:] != high.shape:
+                raise MalformedMessage(f"{len(high)} limits for {item.name} of shape {item.shape}")
+            high = np.maximum(0.0, high) if isinstance(high, np.ndarray) else max(0.0, high)
+            bounds.append((0.0 if item.spec.nonnegative else -high, high))
+        return tuple(bounds)
+
+    def is_bounded(self, limits: Limits) -> bool:
+        """Whether every number of an answer has a bound under these limits."""
+        return all(np.isfinite(high).all() for _, high in self.bounds(limits))
 
 
 def layout_of(request: Request[Any]) -> Layout:
@@ -341,7 +360,15 @@ def layout_of(request: Request[Any]) -> Layout:
         start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
     text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
     tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
-    return Layout(reply, tuple(laid), numbers, entries, start, tag, request.numbers)
+    return Layout(reply, tuple(laid), numbers, entries, start, tag, _names(request, laid))
+
+
+def _names(request: Request[Any], laid: Iterable[LaidField]) -> Mapping[str, float]:
+    """What bounds may name: the request's numbers, and of its arrays that are named the largest magnitude."""
+    used = {name for item in laid if item.spec.bound is not None for name in item.spec.bound.names}
+    arrays = {item.name for item in message_fields(type(request)) if item.array is not None}
+    largest = {name: float(np.abs(getattr(request, name)).max(initial=0.0)) for name in used & arrays}
+    return {**largest, **request.numbers}
 
 
 def _spec(item: FieldSpec) -> ArraySpec:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
 __all__ = [
@@ -173,7 +174,7 @@ class Evaluated(NamedTuple):
 
     request: Request[Any]
     reply: Reply
-    limits: Mapping[str, float]
+    limits: Limits
 
 
 class Exit(Protocol):

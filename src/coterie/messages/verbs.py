@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Reply, Request
 
 __all__ = ["Place", "Present", "Protocol", "Question", "Remain", "Seen", "each", "present", "total"]
@@ -41,8 +42,8 @@ class Question:
     """Whether the sum is wanted rather than every answer; a layer lowers this to what travels."""
     complete: bool = False
     """Whether losing one of the sites asked makes the answer worthless (``RosterChanged`` is raised)."""
-    limits: Mapping[str, float] = field(default_factory=dict)
-    """Declared bounds of the run, such as ``rows`` and ``box``."""
+    limits: Limits = field(default_factory=dict)
+    """What bounds of answers name beside the request's own numbers, such as ``rows`` and ``box``."""
     bits: int | None = None
     """How large a ring is enough for a masked sum; None leaves it to the layer."""
     seen: Seen = Seen.SINGLE

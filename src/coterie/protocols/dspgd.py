@@ -20,7 +20,6 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.dspgd_limits import feature_limits
 from coterie.protocols.dspgd_sites import (
     MOST_FEATURES,
     Advance,
@@ -31,9 +30,9 @@ from coterie.protocols.dspgd_sites import (
     SumFeatures,
     SumLengths,
     embedded,
+    longest,
 )
 from coterie.protocols.lanczos import top_eigenpairs
-from coterie.protocols.limits import within
 
 __all__ = [
     "MOST_FEATURES",
@@ -154,19 +153,15 @@ class Embedding:
     n_restarts: int = 0
 
 
-def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = False) -> Protocol[Embedding]:
-    """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table.
-
-    ``marked`` has sites mark how long their rows of features are before they are summed up: masked sums need that
-    where the kernel does not say.
-    """
+def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Embedding]:
+    """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table."""
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
-    rank = 0
+    rank, length = 0, longest(kernel, center=settings.center)
     for t in range(1, settings.n_iter + 1):
-        solved = yield from _solved(t, rank, threshold, settings, seed, marked)
+        solved = yield from _solved(t, rank, threshold, length, settings, seed)
         restarts += solved.restarts
         if threshold is None:
             threshold = float(solved.pairs.values[settings.rank - 1])
@@ -193,7 +188,7 @@ class _Solved:
 
 
 def _solved(
-    t: int, rank: int, threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
+    t: int, rank: int, threshold: float | None, length: float, settings: DSPGDSettings, seed: int
 ) -> Protocol[_Solved]:
     """Line 10: eigenpairs of W_t' W_t.
 
@@ -207,11 +202,9 @@ def _solved(
         draw = t + AFRESH * restarts
         rng = np.random.default_rng([seed, draw, 1])
         try:
-            limits = (yield from feature_limits(draw, eta, names)) if marked else {}
-            means = yield from within(limits, feature_means(draw, names, settings))
-            pairs, q = yield from within(
-                limits, _pairs(_Step(draw, eta, means, names), rank, above, at_least, settings, rng)
-            )
+            means = yield from feature_means(draw, length, names, settings)
+            step = _Step(draw, length, eta, means, names)
+            pairs, q = yield from _pairs(step, rank, above, at_least, settings, rng)
             return _Solved(pairs, draw, means, q, restarts)
         except RosterChanged:
             restarts += 1
@@ -222,19 +215,20 @@ class _Step:
     """What products with W_t' W_t are asked by, and of whom."""
 
     draw: int
+    length: float
     eta: float
     means: Floats
     names: tuple[str, ...]
 
     def product(self, vector: Floats) -> Protocol[Floats]:
         """Line 5 of Algorithm 2, over all sites."""
-        ask = Multiply(self.draw, self.eta, self.means, vector)
+        ask = Multiply(self.draw, self.length, self.eta, self.means, vector)
         reply = yield from total(ask, to=self.names, complete=True)
         return reply.product
 
     def gram(self, n: int) -> Protocol[Floats]:
         """All of W_t' W_t."""
-        ask = SendGram(n * (n + 1) // 2, n, self.draw, self.eta, self.means)
+        ask = SendGram(self.draw, self.length, n * (n + 1) // 2, n, self.eta, self.means)
         reply = yield from total(ask, to=self.names, complete=True)
         return full_matrix(reply.packed, n)
 
@@ -250,11 +244,11 @@ def _pairs(
     return found.top(max(at_least, int((found.values > above).sum()))), 1
 
 
-def feature_means(t: int, names: tuple[str, ...], settings: DSPGDSettings) -> Protocol[Floats]:
+def feature_means(step: int, length: float, names: tuple[str, ...], settings: DSPGDSettings) -> Protocol[Floats]:
     """The features' mean over all rows, or zeros where nothing is centered."""
     if not settings.center:
         return np.zeros(settings.n_features)
-    found = yield from total(SumFeatures(settings.n_features, t), to=names, complete=True)
+    found = yield from total(SumFeatures(step, length, settings.n_features), to=names, complete=True)
     return found.sums / max(float(found.rows), 1e-300)
 
 

@@ -25,11 +25,9 @@ from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows
 from coterie.protocols.dspgd import AFRESH, Advance, DSPGDSettings, Embedding, feature_means
-from coterie.protocols.dspgd_limits import feature_limits
-from coterie.protocols.dspgd_sites import feature_pieces, held_of
+from coterie.protocols.dspgd_sites import feature_pieces, held_of, longest
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lanczos import top_eigenpairs
-from coterie.protocols.limits import within
 
 __all__ = ["DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
 
@@ -41,7 +39,7 @@ __all__ = ["DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
 class Projection(Reply, content="rows"):
     """A_t[m]' c_q[m]."""
 
-    projection: Floats = array("features", bound="rows * length * features")
+    projection: Floats = array("features")
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
 class RowProducts(Reply, content="rows"):
     """A_t[m] A_t' c_q: a number for every row."""
 
-    products: Floats = array("rows", bound="rows * length * features")
+    products: Floats = array("rows")
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,7 @@ class DenseEmbedding(Embedding):
     """H, by site: those that stayed to the end."""
 
 
-def dspgd_dense(
-    kernel: Kernel, settings: DSPGDSettings, *, seed: int, marked: bool = False
-) -> Protocol[DenseEmbedding]:
+def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[DenseEmbedding]:
     """Algorithm 1 up to line 18, DLA on R_t itself: the same iterates as with CEM, from the same features.
 
     A site that is lost on the way takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would
@@ -139,9 +135,10 @@ def dspgd_dense(
     b = {name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()}
     made: list[Request[Any]] = [begin]
     products, ranks, restarts, threshold = [], [], 0, settings.threshold
+    length = longest(kernel, center=settings.center)
     for t in range(1, settings.n_iter + 1):
         ranks.append(_width(b))
-        solved = yield from _solved(t, b, threshold, settings, seed, marked)
+        solved = yield from _solved(t, b, threshold, length, settings, seed)
         restarts += solved.restarts
         products.append(solved.n_products)
         if threshold is None:
@@ -166,7 +163,7 @@ class _Solved:
 
 
 def _solved(
-    t: int, b: Mapping[str, Floats], threshold: float | None, settings: DSPGDSettings, seed: int, marked: bool
+    t: int, b: Mapping[str, Floats], threshold: float | None, length: float, settings: DSPGDSettings, seed: int
 ) -> Protocol[_Solved]:
     """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it: begin again with those left, and as
     with CEM with a fresh draw of features."""
@@ -182,9 +179,7 @@ def _solved(
         draw = t + AFRESH * restarts
         rng = np.random.default_rng([seed, draw, 1])
         try:
-            is_summed = marked and settings.center
-            limits = (yield from feature_limits(draw, settings.eta(t), tuple(left))) if is_summed else {}
-            means = yield from within(limits, feature_means(draw, tuple(left), settings))
+            means = yield from feature_means(draw, length, tuple(left), settings)
             times = _Operator(draw, settings.eta(t), means, left)
             pairs, q = yield from top_eigenpairs(size, times.product, above, at_least=at_least, rng=rng)
             return _Solved(pairs, times, q, restarts)

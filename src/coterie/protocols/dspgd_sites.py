@@ -5,6 +5,7 @@ The server's part, and the paper's letters, are in :mod:`coterie.protocols.dspgd
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,11 @@ from coterie.maths.axes import add_products
 from coterie.maths.features import FeatureMap, draw_features
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
-from coterie.messages.schema import Floats, Nothing, Reply, Request, array
+from coterie.messages.bounds import Limits
+from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.limits import N_MARKS, marks
 
 __all__ = [
     "MOST_FEATURES",
@@ -27,12 +30,14 @@ __all__ = [
     "Drawn",
     "EmbeddedTable",
     "Multiply",
+    "ReportFeatureLength",
     "SendGram",
     "SumFeatures",
     "SumLengths",
     "embedded",
     "feature_pieces",
     "held_of",
+    "longest",
 ]
 
 MOST_FEATURES = 1 << 14
@@ -194,6 +199,51 @@ def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -
 
 
 @dataclass(frozen=True)
+class FeatureMagnitudes(Reply, content="sums"):
+    """Marks of the number of rows, and of the squared length of rows of W_t."""
+
+    rows: Integers = array(N_MARKS, dtype="uint1", bound="1")
+    length: Integers = array(N_MARKS, dtype="uint1", bound="1")
+
+
+@dataclass(frozen=True)
+class ReportFeatureLength(Request[FeatureMagnitudes]):
+    """Mark how long your rows of W_t are, for whatever eta_t, centered or not."""
+
+    step: int
+
+
+@answers(ReportFeatureLength)
+def local_feature_length(table: Table, memory: Memory, ask: ReportFeatureLength) -> FeatureMagnitudes:
+    """The site's marks. Centering makes a row of A_t at most twice as long; sums need the root of its length, too."""
+    held, largest = held_of(memory), 0.0
+    for _, features in feature_pieces(table, held, ask.step):
+        wide = features.astype(np.float64, copy=False)
+        largest = max(largest, float(np.vecdot(wide, wide).max(initial=0.0)) / held.begin.n_features)
+    carried = float(np.vecdot(held.b, held.b).max(initial=0.0))
+    length = max(4 * largest, carried, np.sqrt(largest))
+    return FeatureMagnitudes(marks(np.asarray(held.counts.sum())), marks(np.asarray(length)))
+
+
+@dataclass(frozen=True)
+class OfFeatures:
+    """What a question about W_t states: the step, and how long rows of W_t are at most, squared; inf is not known."""
+
+    step: int
+    length: float
+
+    @property
+    def measure(self) -> ReportFeatureLength | None:
+        """Sites mark the length where the kernel does not bound it."""
+        return ReportFeatureLength(self.step) if math.isinf(self.length) else None
+
+
+def longest(kernel: Kernel, *, center: bool) -> float:
+    """The most a row of W_t is long, squared; features of a polynomial kernel, products of signs, have no bound."""
+    return math.inf if kernel.name == "polynomial" else 8.0 if center else 2.0
+
+
+@dataclass(frozen=True)
 class FeatureSums(Reply, content="grams"):
     """The sum of a site's features, and the number of its rows: one row more of a Gram, bordered by ones."""
 
@@ -202,11 +252,10 @@ class FeatureSums(Reply, content="grams"):
 
 
 @dataclass(frozen=True)
-class SumFeatures(Request[FeatureSums]):
+class SumFeatures(OfFeatures, Request[FeatureSums]):
     """Sum up the features of one step, for centering."""
 
     features: int
-    step: int
 
 
 @answers(SumFeatures)
@@ -227,10 +276,9 @@ class Product(Reply, content="grams"):
 
 
 @dataclass(frozen=True)
-class Multiply(Request[Product]):
+class Multiply(OfFeatures, Request[Product]):
     """Multiply W_t[m]' W_t[m] with a vector: one step of the Lanczos algorithm."""
 
-    step: int
     eta: float
     means: Floats = array("features")
     vector: Floats = array("n")
@@ -253,12 +301,11 @@ class Triangle(Reply, content="grams"):
 
 
 @dataclass(frozen=True)
-class SendGram(Request[Triangle]):
+class SendGram(OfFeatures, Request[Triangle]):
     """Send all of W_t[m]' W_t[m] at once."""
 
     size: int
     n: int
-    step: int
     eta: float
     means: Floats = array("features")
 
@@ -284,6 +331,10 @@ class Advance(Request[Nothing], remembered=True):
     means: Floats = array("features")
     vectors: Floats = array("n", "s")
     scales: Floats = array("s")
+
+    def limits_after(self, limits: Limits) -> Limits:
+        """The table stays as it is until the last step."""
+        return {} if self.last else limits
 
 
 @remembers(Advance)

@@ -33,6 +33,7 @@ from coterie.messages.site_part import (
 from coterie.protocols.coresets import local_solution
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.seeding import own_centers
 
 __all__ = [
@@ -199,6 +200,11 @@ class SendScatter(Viewed, Request[Scatter]):
     entries: int = 0
     d: int = 0
     reach: float = 1.0
+
+    @property
+    def measure(self) -> ReportMagnitude | None:
+        """Rows far from zero would fill a masked sum's digits, so values are measured from the mean."""
+        return ReportMagnitude(1, self.shift) if len(self.shift) and not (self.forms or self.onto.size) else None
 
 
 @answers(SendScatter)

@@ -45,7 +45,7 @@ WINDOW_ROWS = 1 << 16
 class WeightedCenters(Reply, content="sums"):
     """A site's centers times their sizes, and the sizes, after its last epoch."""
 
-    weighted: Floats = array("k", "d", bound="4 * rows * box")
+    weighted: Floats = array("k", "d", bound="rows * (box + centers)")
     sizes: Floats = array("k", bound="rows", nonnegative=True)
 
 

@@ -18,7 +18,6 @@ from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.edge_sites import SendScatter, SendSubspace
-from coterie.protocols.limits import MarkLargest, highest, within
 from coterie.protocols.lloyd import Assign
 
 __all__ = ["PCAFit", "View", "dis_pca", "federated_pca", "federated_pca_cost", "mean_of_all"]
@@ -92,18 +91,10 @@ def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ri
     return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
 
 
-def _by_sums(view: View, n_components: int, measured: bool) -> Protocol[tuple[Ritz, float, bool]]:
-    """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows.
-
-    ``measured`` finds how far values are from the mean before: rows far from zero would fill a masked sum's digits.
-    """
-    d, reach = view.width, view.reach
-    limits: dict[str, float] = {}
-    if measured and view.shift is not None:
-        limits["box"] = float(highest((yield from total(MarkLargest(1, view.shift))).sizes)[0])
-        reach = 1.0 + 1e-9
-    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, reach)
-    found = yield from within(limits, total(ask))
+def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
+    """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
+    d = view.width
+    found = yield from total(SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach))
     gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
 
@@ -129,7 +120,6 @@ def federated_pca(
     solver: str = "auto",
     center: bool = True,
     seed: int,
-    measured: bool = False,
     averages: bool = True,
 ) -> Protocol[PCAFit]:
     """Principal components of all sites' rows.
@@ -150,7 +140,7 @@ def federated_pca(
     if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
         found, squares = yield from dis_pca(view, n_components, rank)
         return PCAFit(shift, found, squares, n_rows, "local", False)
-    found, squares, is_exact = yield from _by_sums(view, n_components, measured)
+    found, squares, is_exact = yield from _by_sums(view, n_components)
     return PCAFit(shift, found, squares, n_rows, "sums", is_exact)
 
 

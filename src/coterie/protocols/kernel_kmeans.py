@@ -29,8 +29,8 @@ from coterie.protocols.dspgd import (
     find_gamma,
 )
 from coterie.protocols.dspgd_dense import DenseEmbedding, Expand, KeepRows, Project, dspgd_dense
+from coterie.protocols.dspgd_sites import longest
 from coterie.protocols.federated_kmeans import choose_start
-from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 from coterie.protocols.prepared import Spread
 
@@ -85,19 +85,13 @@ def embed_by_dspgd(
     n_columns: int,
     *,
     seed: int,
-    measured: bool = False,
 ) -> Protocol[KernelFit]:
-    """gamma by sums, then the top eigenpairs of the kernel matrix of all rows.
-
-    ``measured`` has sites mark how long features are where nobody knows: masked sums need it.
-    """
+    """gamma by sums, then the top eigenpairs of the kernel matrix of all rows."""
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
     kernel = problem.kernel(found)
-    marked = measured and kernel.name == "polynomial"
-    steps = (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed, marked=marked)
-    embedding = yield from within(_limits(kernel, settings.center), steps)
+    embedding = yield from (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed)
     return KernelFit(kernel, embedding, n_rows, values=embedding.values)
 
 
@@ -147,11 +141,6 @@ def cluster_by_baseline(
     return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, fit.n_rounds), fit.values)
 
 
-def _limits(kernel: Kernel, center: bool) -> dict[str, float]:
-    """How long a row of W_t may be, squared; of polynomial features nobody knows."""
-    return {} if kernel.name == "polynomial" else {"length": 8.0 if center else 2.0}
-
-
 def cluster_embedded(
     made: KernelFit,
     n_clusters: int,
@@ -160,7 +149,6 @@ def cluster_embedded(
     max_rounds: int,
     tol: float,
     seed: int,
-    measured: bool,
     averages: bool = True,
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
@@ -173,11 +161,8 @@ def cluster_embedded(
     spread = Spread(made.n_rows, np.zeros(len(values)), deviation)
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
         spread = Spread(made.n_rows, np.zeros(len(values)), np.where(np.arange(len(values)) == 0, 0.0, deviation))
-    limits = (yield from find_limits(len(values))) if measured else {}
-    start = yield from within(limits, choose_start(init, n_clusters, spread, seed=seed, averages=averages))
-    shift = tol * float(np.mean(deviation**2))
-    steps = lloyd(start, max_rounds=max_rounds, tol=shift)
-    return (yield from within(limits, steps))
+    start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
+    return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
 
 
 def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
@@ -189,19 +174,19 @@ def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed:
 def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
     """d + 2 numbers a site for gamma; an iteration n(n+1)/2, n = r_t + D, D + 1 to center, and a round to tell."""
     assert isinstance(made.embedding, Embedding)
-    limits = _limits(made.kernel, center)
+    length = longest(made.kernel, center=center)
 
-    def sent(request: Request[Any], floats: int, limits: dict[str, float] = limits) -> Cost:
-        return exchange_cost(n_sites, floats=floats, float_bytes=8, request=request, method=method, limits=limits)
+    def sent(request: Request[Any], floats: int) -> Cost:
+        return exchange_cost(n_sites, floats=floats, float_bytes=8, request=request, method=method)
 
-    cost = sent(SumLengths(d), d + 2, {})
+    cost = sent(SumLengths(d), d + 2)
     for step in made.embedding.transcript:
         cost += sent(step, 0)
         if isinstance(step, Advance):
             n, features = len(step.vectors), len(step.means)
             size = n * (n + 1) // 2
-            cost += sent(SendGram(size, n, step.step, step.eta, step.means), size)
-            cost += sent(SumFeatures(features, step.step), features + 1) if center else Cost()
+            cost += sent(SendGram(step.step, length, size, n, step.eta, step.means), size)
+            cost += sent(SumFeatures(step.step, length, features), features + 1) if center else Cost()
     return cost
 
 
@@ -209,11 +194,11 @@ def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "ds
     """d + 2 numbers a site for gamma and 3 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
     found = made.embedding
     assert isinstance(found, DenseEmbedding)
-    limits, parts = _limits(made.kernel, center), list(found.rows.values())
+    length, parts = longest(made.kernel, center=center), list(found.rows.values())
     begin, *steps = found.transcript
 
     def sent(requests: list[Request[Any]]) -> Cost:
-        return one_round(requests, method=method, limits=limits)
+        return one_round(requests, method=method)
 
     cost = one_round([SumLengths(d)] * len(parts), method=method)
     cost += sent([begin] * len(parts)) + sent([CountRows()] * len(parts)) + sent([KeepRows(rows) for rows in parts])
@@ -223,5 +208,5 @@ def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "ds
         there = sent([Project(step.step, n_features, np.zeros(len(rows))) for rows in parts])
         back = sent([Expand(step.step, len(rows), np.zeros(n_features)) for rows in parts])
         cost += (there + back) * q
-        cost += sent([SumFeatures(n_features, step.step)] * len(parts)) if center else Cost()
+        cost += sent([SumFeatures(step.step, length, n_features)] * len(parts)) if center else Cost()
     return cost

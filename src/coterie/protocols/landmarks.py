@@ -30,7 +30,6 @@ from coterie.protocols.landmarks_sites import (
     TryLandmarks,
     UseLandmarks,
 )
-from coterie.protocols.limits import find_limits, within
 from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 
 __all__ = ["LandmarkSettings", "cluster_by_landmarks", "embed_by_landmarks", "local_landmarks_cost"]
@@ -44,8 +43,6 @@ WORTHWHILE = {"local": 0.25, "summed": 0.75}
 nearly there twice, since sites have similar rows; summed ones are means of different cells."""
 MOST_STARTS = 8
 """Solutions for the landmarks that sites judge by their rows: a number each, where a round of Lloyd is hundreds."""
-FEATURE_BOX = 1.01
-"""Features are at most the root of k(x, x), which is 1; the root of a matrix may round them above it."""
 SUM_BITS = 32
 """Enough for sums of features in a masked round."""
 NONE = 1e-9
@@ -244,7 +241,6 @@ def cluster_by_landmarks(
     max_rounds: int,
     tol: float,
     seed: int,
-    measured: bool = False,
     averages: bool = True,
 ) -> Protocol[KernelFit]:
     """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
@@ -257,17 +253,15 @@ def cluster_by_landmarks(
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
     features = found.features
     weights = found.landmarks.weights
-    limits = yield from _limits(found.map, measured)
     most = MOST_STARTS if found.way == "local" else 1
     starts = clustering.several_starts(features, weights, n_clusters, most, seed=seed)
-    centers = yield from within(limits, _best(found, starts), bits=SUM_BITS)
+    centers = yield from _best(found, starts)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
     if found.way == "local":
-        clusters = yield from within(limits, _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift))
+        clusters = yield from _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift)
     else:
-        steps = lloyd(centers, max_rounds=max_rounds, tol=shift)
-        clusters = yield from within(limits, steps, bits=SUM_BITS)
+        clusters = yield from lloyd(centers, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
 
 
@@ -298,14 +292,6 @@ def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Proto
     return (yield from closed(centers, rounds))
 
 
-def _limits(map_: LandmarkMap, measured: bool) -> Protocol[dict[str, float]]:
-    """How large features are: at most the root of k(x, x), where that is known."""
-    if map_.kernel.name != "polynomial":
-        return {"box": FEATURE_BOX, "length": FEATURE_BOX**2}
-    found = (yield from find_limits(map_.projection.shape[1])) if measured else {}
-    return {**found, **({"length": found["box"] ** 2 * map_.projection.shape[1]} if found else {})}
-
-
 def _values(features: Floats, weights: Floats) -> Floats:
     """Eigenvalues of the kernel matrix as the landmarks see them."""
     found = np.linalg.eigvalsh((features * weights[:, None]).T @ features)[::-1]
@@ -324,7 +310,6 @@ def embed_by_landmarks(
     *,
     center: bool,
     seed: int,
-    measured: bool = False,
     averages: bool = True,
     told: bool = False,
 ) -> Protocol[KernelFit]:
@@ -338,10 +323,8 @@ def embed_by_landmarks(
     found = yield from _find(problem, settings.decided(averages), max(1, n_components // 2), n_columns, seed=seed)
     yield from total(found.told(found.map))
     n = found.map.projection.shape[1] + 1
-    limits = yield from _limits(found.map, measured)
     ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
-    limits = {**limits, "length": max(1.0, limits["length"])} if limits else limits
-    packed = (yield from within(limits, total(ask), bits=SUM_BITS)).packed
+    packed = (yield from total(ask, bits=SUM_BITS)).packed
     gram = full_matrix(np.asarray(packed, np.float64), n)
     rows, mean = gram[0, 0], gram[0, 1:] / max(float(gram[0, 0]), 1e-300)
     shift = mean if center else np.zeros(n - 1)
@@ -364,15 +347,14 @@ def local_landmarks_cost(
     assert made.clusters is not None
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
-    limits = {"box": FEATURE_BOX, "length": FEATURE_BOX**2}
     starts = np.zeros((made.n_starts, *centers.shape))
-    rounds: list[tuple[Request[Any], dict[str, float], int]] = [
-        (first, {}, 1),
-        (TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts), limits, 1),
-        (MeanByCell("float16", centers), limits, made.clusters.n_rounds),
-        (Close(centers), limits, 1),
+    rounds: list[tuple[Request[Any], int]] = [
+        (first, 1),
+        (TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts), 1),
+        (MeanByCell("float16", centers), made.clusters.n_rounds),
+        (Close(centers), 1),
     ]
     cost = Cost()
-    for ask, within_, times in rounds:
-        cost += one_round([ask] * n_sites, method=method, limits=within_) * times
+    for ask, times in rounds:
+        cost += one_round([ask] * n_sites, method=method) * times
     return cost

@@ -14,6 +14,7 @@ from coterie.maths import clustering
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable
@@ -24,6 +25,8 @@ __all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "Us
 
 MOST_LANDMARKS = 1 << 14
 """The most landmarks a site embeds its rows with."""
+FEATURE_BOX = 1.01
+"""Features are at most the root of k(x, x), which is 1; the root of a matrix may round them above it."""
 
 
 # ---------------------------------------------------------------- local landmarks
@@ -111,6 +114,12 @@ class Mapped:
         about = (kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0))
         return (*about, precision, map_.landmarks, map_.projection, map_.shift)
 
+    def limits_after(self, limits: Limits) -> Limits:
+        """A feature is at most the root of k(x, x), where the kernel bounds it; rows are as many as before."""
+        rows = {name: limit for name, limit in limits.items() if name == "rows"}
+        largest = FEATURE_BOX + float(np.abs(self.shift).max(initial=0.0))
+        return rows if self.kernel == "polynomial" else {**rows, "box": largest}
+
     def map(self) -> LandmarkMap:
         """The map it states, rounded as sites know it."""
         kernel = Kernel(self.kernel, self.gamma, self.degree, self.coef0)
@@ -194,7 +203,7 @@ def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCos
 class FeatureGram(Reply, content="grams"):
     """The upper triangle of [1, phi]'[1, phi], row by row."""
 
-    packed: Floats = array("size", dtype="{precision}", bound="rows * length")
+    packed: Floats = array("size", dtype="{precision}", bound="rows * (1 + box**2)")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
@@ -30,6 +31,10 @@ class Regard(Request[Nothing], remembered=True):
     seed: int
     p: int
     whole: bool
+
+    def limits_after(self, limits: Limits) -> Limits:
+        """The table stays as it is."""
+        return limits
 
 
 def projection_of(d: int, p: int, seed: int) -> Floats:
@@ -129,7 +134,7 @@ class Apart(Reply, content="sums"):
     """The number of rows, and their squared distances from a point in all."""
 
     rows: Floats = array(bound="rows", nonnegative=True)
-    squares: Floats = array(bound="4 * rows * d * box**2", nonnegative=True)
+    squares: Floats = array(bound="rows * d * (box + origin)**2", nonnegative=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How large values are and how many rows a site holds at most, found by sums: what a masked sum must be sized for.
+"""How large values are and how many rows a site shows at most, found by sums: what a masked sum must be sized for.
 
 Every site marks the power of sixteen above its largest value and above its number of rows; marks add up, and the
 highest one marked is the limit. The server learns how many sites marked which power, not who.
@@ -13,87 +13,80 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coterie.errors import OutOfRange
+from coterie.messages import codec
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, within_columns
-from coterie.messages.verbs import Protocol, Question, total
+from coterie.messages.verbs import Protocol, Question
 
-__all__ = ["N_MARKS", "MarkLargest", "Marks", "find_limits", "find_units", "highest", "mark", "within"]
+T = TypeVar("T")
 
 LOWEST, N_MARKS = -16, 48
 """Powers of sixteen from 16**-16 up, about 5e-20 to 2e37."""
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
-class Marks(Reply, content="sums"):
-    """One mark for the number of rows and one for every group of columns."""
+class Magnitudes(Reply, content="sums"):
+    """Marks of the number of rows, and of the largest value of each column, or of all columns."""
 
     rows: Integers = array(N_MARKS, dtype="uint1", bound="1")
-    sizes: Integers = array("groups", N_MARKS, dtype="uint1", bound="1")
+    box: Integers = array("groups", N_MARKS, dtype="uint1", bound="1")
 
 
 @dataclass(frozen=True)
-class MarkLargest(Request[Marks]):
-    """Mark how many rows you hold and how far the largest value is from ``origin``; missing values aside.
+class ReportMagnitude(Request[Magnitudes]):
+    """Mark how many rows you show, and how far the largest value is from ``origin`` (none: from zero).
 
-    There is one group for every column, or one for all columns together.
+    There is one group of all columns, or one for every column. Missing values do not count.
     """
 
     groups: int
     origin: Floats = array("d")
 
 
-@answers(MarkLargest)
-def local_marks(table: Table, memory: Memory, ask: MarkLargest) -> Marks:
+@answers(ReportMagnitude)
+def local_magnitudes(table: Table, memory: Memory, ask: ReportMagnitude) -> Magnitudes:
     """The site's marks.
 
     Values are those of the rows shown, and what adds the squares of the rows behind them to theirs. Rows are as many
     as they count, and as there are.
     """
-    largest, held = np.zeros(ask.axes["d"]), 0.0
+    origin = ask.origin if len(ask.origin) else np.zeros(len(table.columns))
+    largest, held = np.zeros(len(table.columns)), 0.0
     for block in table.raw_blocks():
-        away = np.where(np.isnan(block.rows), 0.0, np.abs(block.rows - ask.origin))
+        away = np.where(np.isnan(block.rows), 0.0, np.abs(block.rows - origin))
         largest = np.maximum(largest, away.max(axis=0, initial=0.0))
         held += float(block.counts.sum())
     largest = np.hypot(largest, np.sqrt(within_columns(table) / max(held, 1e-300)))
-    groups = largest if ask.groups == len(largest) else np.full(ask.groups, largest.max(initial=0.0))
-    return Marks(mark(np.array([max(held, float(table.n_rows))]))[0], mark(groups))
+    rows = np.asarray(max(held, float(table.n_rows)))
+    return Magnitudes(marks(rows), marks(largest.max(initial=0.0, keepdims=True) if ask.groups == 1 else largest))
 
 
-def mark(values: Floats) -> Integers:
+def marks(values: Floats) -> Integers:
     """For each value a row with a single 1: at the lowest power of sixteen that is at least as large."""
-    marks = np.zeros((len(values), N_MARKS), np.int64)
-    for i, value in enumerate(values):
-        power = max(LOWEST, int(np.ceil(np.log2(max(value, 1e-300)) / 4 - 1e-12)))
-        if not power < LOWEST + N_MARKS:
-            raise OutOfRange(f"values of {value:g} are too large to be masked; use smaller units")
-        marks[i, power - LOWEST] = 1
-    return marks
+    power = np.maximum(LOWEST, np.ceil(np.log2(np.maximum(values, 1e-300)) / 4 - 1e-12))
+    if not (power < LOWEST + N_MARKS).all():
+        raise OutOfRange(f"values of {np.max(values):g} are too large to be masked; use smaller units")
+    marked: Integers = (np.arange(LOWEST, LOWEST + N_MARKS) == power[..., None]).astype(np.int64)
+    return marked
 
 
-def highest(marks: Integers) -> Floats:
-    """The power of sixteen of the highest mark in each row."""
-    places = N_MARKS - 1 - np.argmax(marks[:, ::-1] > 0.5, axis=1)  # a decoded sum is not quite whole
-    powers: Floats = np.ldexp(1.0, 4 * (places + LOWEST))
-    return powers
+def limits_from(reply: Reply) -> Limits:
+    """The limit that each array of summed marks stands for, under the array's name: one number, or one a place."""
+    limits: dict[str, float | tuple[float, ...]] = {}
+    for name, marked in vars(reply).items():
+        places = N_MARKS - 1 - np.argmax(marked[..., ::-1] > 0.5, axis=-1)  # a decoded sum is not quite whole
+        values = np.ldexp(1.0, 4 * (places + LOWEST))
+        limits[name] = float(values.item()) if values.size == 1 else tuple(values.tolist())
+    return limits
 
 
-def find_limits(n_columns: int, *, at_least: float = 0.0) -> Protocol[dict[str, float]]:
-    """``rows`` and ``box`` for all sites and columns; ``at_least`` is a size known from elsewhere."""
-    found = yield from total(MarkLargest(1, np.zeros(n_columns)))
-    box = max(float(highest(found.sizes)[0]), at_least)
-    return {"rows": float(highest(found.rows[None])[0]), "box": box}
+# ---------------------------------------------------------------- the server's part
 
 
-def find_units(origin: Floats) -> Protocol[tuple[Floats, dict[str, float]]]:
-    """For every column a power of sixteen no value is farther from ``origin`` than, and limits in these units."""
-    found = yield from total(MarkLargest(len(origin), origin))
-    return highest(found.sizes), {"rows": float(highest(found.rows[None])[0]), "box": 1.0}
-
-
-def within(limits: Mapping[str, float], protocol: Protocol[T], *, bits: int | None = None) -> Protocol[T]:
-    """The same protocol, its questions declared to lie within limits, and to do with a ring of so many bits."""
+def with_limits(protocol: Protocol[T]) -> Protocol[T]:
+    """The same protocol, every sum asked for under limits that give each of its numbers a bound."""
+    known = _Known()
     answer: Any = None
     failure: BaseException | None = None
     while True:
@@ -102,10 +95,46 @@ def within(limits: Mapping[str, float], protocol: Protocol[T], *, bits: int | No
         except StopIteration as stop:
             result: T = stop.value
             return result
-        if isinstance(question, Question):
-            question = replace(question, limits={**limits, **question.limits}, bits=question.bits or bits)
         answer, failure = None, None
         try:
+            if isinstance(question, Question):
+                question = yield from known.limited(question)
             answer = yield question
         except Exception as problem:  # the protocol may have a way around it
             failure = problem
+
+
+class _Known:
+    """The limits known so far: of the rows as sites show them now, and by the question that found them."""
+
+    def __init__(self) -> None:
+        self._view: Limits = {}
+        self._measured: dict[bytes, Limits] = {}
+
+    def limited(self, question: Question) -> Protocol[Question]:
+        """The question with the limits that bounds of its answer name; asked for where nobody has stated them.
+
+        A remembered request may change what sites show: it says which limits still hold.
+        """
+        request = question.request
+        if isinstance(request, Mapping):
+            if any(one.remembered for one in request.values()):
+                self._view, self._measured = {}, {}
+        elif request.remembered:
+            self._view, self._measured = request.limits_after(self._view), {}
+        elif question.summed and not request.layout.is_bounded(question.limits):
+            limits = yield from self._limits(question, request)
+            return replace(question, limits={**limits, **question.limits})
+        return question
+
+    def _limits(self, question: Question, request: Request[Any]) -> Protocol[Limits]:
+        if request.measure is not None:
+            key = codec.encode_body(request.measure, {}).digest
+            if key not in self._measured:
+                reply = yield replace(question, request=request.measure, limits={}, bits=None)
+                self._measured[key] = limits_from(reply)
+            return self._measured[key]
+        if not request.layout.is_bounded({**self._view, **question.limits}):
+            reply = yield Question(ReportMagnitude(1, np.zeros(0)), summed=True)
+            self._view = limits_from(reply)
+        return self._view

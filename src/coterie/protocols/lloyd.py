@@ -21,7 +21,7 @@ class Moments(Reply, content="sums"):
 
     sums: Floats = array("k", "d", bound="rows * box")
     counts: Floats = array("k", bound="rows", nonnegative=True)
-    cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
+    cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Sizes(Reply, content="sums"):
     """Per center the number of a site's rows nearest to it, and their squared distances in all."""
 
     counts: Floats = array("k", bound="rows", nonnegative=True)
-    cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
+    cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,28 @@ class KMeansFit:
     n_rounds: int
 
 
-def lloyd(centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4) -> Protocol[KMeansFit]:
+def lloyd(
+    centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4, bits: int | None = None
+) -> Protocol[KMeansFit]:
     """Minimise the k-means cost of all sites' rows together, starting from ``centers``.
 
     Equals central Lloyd from the same start, however rows are split. A center that no row is nearest to
-    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number).
+    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number). ``bits`` is how
+    large a ring is enough for masked sums.
     """
     rounds = 0
     while rounds < max_rounds:
         rounds += 1
-        m = yield from total(Assign(centers))
+        m = yield from total(Assign(centers), bits=bits)
         before, centers = centers, clustering.means(m.sums, m.counts, fallback=centers)
         if clustering.squared_shift(before, centers) <= tol:
             break
-    return (yield from closed(centers, rounds))
+    return (yield from closed(centers, rounds, bits=bits))
 
 
-def closed(centers: Floats, rounds: int) -> Protocol[KMeansFit]:
+def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol[KMeansFit]:
     """The fit at the final centers, with the sizes and the cost there."""
-    found = yield from total(Close(centers))
+    found = yield from total(Close(centers), bits=bits)
     return KMeansFit(np.array(centers), float(found.cost), np.array(found.counts), rounds)
 
 

@@ -21,7 +21,7 @@ from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
-from coterie.protocols.dspgd_limits import MarkFeatures
+from coterie.protocols.dspgd_sites import ReportFeatureLength
 from coterie.protocols.edge_sites import (
     SendCenters,
     SendScatter,
@@ -39,7 +39,7 @@ from coterie.protocols.landmarks_sites import (
     UseLandmarks,
 )
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
-from coterie.protocols.limits import MarkLargest
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.lloyd import Assign, Close
 from coterie.protocols.preparation import SumColumns
 from coterie.protocols.prepared import Prepare
@@ -47,8 +47,8 @@ from coterie.protocols.seeding import Split, Summarise
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
-    MarkProducts,
     MeasureSpread,
+    ReportProducts,
     SumDistances,
     SumProducts,
     Treat,
@@ -56,7 +56,7 @@ from coterie.protocols.vertical_sites import (
 
 __all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]
 
-PREPARATION: tuple[type[Request[Any]], ...] = (Agree, MarkLargest, SumColumns, Prepare)
+PREPARATION: tuple[type[Request[Any]], ...] = (Agree, ReportMagnitude, SumColumns, Prepare)
 """The questions any method may be preceded by."""
 
 
@@ -183,7 +183,7 @@ register(
     Method(
         "dspgd",
         "Federated kernel k-means and kernel PCA: random features, proximal gradient steps, Lanczos or Gram exchange",
-        (SumLengths, BeginKernel, MarkFeatures, SumFeatures, Multiply, SendGram, Advance, *CLUSTERING),
+        (SumLengths, BeginKernel, ReportFeatureLength, SumFeatures, Multiply, SendGram, Advance, *CLUSTERING),
         "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
         "round",
         "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
@@ -195,7 +195,17 @@ register(
     Method(
         "dspgd-dense",
         "Federated kernel k-means without its communication-efficient mechanism: what the paper compares it with",
-        (SumLengths, BeginKernel, CountRows, MarkFeatures, SumFeatures, Project, Expand, KeepRows, *CLUSTERING),
+        (
+            SumLengths,
+            BeginKernel,
+            CountRows,
+            ReportFeatureLength,
+            SumFeatures,
+            Project,
+            Expand,
+            KeepRows,
+            *CLUSTERING,
+        ),
         "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
         "products of single rows' features with vectors of the server's choice, and every embedded row",
         per_site_results=ROWS,
@@ -345,7 +355,7 @@ register(
             FindRank,
             Decompose,
             SumDistances,
-            MarkProducts,
+            ReportProducts,
             SumProducts,
         ),
         "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; "

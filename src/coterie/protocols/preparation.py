@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError, MalformedMessage
+from coterie.errors import InputError
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.limits import find_units, within
+from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 
 __all__ = [
@@ -41,33 +41,35 @@ class ColumnSums(Reply, content="sums"):
 
     rows: Floats = array(bound="rows", nonnegative=True)
     present: Floats = array("d", bound="rows", nonnegative=True)
-    sums: Floats = array("d", bound="2 * rows * box")
-    squares: Floats = array("d", bound="4 * rows * box**2", nonnegative=True)
+    sums: Floats = array("d", bound="rows * box")
+    squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
 @dataclass(frozen=True)
 class SumColumns(Request[ColumnSums]):
-    """Sum up every column about ``origin``, in units of ``unit``, missing values left out (``drop``: whole rows)."""
+    """Sum up every column about ``origin``, missing values left out (``drop``: whole rows)."""
 
     drop: bool
     origin: Floats = array("d")
-    unit: Floats = array("d")
+
+    @property
+    def measure(self) -> ReportMagnitude:
+        """Columns may be in very different units, so each has its own limit."""
+        return ReportMagnitude(len(self.origin), self.origin)
 
 
 @answers(SumColumns)
 def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
     """A site's share of every column's sums."""
-    if not (ask.unit > 0).all():
-        raise MalformedMessage("a unit is a number above 0")
     used = complete(table) if ask.drop else table
     reply = ColumnSums.zeros(ask.axes)
     for block in used.raw_blocks():
-        about = np.where(np.isnan(block.rows), 0.0, (block.rows - ask.origin) / ask.unit)
+        about = np.where(np.isnan(block.rows), 0.0, block.rows - ask.origin)
         each = block.values
         reply += ColumnSums(
             block.counts.sum(), each.sum(axis=0), (each * about).sum(axis=0), (each * about**2).sum(axis=0)
         )
-    return replace(reply, squares=reply.squares + within_columns(used) / ask.unit**2)
+    return replace(reply, squares=reply.squares + within_columns(used))
 
 
 # ---------------------------------------------------------------- the server's part
@@ -78,34 +80,23 @@ def spread(
     *,
     missing: Missing = "refuse",
     names: Sequence[str] | None = None,
-    measured: bool = False,
 ) -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
-    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean. ``measured`` finds every
-    column's units before each round, as masked sums need them.
+    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
     """
     drop = missing == "drop"
-    first, unit = yield from _column_sums(drop, np.zeros(n_columns), measured)
+    first = yield from total(SumColumns(drop, np.zeros(n_columns)))
     _check_present(first, names)
-    mean = _divided(first.sums, first.present) * unit
-    second, unit = yield from _column_sums(drop, mean, measured)
+    mean = _divided(first.sums, first.present)
+    second = yield from total(SumColumns(drop, mean))
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
-    deviation = np.sqrt(np.maximum(variance, 0.0)) * unit
+    deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
-    return Spread(float(second.rows), mean + left * unit, np.where(deviation > noise, deviation, 0.0))
-
-
-def _column_sums(drop: bool, origin: Floats, measured: bool) -> Protocol[tuple[ColumnSums, Floats]]:
-    """Sums about an origin, and the units they are in."""
-    if not measured:
-        plain = np.ones(len(origin))
-        return (yield from total(SumColumns(drop, origin, plain))), plain
-    unit, limits = yield from find_units(origin)
-    return (yield from within(limits, total(SumColumns(drop, origin, unit)))), unit
+    return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
 
 
 def standard(
@@ -113,14 +104,13 @@ def standard(
     *,
     missing: Missing = "refuse",
     names: Sequence[str] | None = None,
-    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
 
     Two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. With
     ``missing="mean"`` columns are filled with their mean first.
     """
-    found = yield from spread(n_columns, missing=missing, names=names, measured=measured)
+    found = yield from spread(n_columns, missing=missing, names=names)
     scale = np.where(found.deviation > 0, found.deviation, 1.0)
     known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
     return (yield from _told(Preparation(missing, found.mean, found.mean, scale, spread=known)))
@@ -132,7 +122,6 @@ def min_max(
     *,
     missing: Missing = "refuse",
     names: Sequence[str] | None = None,
-    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Every column to 0..1 by declared ranges; a site that holds a value outside refuses to go on."""
     bottom, top = np.asarray(low, float), np.asarray(high, float)
@@ -140,7 +129,7 @@ def min_max(
         raise InputError("declared ranges need one low and one high number a column, low <= high")
     fill = bottom
     if missing == "mean":
-        fill = yield from _mean(len(bottom), names, measured)
+        fill = yield from _mean(len(bottom), names)
     scale = np.where(top > bottom, top - bottom, 1.0)
     return (yield from _told(Preparation(missing, fill, bottom, scale, bounded=True)))
 
@@ -152,26 +141,25 @@ def prepare(
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     names: Sequence[str] | None = None,
-    measured: bool = False,
 ) -> Protocol[Preparation]:
     """Any of the preparations by name; ``ranges`` (lows, highs) are needed for ``minmax``."""
     if scale == "standard":
-        return (yield from standard(n_columns, missing=missing, names=names, measured=measured))
+        return (yield from standard(n_columns, missing=missing, names=names))
     if scale == "minmax":
         if ranges is None:
             raise InputError("scale='minmax' needs the declared ranges of the columns")
-        return (yield from min_max(*ranges, missing=missing, names=names, measured=measured))
-    fill = (yield from _mean(n_columns, names, measured)) if missing == "mean" else np.zeros(n_columns)
+        return (yield from min_max(*ranges, missing=missing, names=names))
+    fill = (yield from _mean(n_columns, names)) if missing == "mean" else np.zeros(n_columns)
     plain = Preparation(missing, fill, np.zeros(n_columns), np.ones(n_columns))
     if missing == "refuse":
         return plain
     return (yield from _told(plain))
 
 
-def _mean(n_columns: int, names: Sequence[str] | None, measured: bool) -> Protocol[Floats]:
-    found, unit = yield from _column_sums(False, np.zeros(n_columns), measured)
+def _mean(n_columns: int, names: Sequence[str] | None) -> Protocol[Floats]:
+    found = yield from total(SumColumns(False, np.zeros(n_columns)))
     _check_present(found, names)
-    return _divided(found.sums, found.present) * unit
+    return _divided(found.sums, found.present)
 
 
 def _check_present(found: ColumnSums, names: Sequence[str] | None) -> None:
@@ -193,7 +181,7 @@ def _divided(sums: Floats, counts: Floats) -> Floats:
 
 def standard_cost(n_sites: int, d: int, *, method: str, missing: Missing = "refuse") -> Cost:
     """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
-    ask = SumColumns(missing == "drop", np.zeros(d), np.ones(d))
+    ask = SumColumns(missing == "drop", np.zeros(d))
     sums = exchange_cost(n_sites, floats=3 * d + 1, float_bytes=8, request=ask, method=method)
     plain = Preparation(missing, np.zeros(d), np.zeros(d), np.ones(d)).request()
     return sums * 2 + exchange_cost(n_sites, floats=0, float_bytes=8, request=plain, method=method)

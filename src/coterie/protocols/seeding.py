@@ -154,8 +154,8 @@ class CellSums(Reply, content="sums"):
     """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
 
     counts: Floats = array("cells", bound="rows", nonnegative=True)
-    sums: Floats = array("cells", "d", bound="4 * rows * box")
-    squares: Floats = array("cells", "d", bound="16 * rows * box**2", nonnegative=True)
+    sums: Floats = array("cells", "d", bound="rows * (box + origin)")
+    squares: Floats = array("cells", "d", bound="rows * (box + origin)**2", nonnegative=True)
 
 
 @dataclass(frozen=True)

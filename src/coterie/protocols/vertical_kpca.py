@@ -20,11 +20,9 @@ from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.alignment import Alignment, align, align_cost
 from coterie.protocols.costs import Cost, one_round
-from coterie.protocols.limits import highest
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
-    MarkProducts,
     MeasureSpread,
     SumDistances,
     SumProducts,
@@ -46,7 +44,6 @@ NONE = 1e-12
 """Eigenvalues below this share of the largest count as none."""
 AT_ONCE = 1 << 20
 """Numbers of new rows a site sends at a time."""
-LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -204,11 +201,10 @@ def _ranks(
 # ---------------------------------------------------------------- new rows
 
 
-def project(fit: VerticalFit, *, measured: bool = False) -> Protocol[tuple[Floats, Integers | None]]:
+def project(fit: VerticalFit) -> Protocol[tuple[Floats, Integers | None]]:
     """The components of the sites' new rows, and their tags: by summed distances (eq. 10) or products (eq. 9).
 
     Kernel values of new rows are exact, those of the fit K_hat's; new rows are centered with K_hat's means.
-    ``measured`` has sites mark how large products are, as masked sums need it; distances have a bound of their own.
     """
     again = yield from align()
     _check_same(fit.alignment, again)
@@ -218,7 +214,7 @@ def project(fit: VerticalFit, *, measured: bool = False) -> Protocol[tuple[Float
     if fit.settings.kernel == "rbf":
         made = yield from _by_distances(fit, new.n_rows)
     else:
-        made = yield from _by_products(fit, new.n_rows, measured)
+        made = yield from _by_products(fit, new.n_rows)
     return made - fit.means @ fit.weights, new.tags
 
 
@@ -236,21 +232,17 @@ def _distance_questions(fit: VerticalFit, n_new: int) -> Iterator[SumDistances]:
         yield SumDistances(fit.gamma, first, min(step, n_new - first), n_rows, fit.settings.precision)
 
 
-def _by_products(fit: VerticalFit, n_new: int, measured: bool) -> Protocol[Floats]:
+def _by_products(fit: VerticalFit, n_new: int) -> Protocol[Floats]:
     made = []
-    for mark in _mark_questions(fit, n_new):
-        unit, reach = np.ones(mark.some), LARGEST
-        if measured:
-            unit, reach = highest((yield from total(mark, complete=True)).sizes), 1.0
-        found = yield from total(SumProducts(mark.first, mark.some, reach, unit, fit.weights), complete=True)
-        made.append(found.values * unit[:, None])
+    for ask in _product_questions(fit, n_new):
+        made.append((yield from total(ask, complete=True)).values.T)
     return np.concatenate(made)
 
 
-def _mark_questions(fit: VerticalFit, n_new: int) -> Iterator[MarkProducts]:
+def _product_questions(fit: VerticalFit, n_new: int) -> Iterator[SumProducts]:
     step = max(1, AT_ONCE // fit.weights.shape[1])
     for first in range(0, n_new, step):
-        yield MarkProducts(first, min(step, n_new - first), fit.weights)
+        yield SumProducts(first, min(step, n_new - first), fit.weights)
 
 
 def _check_same(fitted: Alignment, now: Alignment) -> None:
@@ -289,11 +281,8 @@ def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
     return cost + one_round(asks, method=method)
 
 
-def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD, measured: bool = False) -> Cost:
-    """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew.
-
-    ``measured``: and 48 marks of a bit a row before these.
-    """
+def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD) -> Cost:
+    """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew."""
     n_sites = len(fit.ranks)
     cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
     if fit.settings.treatment is not None:
@@ -302,9 +291,7 @@ def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD, meas
         for distances in _distance_questions(fit, new.n_rows):
             cost += one_round([distances] * n_sites, method=method)
         return cost
-    for mark in _mark_questions(fit, new.n_rows):
-        cost += one_round([mark] * n_sites, method=method) if measured else Cost()
-        products = SumProducts(mark.first, mark.some, 1.0, np.ones(mark.some), fit.weights)
+    for products in _product_questions(fit, new.n_rows):
         cost += one_round([products] * n_sites, method=method)
     return cost
 

@@ -12,14 +12,14 @@ from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
 from coterie.protocols.alignment import order_of, subject
-from coterie.protocols.limits import N_MARKS, mark
+from coterie.protocols.limits import N_MARKS, marks
 
 __all__ = [
     "FAR",
     "Decompose",
     "FindRank",
-    "MarkProducts",
     "MeasureSpread",
+    "ReportProducts",
     "SumDistances",
     "SumProducts",
     "Treat",
@@ -115,9 +115,9 @@ class SumDistances(Request[Distances]):
 
 @dataclass(frozen=True)
 class Products(Reply, content="rows"):
-    """Products of new rows with sums of rows, in this site's columns and in units of each row."""
+    """Products of sums of rows with new rows, in this site's columns."""
 
-    values: Floats = array("some", "c", bound="reach")
+    values: Floats = array("c", "some", bound="largest")
 
 
 @dataclass(frozen=True)
@@ -126,20 +126,23 @@ class SumProducts(Request[Products]):
 
     first: int
     some: int
-    reach: float
-    unit: Floats = array("some")
     vectors: Floats = array("rows", "c")
 
+    @property
+    def measure(self) -> ReportProducts:
+        """New rows may be of very different lengths, so each has its own limit."""
+        return ReportProducts(self.first, self.some, self.vectors)
+
 
 @dataclass(frozen=True)
-class ProductMarks(Reply, content="rows"):
+class ProductMagnitudes(Reply, content="rows"):
     """A mark for every new row."""
 
-    sizes: Integers = array("some", N_MARKS, dtype="uint1", bound="1")
+    largest: Integers = array("some", N_MARKS, dtype="uint1", bound="1")
 
 
 @dataclass(frozen=True)
-class MarkProducts(Request[ProductMarks]):
+class ReportProducts(Request[ProductMagnitudes]):
     """Mark the power of sixteen above the largest of these products, for ``some`` new rows from the ``first`` on."""
 
     first: int
@@ -289,17 +292,19 @@ def local_distances(table: Table, memory: Memory, ask: SumDistances) -> Distance
 @answers(SumProducts)
 def local_products(table: Table, memory: Memory, ask: SumProducts) -> Products:
     """This site's share of the products."""
-    if not (ask.unit > 0).all():
-        raise MalformedMessage("a unit is a number above 0")
-    rows = _held(table, memory, len(ask.vectors))
-    return Products(_some(table, memory, ask.first, ask.some) @ (rows.T @ ask.vectors) / ask.unit[:, None])
+    return Products(_products(table, memory, ask))
 
 
-@answers(MarkProducts)
-def local_product_marks(table: Table, memory: Memory, ask: MarkProducts) -> ProductMarks:
+@answers(ReportProducts)
+def local_product_magnitudes(table: Table, memory: Memory, ask: ReportProducts) -> ProductMagnitudes:
     """The site's marks."""
-    rows, new = _held(table, memory, len(ask.vectors)), _some(table, memory, ask.first, ask.some)
-    return ProductMarks(mark(np.abs(new @ (rows.T @ ask.vectors)).max(axis=1, initial=0.0)))
+    return ProductMagnitudes(marks(np.abs(_products(table, memory, ask)).max(axis=0, initial=0.0)))
+
+
+def _products(table: Table, memory: Memory, ask: SumProducts | ReportProducts) -> Floats:
+    rows = _held(table, memory, len(ask.vectors))
+    products: Floats = (_some(table, memory, ask.first, ask.some) @ (rows.T @ ask.vectors)).T
+    return products
 
 
 def _some(table: Table, memory: Memory, first: int, some: int) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie.errors import BadAnswer
 from coterie.messages import codec
+from coterie.messages.bounds import Limits
 from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
@@ -29,7 +30,7 @@ class Asked:
     frame: bytes
     recall: list[bytes]
     """What the site has to remember before it can answer."""
-    limits: Mapping[str, float]
+    limits: Limits
     reply: Reply | None = None
     problem: str = ""
     is_final: bool = False

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Any, TypeVar
+from typing import Protocol as Typed
 
 from coterie.messages.schema import Reply
-from coterie.messages.verbs import Place, Present, Question, Remain, Seen
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 
-__all__ = ["Below", "Declared", "Layer", "Lowering", "PlainSums", "ask_through", "sum_in_order"]
+__all__ = ["Below", "Layer", "Lowering", "PlainSums", "ask_through", "sum_in_order"]
+
+T = TypeVar("T")
 
 Below = Question | Present | Place | Remain
 Lowering = Generator[Below, Any, Any]
 
 
-class Layer(Protocol):
+class Layer(Typed):
     """Turns one question into a small protocol of its own that ends in the question's answer."""
+
+    def around(self, protocol: Protocol[T]) -> Protocol[T]:
+        """The protocol with whatever must be asked besides: recorded and resumed as its own questions are."""
+        ...
 
     def lower(self, question: Question) -> Lowering:
         """Yield what is to be asked in its stead; return what the asker shall see."""
@@ -26,7 +33,11 @@ class Layer(Protocol):
 
 
 class PlainSums:
-    """A sum as the server's own sum of single answers, in roster order, in float64."""
+    """A sum as the server's own sum of per-site results, in roster order, in float64."""
+
+    def around(self, protocol: Protocol[T]) -> Protocol[T]:
+        """Nothing is asked besides."""
+        return protocol
 
     def lower(self, question: Question) -> Lowering:
         """Ask for every answer and add them up."""
@@ -34,17 +45,6 @@ class PlainSums:
             return (yield question)
         found: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
         return sum_in_order(found.values())
-
-
-class Declared:
-    """Puts a run's declared limits (``rows``, ``box``, ...) onto every question."""
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        self.limits = dict(limits)
-
-    def lower(self, question: Question) -> Lowering:
-        """Ask the same, with the limits; what the question itself declares goes first."""
-        return (yield replace(question, limits={**self.limits, **question.limits}))
 
 
 def sum_in_order(replies: Iterable[Reply]) -> Reply:

@@ -67,6 +67,8 @@ class Run:
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
         """Run a protocol to its end, from its journal as far as that goes; tell how it ends."""
         try:
+            for layer in self.layers:
+                protocol = layer.around(protocol)
             with fixed_threads():
                 result = self._drive(protocol, recorder)
         except Exception as problem:

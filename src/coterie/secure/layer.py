@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import Ring, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout, Reply
-from coterie.messages.verbs import Place, Present, Question, Remain, Seen
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
+from coterie.protocols.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.secure.masked_sums import (
     SEALED_BYTES,
@@ -34,6 +34,8 @@ from coterie.secure.shamir import combine_others
 
 __all__ = ["MaskedSums"]
 
+T = TypeVar("T")
+
 FEWEST_ASKED_AGAIN = 3
 """Sites who are asked again, masked for each other alone, where too many of the others dropped out."""
 DROPPED = "it was missing from a masked sum, and sites let the roster of those shrink only"
@@ -43,7 +45,7 @@ class MaskedSums:
     """Sums of which the server sees nothing but the sum.
 
     ``bits`` is the size of the ring: 64 loses nothing that matters, 32 halves the bytes. Every summed array needs a
-    declared bound, so a run declares its limits (``rows``, ``box``) first.
+    bound; the limits that bounds name are asked for.
     """
 
     starts_afresh = True
@@ -53,6 +55,10 @@ class MaskedSums:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
         self._keys: dict[str, bytes] = {}
+
+    def around(self, protocol: Protocol[T]) -> Protocol[T]:
+        """Where the bounds of a sum name limits that nobody stated, sites are asked for them."""
+        return with_limits(protocol)
 
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
@@ -104,9 +110,7 @@ class MaskedSums:
         try:
             coded = codings(question.request, question.limits, bits, max(1, n))
         except ValueError as problem:
-            raise InputError(
-                f"{question.request.kind} cannot be masked: {problem}; declare the run's limits (rows, box)."
-            ) from None
+            raise InputError(f"{question.request.kind} cannot be masked: {problem}.") from None
         ask = AskMasked(bits, layout.numbers, n, roster, body)
         run, round_, attempt = yield Place()
         digest = codec.encode_body(ask, {}).digest
@@ -179,10 +183,10 @@ def _listed(names: Iterable[str]) -> str:
 
 def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
     """The smallest ring in which whole numbers of a declared kind add up exactly; None where some are not whole."""
-    highs = [high for _, high in layout.bounds({})]
-    if any(item.wire.is_float for item in layout.fields) or not all(math.isfinite(high) for high in highs):
+    if any(item.wire.is_float for item in layout.fields) or not layout.is_bounded({}):
         return None
-    return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= max(highs, default=0)), None)
+    largest = max((np.max(high) for _, high in layout.bounds({})), default=0.0)
+    return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= largest), None)
 
 
 def _own_secrets(
@@ -201,6 +205,6 @@ def _own_secrets(
 def _decoded(total: Ring, layout: Layout, coded: Sequence[Any]) -> Reply:
     arrays, start = [], 0
     for item, coding in zip(layout.fields, coded, strict=True):
-        arrays.append(coding.decode(total[start : start + item.size]).reshape(item.shape))
+        arrays.append(coding.decode(total[start : start + item.size].reshape(item.shape)))
         start += item.size
     return layout.reply(*arrays)

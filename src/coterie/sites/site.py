@@ -6,7 +6,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange, Unaligned
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
+from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
@@ -186,11 +186,12 @@ class Site:
         self._check_rows(envelope, decoded.limits)
         return request
 
-    def _check_rows(self, envelope: Envelope, limits: Mapping[str, float]) -> None:
+    def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
         held = rows_behind(self._memory(envelope).memory.table or self._table(envelope.method))
-        if held > limits.get("rows", float("inf")):
-            raise OutOfRange(f"{self.name} holds {held} rows; declared were {limits['rows']:g}")
+        most = limits.get("rows", float("inf"))
+        if isinstance(most, tuple) or held > most:
+            raise OutOfRange(f"{self.name} holds {held} rows; declared were {most}")
 
     def _memory(self, envelope: Envelope) -> RunMemory:
         """What the site remembers of a run, apart for each protection: methods could differ in it."""

@@ -163,7 +163,7 @@ def _ended(chosen: KernelSet, fit: KernelFit, b: Floats, way: str, seed: int, sp
     if way == "cem":
         steps = cluster_by_coreset(fit, k, n_points=chosen.n_points, seed=seed)
     else:
-        steps = cluster_embedded(fit, k, init="cells", max_rounds=100, tol=1e-4, seed=seed, measured=False)
+        steps = cluster_embedded(fit, k, init="cells", max_rounds=100, tol=1e-4, seed=seed)
     clusters, ledger = _run(steps, replace(data, rows=h).by_site(), "dspgd")
     spent.exchanges += ledger.exchanges
     return {**_judged(chosen, nearest(h, clusters.centers)[0]), **_sent(spent), "components": h.shape[1]}

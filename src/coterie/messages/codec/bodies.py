@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 
 from coterie.errors import MalformedMessage
+from coterie.messages.bounds import Limits
 from coterie.messages.codec.envelope import request_digest
 from coterie.messages.numbers import wire
 from coterie.messages.schema import Request, message_fields, request_type
@@ -33,7 +33,7 @@ class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 MANY = msgspec.Meta(max_length=MAX_ITEMS)
-_LIMITS = Annotated[dict[str, float], msgspec.Meta(max_length=MAX_LIMITS)]
+_LIMITS = Annotated[dict[str, float | Annotated[tuple[float, ...], MANY]], msgspec.Meta(max_length=MAX_LIMITS)]
 
 
 class _Coder(NamedTuple):
@@ -56,7 +56,7 @@ def _coder_of(kind: Any) -> _Coder:
     return _Coder(made, msgspec.msgpack.Decoder(made))
 
 
-def encode_body(request: Request[Any], limits: Mapping[str, float]) -> Body:
+def encode_body(request: Request[Any], limits: Limits) -> Body:
     """The bytes of a request and the limits it is asked under; what no site would read is not written."""
     kind = type(request)
     _check_limits(kind.kind, limits)
@@ -78,7 +78,7 @@ def kind_of(data: bytes) -> type[Request[Any]] | None:
     return request_type(data[1 : 1 + data[0]].decode(errors="replace")) if data else None
 
 
-def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Mapping[str, float]]:
+def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Limits]:
     """The request in ``data`` and its limits; None for a request this installation does not know.
 
     ``digest`` is the digest of ``data``, where the caller has computed it already.
@@ -100,7 +100,7 @@ class _Carried:
 
 
 @lru_cache(maxsize=16)  # in one process many sites are asked the same; the digest stands for the bytes
-def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None, Mapping[str, float]]:  # noqa: ARG001
+def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None, Limits]:  # noqa: ARG001
     data = carried.data
     if len(data) < 2 or len(data) < 1 + data[0]:
         raise MalformedMessage("the request is cut short")
@@ -120,8 +120,9 @@ def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None,
     return _request(kind, raw), raw.limits_
 
 
-def _check_limits(name: str, limits: Mapping[str, float]) -> None:
-    if len(limits) > MAX_LIMITS or not all(math.isfinite(limit) and limit > 0 for limit in limits.values()):
+def _check_limits(name: str, limits: Limits) -> None:
+    numbers = [n for limit in limits.values() for n in (limit if isinstance(limit, tuple) else (limit,))]
+    if len(limits) > MAX_LIMITS or not all(math.isfinite(number) and number > 0 for number in numbers):
         raise MalformedMessage(f"{name}: limits are at most {MAX_LIMITS} finite numbers above 0")
 
 

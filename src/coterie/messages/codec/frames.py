@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import BadAnswer, MalformedMessage
+from coterie.messages.bounds import Limits, Magnitude
 from coterie.messages.codec.bodies import MANY, Body, decode_body
 from coterie.messages.codec.envelope import (
     HEADER,
@@ -30,7 +31,7 @@ from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
 from coterie.messages.verbs import Seen
 
 Array = npt.NDArray[Any]
-Bounds = Sequence[tuple[float, float]]
+Bounds = Sequence[tuple[Magnitude, Magnitude]]
 
 _QUESTION = struct.Struct("<8sB")
 _BODIES = msgspec.msgpack.Decoder(Annotated[list[bytes], MANY])
@@ -56,7 +57,7 @@ class Decoded:
     form: Form
     bodies: tuple[bytes, ...]
     request: Request[Any] | None
-    limits: Mapping[str, float]
+    limits: Limits
     seen: Seen
     transcript: bytes
 
@@ -196,17 +197,20 @@ def _misfit(envelope: Envelope, expected: Envelope) -> str:
     return "its answer does not fit the question"
 
 
-def _check(item: LaidField, value: Array, bound: tuple[float, float]) -> None:
+def _check(item: LaidField, value: Array, bound: tuple[Magnitude, Magnitude]) -> None:
     """Raise :class:`BadAnswer` unless every number is finite and within its declared bound."""
     if not item.size:
         return
     low, high = bound
+    if isinstance(high, np.ndarray):  # bounds by column: in units of these
+        value, low, high = value / high, 0.0 if item.spec.nonnegative else -1.0, 1.0
+    assert not isinstance(low, np.ndarray)
     slack = _SLACK[item.wire.bits] * high if item.wire.is_float and high < math.inf else 0.0
     if value.ndim == 0:
         smallest = largest = value.item()
     else:  # ufunc.reduce is what min() and max() come down to; here every microsecond is paid per site and round
-        smallest = np.minimum.reduce(value, None)
-        largest = np.maximum.reduce(value, None)
+        smallest = np.minimum.reduce(value, None).item()
+        largest = np.maximum.reduce(value, None).item()
     # Comparisons with NaN are false, so this one line also finds what is not a number at all.
     if (
         (low - slack if low else low) <= smallest
