@@ -16,8 +16,7 @@ from coterie.engines.inprocess import in_process
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import Advance, BeginKernel, SendGram
-from coterie.protocols.dspgd_sites import keep_advance, keep_kernel, local_triangle
+from coterie.protocols.dspgd_sites import Advance, BeginKernel, SendGram, keep_advance, keep_kernel, local_triangle
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 

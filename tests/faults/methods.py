@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 from coterie import FederatedKernelKMeans, FederatedKernelPCA
 from coterie.estimators.kernel_settings import embedded_rows
 from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import Advance, Embedding
-from coterie.protocols.dspgd_sites import _parts, keep_advance, keep_kernel
+from coterie.protocols.dspgd import Embedding
+from coterie.protocols.dspgd_sites import Advance, _parts, keep_advance, keep_kernel
 from coterie.runtime.ledger import Exchange
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

@@ -31,9 +31,16 @@ from coterie.protocols.ce_pca import (
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
-from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
-from coterie.protocols.dspgd_sites import ReportFeatureLength
+from coterie.protocols.dspgd_sites import (
+    Advance,
+    BeginKernel,
+    Multiply,
+    ReportFeatureLength,
+    SendGram,
+    SumFeatures,
+    SumLengths,
+)
 from coterie.protocols.edge_sites import (
     SendCenters,
     SendScatter,

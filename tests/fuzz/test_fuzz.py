@@ -19,8 +19,7 @@ from coterie.messages import codec, schema, site_part
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, reply_type
 from coterie.protocols.coresets import SampleCoreset
-from coterie.protocols.dspgd import Multiply, SendGram, SumFeatures
-from coterie.protocols.dspgd_sites import ReportFeatureLength
+from coterie.protocols.dspgd_sites import Multiply, ReportFeatureLength, SendGram, SumFeatures
 from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
 from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
 from coterie.protocols.methods import METHODS, PREPARATION

@@ -19,7 +19,8 @@ from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
 from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.dpca import dpca, dpca_cost
-from coterie.protocols.dspgd import DSPGDSettings, embedded
+from coterie.protocols.dspgd import DSPGDSettings
+from coterie.protocols.dspgd_sites import embedded
 from coterie.protocols.edge_auto import auto_kmeans
 from coterie.protocols.edge_kmeans import edge_kmeans
 from coterie.protocols.edge_questions import EdgeSettings, edge_cost

@@ -13,7 +13,7 @@ from coterie.errors import InputError, MalformedMessage, QuorumLost
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, drawn_by_weight, solvable_weights
 from coterie.messages.refusals import Refusal
-from coterie.messages.site_part import Memory
+from coterie.messages.site_part import Memory, rows_at
 from coterie.protocols.coresets import (
     SampleCoreset,
     SumCost,
@@ -22,7 +22,6 @@ from coterie.protocols.coresets import (
     coreset_kmeans,
     local_coreset_part,
     local_cost,
-    rows_at,
 )
 from coterie.protocols.methods import METHODS, Method
 from coterie.protocols.seeding import sample_of

@@ -10,8 +10,8 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 from coterie.messages import codec
 from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded, find_gamma
-from coterie.protocols.dspgd_sites import _parts, keep_advance, keep_kernel
+from coterie.protocols.dspgd import DSPGDSettings, dspgd, find_gamma
+from coterie.protocols.dspgd_sites import _parts, embedded, keep_advance, keep_kernel
 from coterie.protocols.lloyd import lloyd
 from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Ledger

@@ -10,8 +10,9 @@ from coterie.errors import InputError, QuorumLost
 from coterie.maths.kernels import Kernel
 from coterie.messages.schema import reply_type
 from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import DSPGDSettings, dspgd, embedded
+from coterie.protocols.dspgd import DSPGDSettings, dspgd
 from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
+from coterie.protocols.dspgd_sites import embedded
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from coterie.estimators import FederatedKernelKMeans
-from coterie.protocols.dspgd import DSPGDSettings, embedded
+from coterie.protocols.dspgd import DSPGDSettings
+from coterie.protocols.dspgd_sites import embedded
 from coterie.protocols.kernel_kmeans import KernelProblem, embed_by_dspgd
 from coterie.sites.tables import ArrayTable
 from coterie.studies import federated_kernel_kmeans as study

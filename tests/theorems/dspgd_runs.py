@@ -13,9 +13,9 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, answers
 from coterie.messages.verbs import each
-from coterie.protocols.dspgd import Multiply, SendGram, dspgd
+from coterie.protocols.dspgd import dspgd
 from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
-from coterie.protocols.dspgd_sites import keep_advance, keep_kernel
+from coterie.protocols.dspgd_sites import Multiply, SendGram, keep_advance, keep_kernel
 from coterie.protocols.methods import METHODS
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run

@@ -24,8 +24,6 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 
-__all__ = ["FederatedEstimator", "Wishes"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 

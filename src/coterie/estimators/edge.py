@@ -19,8 +19,6 @@ from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
-__all__ = ["EdgeKMeans"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 NAMED = ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw")

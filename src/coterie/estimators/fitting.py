@@ -26,17 +26,6 @@ from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
 
-__all__ = [
-    "check_alignment",
-    "check_roster",
-    "check_rows_allowed",
-    "column_names",
-    "fit",
-    "fit_over",
-    "opened_tables",
-    "rules_of",
-]
-
 E = TypeVar("E", bound=FederatedEstimator)
 
 

@@ -33,8 +33,6 @@ from coterie.protocols.landmarks import cluster_by_landmarks, embed_by_landmarks
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
-__all__ = ["FederatedKernelKMeans"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 

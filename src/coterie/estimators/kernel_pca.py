@@ -28,8 +28,6 @@ from coterie.protocols.landmarks import embed_by_landmarks
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
-__all__ = ["FederatedKernelPCA"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 

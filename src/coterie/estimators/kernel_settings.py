@@ -9,20 +9,11 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 from coterie.protocols.baselines import Embeds
-from coterie.protocols.dspgd import DSPGDSettings, Embedding, embedded
+from coterie.protocols.dspgd import DSPGDSettings, Embedding
+from coterie.protocols.dspgd_sites import embedded
 from coterie.protocols.kernel_kmeans import KernelProblem
 from coterie.protocols.landmarks import LandmarkSettings
 from coterie.sites.tables import ArrayTable
-
-__all__ = [
-    "DSPGD",
-    "dspgd_problem",
-    "dspgd_settings",
-    "embedded_rows",
-    "kernel_problem",
-    "landmark_settings",
-    "method_name_of",
-]
 
 Rows = npt.NDArray[np.floating[Any]]
 DSPGD = ("dspgd", "dspgd-dense")

@@ -20,8 +20,6 @@ from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
-__all__ = ["FederatedKMeans", "LloydKMeans", "OneShotKMeans"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 

@@ -25,15 +25,14 @@ from coterie.maths.spectra import Ritz
 from coterie.messages import codec
 from coterie.protocols.alignment import Alignment
 from coterie.protocols.baselines import RandomMap
-from coterie.protocols.dspgd import Advance, BeginKernel, Embedding
+from coterie.protocols.dspgd import Embedding
+from coterie.protocols.dspgd_sites import Advance, BeginKernel
 from coterie.protocols.federated_pca import PCAFit
 from coterie.protocols.kernel_kmeans import KernelFit
 from coterie.protocols.lloyd import KMeansFit
 from coterie.protocols.prepared import Missing, Preparation
 from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings
 from coterie.runtime.ledger import Ledger
-
-__all__ = ["MODEL_SCHEMA", "load_model", "save_model"]
 
 MODEL_SCHEMA = 2
 

@@ -17,8 +17,6 @@ from coterie.protocols.federated_pca import PCAFit, federated_pca
 from coterie.protocols.prepared import Preparation, Spread
 from coterie.runtime.ledger import Ledger
 
-__all__ = ["FederatedPCA"]
-
 Rows = npt.NDArray[np.floating[Any]]
 
 

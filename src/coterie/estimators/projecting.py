@@ -29,8 +29,6 @@ from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import PairedTable
 
-__all__ = ["Projected", "transform"]
-
 
 class Projected(NamedTuple):
     """Components of new rows, and the rows' tags where they were matched by a key."""

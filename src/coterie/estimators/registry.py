@@ -14,8 +14,6 @@ from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMean
 from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.sites.toml_files import nearest_name
 
-__all__ = ["EMBEDDINGS", "ESTIMATORS", "make_estimator"]
-
 ESTIMATORS: dict[str, type[FederatedEstimator]] = {
     "federated-kmeans": FederatedKMeans,
     "lloyd": LloydKMeans,

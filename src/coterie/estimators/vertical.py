@@ -24,8 +24,6 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable
 
-__all__ = ["VerticalEstimator", "VerticalKernelKMeans", "VerticalKernelPCA"]
-
 Rows = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]

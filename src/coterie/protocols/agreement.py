@@ -14,8 +14,6 @@ from coterie.messages.schema import Integers, Reply, Request, array
 from coterie.messages.site_part import Column, Memory, Table, answers
 from coterie.messages.verbs import Protocol, each
 
-__all__ = ["Agree", "Capabilities", "ColumnReport", "Visible", "agree"]
-
 
 class Visible(IntEnum):
     """What the server may see of one site by itself."""

@@ -20,8 +20,6 @@ from coterie.messages.site_part import Memory, Table, answers, keys_of, new_rows
 from coterie.messages.verbs import Protocol, each
 from coterie.protocols.costs import Cost, one_round
 
-__all__ = ["Alignment", "Attend", "SendTags", "align", "align_cost", "order_of", "row_tags", "subject"]
-
 TAG_BYTES = 8
 SHOWN_SITES = 4
 

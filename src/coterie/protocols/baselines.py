@@ -38,22 +38,6 @@ from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.seeding import var_part, var_part_cost
 
-__all__ = [
-    "BaselineFit",
-    "CountRows",
-    "Embeds",
-    "MapFeatures",
-    "PoolRows",
-    "RandomMap",
-    "ck",
-    "embedded_by",
-    "pooled_cost",
-    "rfk",
-    "rfk_cost",
-    "sk",
-    "top_directions",
-]
-
 NONE = 1e-9
 """Eigenvalues below this share of the largest count as none."""
 LARGE = 2000

@@ -29,21 +29,6 @@ from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dspgd_sites import Drawn
 from coterie.protocols.embedded import EmbeddedTable
 
-__all__ = [
-    "CEPCAFit",
-    "CEPCASettings",
-    "DrawRows",
-    "EmbedRows",
-    "ProjectRows",
-    "ScoreByLeverage",
-    "ScoreByResidual",
-    "SketchFeatures",
-    "ce_pca",
-    "ce_pca_cost",
-    "ce_pca_kmeans",
-    "ce_pca_kmeans_cost",
-]
-
 
 @dataclass(frozen=True)
 class Sketch(Reply, content="rows"):

@@ -28,19 +28,6 @@ from coterie.messages.verbs import Protocol, each
 from coterie.protocols.costs import Cost, exchange_cost, one_round
 from coterie.protocols.seeding import sample_of
 
-__all__ = [
-    "Coreset",
-    "CoresetPart",
-    "LocalCost",
-    "SampleCoreset",
-    "Solution",
-    "SumCost",
-    "coreset",
-    "coreset_cost",
-    "coreset_kmeans",
-    "local_solution",
-]
-
 SAMPLE = 10_000
 """A site solves k-means on at most so many of its rows; the cost is over all of them."""
 MOST_CENTERS = 1 << 14

@@ -13,8 +13,6 @@ from coterie.messages.codec import (
 )
 from coterie.messages.schema import Request
 
-__all__ = ["Cost", "exchange_cost", "one_round"]
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -23,19 +23,6 @@ from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
 from coterie.protocols.costs import Cost, one_round
 
-__all__ = [
-    "ColumnCount",
-    "Components",
-    "Copy",
-    "CountColumns",
-    "DPCAFit",
-    "SendComponents",
-    "SolveCopy",
-    "dpca",
-    "dpca_cost",
-]
-
-
 # ---------------------------------------------------------------- what a site is asked
 
 

@@ -21,35 +21,15 @@ from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.dspgd_sites import (
-    MOST_FEATURES,
     Advance,
     BeginKernel,
-    EmbeddedTable,
     Multiply,
     SendGram,
     SumFeatures,
     SumLengths,
-    embedded,
     longest,
 )
 from coterie.protocols.lanczos import top_eigenpairs
-
-__all__ = [
-    "MOST_FEATURES",
-    "Advance",
-    "BeginKernel",
-    "DSPGDSettings",
-    "EmbeddedTable",
-    "Embedding",
-    "Multiply",
-    "SendGram",
-    "SumFeatures",
-    "SumLengths",
-    "dspgd",
-    "embedded",
-    "feature_means",
-    "find_gamma",
-]
 
 NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""

@@ -24,13 +24,10 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import AFRESH, Advance, DSPGDSettings, Embedding, feature_means
-from coterie.protocols.dspgd_sites import feature_pieces, held_of, longest
+from coterie.protocols.dspgd import AFRESH, DSPGDSettings, Embedding, feature_means
+from coterie.protocols.dspgd_sites import Advance, feature_pieces, held_of, longest
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lanczos import top_eigenpairs
-
-__all__ = ["DenseEmbedding", "Expand", "KeepRows", "Project", "dspgd_dense"]
-
 
 # ---------------------------------------------------------------- what a site is asked
 

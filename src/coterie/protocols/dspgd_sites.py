@@ -23,23 +23,6 @@ from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, 
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.limits import N_MARKS, marks
 
-__all__ = [
-    "MOST_FEATURES",
-    "Advance",
-    "BeginKernel",
-    "Drawn",
-    "EmbeddedTable",
-    "Multiply",
-    "ReportFeatureLength",
-    "SendGram",
-    "SumFeatures",
-    "SumLengths",
-    "embedded",
-    "feature_pieces",
-    "held_of",
-    "longest",
-]
-
 MOST_FEATURES = 1 << 14
 """The most features a site makes of its rows at once."""
 MOST_STEPS = 1 << 32

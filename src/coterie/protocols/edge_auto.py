@@ -21,8 +21,6 @@ from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import cells_start, one_shot, var_part
 
-__all__ = ["auto_kmeans"]
-
 WORTHWHILE = 2e-3
 """Steps go on while one lowers the cost by more than this share of it."""
 MOST_STEPS = 20

@@ -51,8 +51,6 @@ from coterie.protocols.edge_stages import (
 from coterie.protocols.federated_pca import View, dis_pca, mean_of_all
 from coterie.protocols.lloyd import KMeansFit, lloyd
 
-__all__ = ["EdgeFit", "edge_kmeans"]
-
 
 @dataclass(frozen=True)
 class EdgeFit(KMeansFit):

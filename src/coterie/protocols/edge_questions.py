@@ -19,17 +19,6 @@ from coterie.protocols.edge_stages import JL, Centers, DisSS, Pipeline, check_ac
 from coterie.protocols.federated_pca import View
 from coterie.protocols.lloyd import Assign, lloyd_cost
 
-__all__ = [
-    "FEWEST_POINTS",
-    "SAMPLE",
-    "EdgeSettings",
-    "edge_cost",
-    "fitted_to_budget",
-    "is_projected_by_server",
-    "numbers_sent",
-    "summary_asks",
-]
-
 SAMPLE = 10_000
 """Rows a site finds its own centers with: nothing follows that would mend rough ones."""
 FEWEST_POINTS, MOST_POINTS = 2, 1 << 22

@@ -36,23 +36,6 @@ from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moment
 from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.seeding import own_centers
 
-__all__ = [
-    "ReducedCenters",
-    "ReducedCost",
-    "Scatter",
-    "SendCenters",
-    "SendScatter",
-    "SendSubspace",
-    "SendSummary",
-    "Subspace",
-    "SumByCell",
-    "SumReducedCost",
-    "SummaryPart",
-    "Viewed",
-    "WholeMoments",
-]
-
-
 # ---------------------------------------------------------------- rows seen through maps
 
 

@@ -17,23 +17,6 @@ from scipy.optimize import brentq
 from coterie.errors import InputError
 from coterie.maths.projections import FORMS
 
-__all__ = [
-    "JL",
-    "PCA",
-    "Centers",
-    "DisPCA",
-    "DisSS",
-    "Pipeline",
-    "Sample",
-    "Stage",
-    "accurate",
-    "check_accuracy",
-    "is_whole",
-    "read_pipeline",
-    "sized",
-]
-
-
 AFTER = 100
 """Added to a run's seed for the projection of a sample: before it there are far fewer."""
 MOST_MAPS = 8

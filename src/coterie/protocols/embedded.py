@@ -10,8 +10,6 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
-__all__ = ["EmbeddedTable", "StreamedTable", "seen_moments"]
-
 KEPT_BYTES = 64 << 20
 """Embedded rows are kept where they fit into this, else made anew whenever they are looked at."""
 PIECE_BYTES = 16 << 20

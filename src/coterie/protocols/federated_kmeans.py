@@ -24,16 +24,6 @@ from coterie.protocols.lloyd import KMeansFit, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
 
-__all__ = [
-    "Reassignment",
-    "Settings",
-    "Train",
-    "WeightedCenters",
-    "choose_start",
-    "federated_kmeans",
-    "federated_kmeans_cost",
-]
-
 MAX_EPOCHS = 1000
 """The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
 

@@ -20,9 +20,6 @@ from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.edge_sites import SendScatter, SendSubspace
 from coterie.protocols.lloyd import Assign
 
-__all__ = ["PCAFit", "View", "dis_pca", "federated_pca", "federated_pca_cost", "mean_of_all"]
-
-
 HALF_A_ROW = 0.5
 """A masked count is not quite whole."""
 

@@ -18,34 +18,12 @@ from coterie.protocols.baselines import CountRows, Embeds, ck, rfk, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
 from coterie.protocols.coresets import coreset
 from coterie.protocols.costs import Cost, exchange_cost, one_round
-from coterie.protocols.dspgd import (
-    Advance,
-    DSPGDSettings,
-    Embedding,
-    SendGram,
-    SumFeatures,
-    SumLengths,
-    dspgd,
-    find_gamma,
-)
+from coterie.protocols.dspgd import DSPGDSettings, Embedding, dspgd, find_gamma
 from coterie.protocols.dspgd_dense import DenseEmbedding, Expand, KeepRows, Project, dspgd_dense
-from coterie.protocols.dspgd_sites import longest
+from coterie.protocols.dspgd_sites import Advance, SendGram, SumFeatures, SumLengths, longest
 from coterie.protocols.federated_kmeans import choose_start
 from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 from coterie.protocols.prepared import Spread
-
-__all__ = [
-    "BASELINES",
-    "BaselineSettings",
-    "KernelFit",
-    "KernelProblem",
-    "cluster_by_baseline",
-    "cluster_by_coreset",
-    "cluster_embedded",
-    "dspgd_dense_cost",
-    "dspgd_gram_cost",
-    "embed_by_dspgd",
-]
 
 BASELINES = ("rfk", "ck", "sk", "ce-pca")
 """The methods kernel k-means by DSPGD is compared with."""

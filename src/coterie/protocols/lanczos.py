@@ -13,8 +13,6 @@ from coterie.maths.spectra import Krylov, Ritz
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol
 
-__all__ = ["top_eigenpairs"]
-
 
 def top_eigenpairs(
     size: int,

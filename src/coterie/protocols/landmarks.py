@@ -32,8 +32,6 @@ from coterie.protocols.landmarks_sites import (
 )
 from coterie.protocols.lloyd import Close, KMeansFit, closed, lloyd
 
-__all__ = ["LandmarkSettings", "cluster_by_landmarks", "embed_by_landmarks", "local_landmarks_cost"]
-
 FEW_COLUMNS = 64
 """Up to so many columns each has a range of its own: 8 bytes a column are little then."""
 FEWEST_EACH = 4

@@ -18,8 +18,6 @@ from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded, projection_of
 
-__all__ = ["Summed", "nearest_counts", "summed_landmarks"]
-
 FINE_BITS = 10
 """Of means of projected rows."""
 COUNT_BITS = 32

@@ -21,8 +21,6 @@ from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.lloyd import table_moments
 from coterie.protocols.seeding import sample_of
 
-__all__ = ["MeanByCell", "SendFeatureGram", "SendLandmarks", "TryLandmarks", "UseLandmarks"]
-
 MOST_LANDMARKS = 1 << 14
 """The most landmarks a site embeds its rows with."""
 FEATURE_BOX = 1.01

@@ -17,9 +17,6 @@ from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, a
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
 
-__all__ = ["CountCells", "Regard", "ShareCells", "SumApart", "SumRegarded", "projection_of"]
-
-
 # ---------------------------------------------------------------- what a site is asked
 
 

@@ -12,8 +12,6 @@ from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, exchange_cost
 
-__all__ = ["Assign", "Close", "KMeansFit", "Moments", "Sizes", "closed", "lloyd", "lloyd_cost", "table_moments"]
-
 
 @dataclass(frozen=True)
 class Moments(Reply, content="sums"):

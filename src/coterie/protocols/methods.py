@@ -19,9 +19,16 @@ from coterie.protocols.ce_pca import (
 )
 from coterie.protocols.coresets import SampleCoreset, SumCost
 from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
-from coterie.protocols.dspgd import Advance, BeginKernel, Multiply, SendGram, SumFeatures, SumLengths
 from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
-from coterie.protocols.dspgd_sites import ReportFeatureLength
+from coterie.protocols.dspgd_sites import (
+    Advance,
+    BeginKernel,
+    Multiply,
+    ReportFeatureLength,
+    SendGram,
+    SumFeatures,
+    SumLengths,
+)
 from coterie.protocols.edge_sites import (
     SendCenters,
     SendScatter,
@@ -53,8 +60,6 @@ from coterie.protocols.vertical_sites import (
     SumProducts,
     Treat,
 )
-
-__all__ = ["METHODS", "Audited", "Method", "audit", "belongs", "register"]
 
 PREPARATION: tuple[type[Request[Any]], ...] = (Agree, ReportMagnitude, SumColumns, Prepare)
 """The questions any method may be preceded by."""

@@ -21,17 +21,6 @@ from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 
-__all__ = [
-    "ColumnSums",
-    "SumColumns",
-    "min_max",
-    "prepare",
-    "spread",
-    "standard",
-    "standard_cost",
-]
-
-
 # ---------------------------------------------------------------- sums by column
 
 

@@ -24,16 +24,6 @@ from coterie.messages.site_part import (
     within_scatter,
 )
 
-__all__ = [
-    "Missing",
-    "Preparation",
-    "Prepare",
-    "PreparedTable",
-    "Spread",
-    "complete",
-    "complete_rows",
-]
-
 Missing = Literal["refuse", "mean", "drop"]
 RANGE_SLACK = 1e-6
 

@@ -26,23 +26,6 @@ from coterie.protocols.costs import Cost, exchange_cost
 from coterie.protocols.lloyd import table_moments
 from coterie.protocols.prepared import Spread
 
-__all__ = [
-    "CellSums",
-    "LocalCenters",
-    "Sample",
-    "Split",
-    "Summarise",
-    "cells_start",
-    "one_shot",
-    "one_shot_cost",
-    "own_centers",
-    "random_start",
-    "sample_of",
-    "var_part",
-    "var_part_cost",
-    "var_part_rounds",
-]
-
 
 def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, seed: int) -> Floats:
     """Centers drawn uniformly in a public box; the same at every end for the same seed."""

@@ -29,16 +29,6 @@ from coterie.protocols.vertical_sites import (
     Treat,
 )
 
-__all__ = [
-    "VerticalFit",
-    "VerticalSettings",
-    "is_whole",
-    "project",
-    "project_cost",
-    "vertical_kernel_pca",
-    "vertical_kernel_pca_cost",
-]
-
 METHOD = "vertical-kernel-pca"
 NONE = 1e-12
 """Eigenvalues below this share of the largest count as none."""

@@ -14,17 +14,6 @@ from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
 from coterie.protocols.alignment import order_of, subject
 from coterie.protocols.limits import N_MARKS, marks
 
-__all__ = [
-    "FAR",
-    "Decompose",
-    "FindRank",
-    "MeasureSpread",
-    "ReportProducts",
-    "SumDistances",
-    "SumProducts",
-    "Treat",
-]
-
 MOST_MISSING = 0.1
 """Columns with a larger share of missing values are left out."""
 FAR = 750.0

@@ -32,8 +32,6 @@ from coterie.secure.masked_sums import (
 )
 from coterie.secure.shamir import combine_others
 
-__all__ = ["MaskedSums"]
-
 T = TypeVar("T")
 
 FEWEST_ASKED_AGAIN = 3

@@ -35,24 +35,6 @@ from coterie.messages.schema import Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Exit, Memory, Table, carries, remembers
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
-__all__ = [
-    "AskKey",
-    "AskMasked",
-    "Context",
-    "Introduce",
-    "Masked",
-    "PublicKey",
-    "Reveal",
-    "Revealed",
-    "codings",
-    "fewest_survivors",
-    "mask_of",
-    "own_mask",
-    "own_seed",
-    "rows_of",
-    "threshold",
-]
-
 Bytes = npt.NDArray[np.uint8]
 
 SEALED_BYTES = SHARE_BYTES + 16

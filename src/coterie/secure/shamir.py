@@ -6,8 +6,6 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["SECRET_BYTES", "SHARE_BYTES", "combine", "combine_others", "lagrange_at_zero", "split"]
-
 PRIME = (1 << 130) - 5
 SECRET_BYTES, SHARE_BYTES = 16, 17
 

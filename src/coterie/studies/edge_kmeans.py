@@ -43,7 +43,8 @@ from coterie.studies.edge_kmeans_sets import (
     Way,
     zero_mean,
 )
-from coterie.studies.study import Label, Scope, Study, Trial
+from coterie.studies.folder import Scope
+from coterie.studies.study import Label, Study, Trial
 
 __all__ = ["STUDY", "make_study"]
 

@@ -21,7 +21,8 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.verbs import Protocol
 from coterie.protocols.baselines import pooled_cost
 from coterie.protocols.costs import one_round
-from coterie.protocols.dspgd import DSPGDSettings, Embedding, SumLengths
+from coterie.protocols.dspgd import DSPGDSettings, Embedding
+from coterie.protocols.dspgd_sites import SumLengths
 from coterie.protocols.kernel_kmeans import (
     KernelFit,
     KernelProblem,
@@ -35,8 +36,9 @@ from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData
 from coterie.studies.federated_kernel_kmeans_figures import write_findings
 from coterie.studies.federated_kernel_kmeans_sets import FULL, QUICK, KernelSet, Sets
+from coterie.studies.folder import Scope
 from coterie.studies.kernel_quality import Reference, factors, nmi, shrunk, squared_distance, unshrunk
-from coterie.studies.study import Label, Scope, Study, Trial
+from coterie.studies.study import Label, Study, Trial
 
 __all__ = ["STUDY", "floats_by_iteration", "make_study"]
 

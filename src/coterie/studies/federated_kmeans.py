@@ -23,7 +23,8 @@ from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, gaussian_sites
 from coterie.studies.federated_kmeans_figures import write_findings
-from coterie.studies.study import Label, Scope, Study, Trial
+from coterie.studies.folder import Scope
+from coterie.studies.study import Label, Study, Trial
 
 __all__ = ["FULL", "QUICK", "STUDY", "Grid", "make_study"]
 

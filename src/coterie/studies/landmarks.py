@@ -21,15 +21,17 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
 from coterie.protocols.baselines import pooled_cost
 from coterie.protocols.costs import one_round
-from coterie.protocols.dspgd import Embedding, SumLengths
+from coterie.protocols.dspgd import Embedding
+from coterie.protocols.dspgd_sites import SumLengths
 from coterie.runtime.ledger import Ledger
 from coterie.studies.datasets import SiteData
 from coterie.studies.federated_kernel_kmeans import floats_by_iteration
+from coterie.studies.folder import Scope
 from coterie.studies.kernel_quality import Reference, nmi
 from coterie.studies.landmarks_cases import CASES, SMALL_CASES
 from coterie.studies.landmarks_figures import write_findings
 from coterie.studies.landmarks_sets import FULL, QUICK, LandmarkSet, LandmarkSets, Way
-from coterie.studies.study import Label, Scope, Study, Trial
+from coterie.studies.study import Label, Study, Trial
 
 __all__ = ["STUDY", "make_study"]
 

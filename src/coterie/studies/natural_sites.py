@@ -22,7 +22,8 @@ from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, heart_disease, penguins, pjm_load_shapes, wisdm
-from coterie.studies.study import Findings, Scope, Study, Trial
+from coterie.studies.folder import Scope
+from coterie.studies.study import Findings, Study, Trial
 from coterie.studies.tables import Row, estimate
 
 __all__ = ["SETS", "STUDY", "NaturalSet", "measure"]

@@ -23,7 +23,8 @@ from coterie.protocols.dpca import dpca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
-from coterie.studies.study import Label, Scope, Study, Trial
+from coterie.studies.folder import Scope
+from coterie.studies.study import Label, Study, Trial
 from coterie.studies.vertical_kernel_pca_figures import write_findings
 from coterie.studies.vertical_kernel_pca_sets import (
     FULL,
