@@ -63,7 +63,7 @@ def _search(columns: Matrix, sizes: npt.NDArray[np.int64], fewer_than: int) -> S
     small = np.flatnonzero(sizes < fewer_than)
     if not len(small):
         return None
-    _, values, vectors = np.linalg.svd(columns, full_matrices=True)
+    _, values, vectors = np.linalg.svd(np.linalg.qr(columns, mode="r"), full_matrices=True)
     hidden = vectors[int((values > NOTHING * values[0]).sum()) :].T
     if hidden.shape[1] > SHADOW:
         hidden = hidden @ np.random.default_rng(0).normal(size=(hidden.shape[1], SHADOW))
