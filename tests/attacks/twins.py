@@ -45,7 +45,7 @@ class Federation(NamedTuple):
         return {name: ArrayTable(own, name=name) for name, own in self.rows.items()}
 
     @classmethod
-    def drawn(cls, sizes: tuple[int, ...] = (70, 75, 80), *, missing: bool = False, seed: int = 0) -> Federation:
+    def drawn(cls, sizes: tuple[int, ...] = (200, 205, 210), *, missing: bool = False, seed: int = 0) -> Federation:
         """Sites of different sizes, rows in three clumps; where values are missing, some cells are thin."""
         rng = np.random.default_rng(seed)
         places = np.round(rng.normal(size=(3, len(UNITS))) * 6 * 64) / 64
