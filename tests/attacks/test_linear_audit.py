@@ -82,6 +82,25 @@ def test_one_row_that_leaves_at_a_time(tmp_path: Path) -> None:
     assert [site.audit(column) for column in COLUMNS] == [NONE] * len(COLUMNS)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_lack_a_value_leave_groups_that_showed_the_others(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such groups showed is not over all their rows: new groups of the rest must not show what is left."""
+    monkeypatch.setattr(forming, "group_rows", lambda rows, *_: np.arange(len(rows)) // 7)
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(84, 2))
+    rows[::7, 1] = np.nan
+    site = ShownSite(tmp_path, rows, 5)
+    site.look(4)
+    for step in range(3):
+        for group in [site.groups()[place] for place in rng.permutation(len(site.groups()))[:6]]:
+            lacking = [place for place in group if np.isnan(site.values[place, 1])]
+            site.remove(lacking if lacking and rng.random() < 0.8 else [int(rng.choice(group))])
+        site.look(4, seed=step)
+    assert [site.audit(column) for column in (0, 1)] == [NONE, NONE]
+
+
 # ---------------------------------------------------------------- selections of columns
 
 
