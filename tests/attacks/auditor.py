@@ -8,7 +8,6 @@ the matrix lowers its rank.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,12 @@ from scipy.sparse.csgraph import connected_components
 __all__ = ["few_rows_told", "memberships"]
 
 Matrix = npt.NDArray[np.float64]
+NOTHING = 1e-9
+"""A length, of 1, that is rounding."""
+PARALLEL = 1e-12
+"""What the cosine of an angle of rounding lacks to 1."""
+SHADOW = 16
+"""Dimensions in which few vectors are still dependent only where they were: those of a random projection."""
 
 
 def memberships(releases: Iterable[Iterable[int]], n_rows: int) -> Matrix:
@@ -52,14 +57,43 @@ def _parts(columns: Matrix) -> list[npt.NDArray[np.intp]]:
 
 
 def _search(columns: Matrix, sizes: npt.NDArray[np.int64], fewer_than: int) -> Sequence[int] | None:
+    """A combination of releases is orthogonal to all that no release tells, so over few rows these are dependent in
+    it: there it is looked for, and what is found is checked by ranks."""
     columns = columns[columns.any(axis=1)]
-    rank = np.linalg.matrix_rank(columns)
-    small = [place for place, size in enumerate(sizes) if size < fewer_than]
-    for n in range(1, fewer_than):
-        for chosen in combinations(small, n):
-            if sizes[list(chosen)].sum() >= fewer_than:
-                continue
-            rest = np.delete(columns, chosen, axis=1)
-            if not rest.size or np.linalg.matrix_rank(rest) < rank:
-                return chosen
+    small = np.flatnonzero(sizes < fewer_than)
+    if not len(small):
+        return None
+    _, values, vectors = np.linalg.svd(np.linalg.qr(columns, mode="r"), full_matrices=True)
+    hidden = vectors[int((values > NOTHING * values[0]).sum()) :].T
+    if hidden.shape[1] > SHADOW:
+        hidden = hidden @ np.random.default_rng(0).normal(size=(hidden.shape[1], SHADOW))
+    largest = np.linalg.norm(hidden, axis=1).max(initial=1e-300)
+    found = _dependent(hidden[small] / largest, sizes[small], fewer_than - 1)
+    if found is None:
+        return None
+    chosen = small[found].tolist()
+    rest = np.delete(columns, chosen, axis=1)
+    assert not rest.size or np.linalg.matrix_rank(rest) < np.linalg.matrix_rank(columns)
+    return [int(place) for place in chosen]
+
+
+def _dependent(vectors: Matrix, sizes: npt.NDArray[np.int64], most: int) -> list[int] | None:
+    """Places of vectors that are dependent, and whose sizes are ``most`` together or less."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    zero = (lengths < NOTHING) & (sizes <= most)
+    if zero.any():
+        return [int(np.argmax(zero))]
+    if most < 2 or len(vectors) < 2:
+        return None
+    units = vectors / np.maximum(lengths, NOTHING)[:, None]
+    parallel = (np.abs(units @ units.T) > 1 - PARALLEL) & (sizes[:, None] + sizes <= most)
+    pairs = np.argwhere(np.triu(parallel, 1))
+    if len(pairs):
+        return [int(place) for place in pairs[0]]
+    for place in np.flatnonzero(sizes <= most - 2) if most > 2 else ():  # with this one, and without those before
+        later = vectors[place + 1 :]
+        left = later - np.outer(later @ units[place], units[place])
+        found = _dependent(left, sizes[place + 1 :], most - int(sizes[place]))
+        if found is not None:
+            return [int(place), *(int(place) + 1 + one for one in found)]
     return None

@@ -160,7 +160,7 @@ def test_it_takes_what_is_less_and_what_sites_allow():
 
 
 def test_components_over_groups_are_exact_where_sites_hold_many_rows_a_column():
-    many = blobs(400, 5, 3, seed=9)
+    many = blobs(1000, 5, 3, seed=9)
     made = coterie.fit(FederatedPCA(3, random_state=0), split_evenly(many, 4))
     assert made.exact_
     same_axes(made.components_, PooledPCA(3).fit(many).components_, 1e-6)
@@ -230,7 +230,7 @@ def test_more_clusters_than_rows_are_refused_over_tables_too():
 
 
 def test_axes_found_by_masked_sums_keep_their_digits_far_from_zero():
-    rows = blobs(400, 5, 3, seed=9)
+    rows = blobs(1000, 5, 3, seed=9)
     made = coterie.fit(FederatedPCA(3, solver="sums", random_state=0), split_evenly(rows + 1e6, 4))
     np.testing.assert_allclose(made.explained_variance_, PooledPCA(3).fit(rows).explained_variance_, rtol=1e-6)
 

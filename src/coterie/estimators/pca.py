@@ -25,7 +25,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
 
     By disPCA (Balcan et al. 2014) each site sends its own leading axes; exact where ``local_rank`` is no less than
     the rank of every site's rows. By sums the products of all pairs of columns are added up, and no per-site result
-    is seen: exact over rows, and over groups where every site holds at least 16 rows a column; ``exact_`` says so.
+    is seen: exact over rows, and over groups where every site holds many rows a column and has no thin cells (see
+    docs/protection.md); ``exact_`` says so.
 
     Parameters
     ----------

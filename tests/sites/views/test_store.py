@@ -264,7 +264,7 @@ def _labels_of(grouping: Grouping, rows: np.ndarray) -> np.ndarray:
 
 
 def test_the_scatter_matrix_is_shown_to_sites_with_many_rows_and_not_after_rows_left() -> None:
-    rows = _rows(48)
+    rows = _rows(120)
     made = form(ArrayTable(rows), 5, SECRET)
     assert made.scatter is not None
     view = made.view(ArrayTable(rows))

@@ -12,7 +12,7 @@ from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
-__all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "own_scale"]
+__all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "is_of_few_groups", "own_scale"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,6 +27,8 @@ SCALE_BITS = 24
 """Of a site's own scale: the order of rows decides the last digits of a sum, and last digits could decide a group."""
 ROWS_A_COLUMN = 16
 """For each column there must be so many rows before the scatter matrix within groups is shown."""
+FLAT, ROUNDING = 1e-12, 1e-6
+"""A combination of columns of length 1 that is shorter is 0; a share that lacks so little is a whole."""
 
 
 class OwnScale(NamedTuple):
@@ -94,14 +96,40 @@ def form_groups(
         own = group_rows(scale.scaled(rows), min_group)
         cells = group_cells(rows, own, min_group, weights)
         if scatter is not None:
-            away = np.nan_to_num(rows - cells.means[own])
-            scatter += (away * weights[:, None]).T @ away
+            away = (rows - cells.means[own]) * np.sqrt(weights)[:, None]
+            is_shown = bool(cells.full.all()) and not is_of_few_groups(away, own, min_group)
+            scatter = scatter + away.T @ away if is_shown else None
         labels.append(own + formed)
         parts.append(cells)
         formed += len(cells)
         if progress is not None:
             progress(sum(map(len, labels)), n)
     return Formed(np.concatenate(labels), GroupCells.joined(parts), scatter)
+
+
+def is_of_few_groups(away: Floats, labels: Integers, min_group: int) -> bool:
+    """Whether a combination of columns may differ from the groups' means in fewer than ``min_group`` groups alone.
+
+    Products of this combination with any column would be sums over rows of these groups: over one row, where two
+    columns differ in one. Scaled to length 1 the combination lies in the space of the columns, and no group holds a
+    larger share of it than of any vector of that space; so where it lies in few groups, their largest shares add up
+    to 1.
+    """
+    lengths = np.linalg.norm(away, axis=0)
+    basis, turned = np.linalg.qr(away / np.where(lengths > 0, lengths, 1.0))
+    axes, sizes, _ = np.linalg.svd(turned)
+    basis = basis @ axes[:, sizes > FLAT * sizes.max(initial=0.0)]
+    shares = np.bincount(labels, (basis * basis).sum(axis=1))  # of all vectors together: at least the largest
+    is_largest = np.zeros(len(shares), bool)
+    while True:
+        most = np.argsort(-shares, kind="stable")[: min_group - 1]
+        if shares[most].sum() < 1 - ROUNDING:
+            return False
+        if is_largest[most].all():
+            return True
+        for group in most[~is_largest[most]]:
+            shares[group] = np.linalg.norm(basis[labels == group], 2) ** 2
+        is_largest[most] = True
 
 
 def chosen_rows(table: Table, chosen: Mask) -> tuple[Floats, Floats]:
