@@ -109,9 +109,9 @@ def test_models_of_other_formats_are_refused_clearly(cli, three, tmp_path):
     for change, told in (
         ({"schema": 9}, "model format 9 is not known"),
         ({"kind": "recipe"}, "not a model file of coterie"),
-        ({"clusters": {**whole["clusters"], "centers": [[1.0]]}}, "the model file is damaged"),
-        ({"clusters": None}, "the model file is damaged"),
-        ({"kind": "kernel-kmeans"}, "the model file is damaged"),
+        ({"result": {**whole["result"], "centers": [[1.0]]}}, "the model file is damaged"),
+        ({"result": None}, "the model file is damaged"),
+        ({"kind": "FederatedKernelKMeans"}, "the model file is damaged"),
     ):
         model.write_text(json.dumps({**whole, **change}))
         code, _, err = cli("assign", model, "north.csv")
@@ -219,7 +219,7 @@ def test_parameters_of_the_method_can_be_set(cli, three, tmp_path):
     assert code == 0, err
     result = json.loads(out)
     assert result["settings"]["settings"] == {"gamma": 0.01, "landmarks": "local"}
-    assert json.loads((tmp_path / "run" / "model.json").read_text())["kernel"]["gamma"] == 0.01
+    assert json.loads((tmp_path / "run" / "model.json").read_text())["result"]["kernel"]["gamma"] == 0.01
     assert cli("assign", "run/model.json", "north.csv", "--out", "again.parquet")[0] == 0
     again = pq.read_table(tmp_path / "again.parquet")["cluster"].to_numpy()
     np.testing.assert_array_equal(

@@ -252,17 +252,18 @@ def test_a_damaged_model_is_an_error(tmp_path):
 
     model = coterie.fit(VerticalKernelKMeans(3, random_state=0), frames(), key="patient", policy=OPEN)
     whole = json.loads(save_model(model, tmp_path / "model.json").read_text())
+    found = whole["result"]
     for change in (
-        {"vertical": None},
-        {"clusters": None},
-        {"vertical": {**whole["vertical"], "means": [0.0]}},
-        {"vertical": {**whole["vertical"], "tags": [1, 2]}},
-        {"vertical": {**whole["vertical"], "kernel": "laplacian"}},
-        {"clusters": {**whole["clusters"], "centers": [[0.0]]}},
-        {"clusters": {**whole["clusters"], "counts": []}},
-        {"vertical": {**whole["vertical"], "tags": [2**70] * 178}},
-        {"vertical": {**whole["vertical"], "tags": [-1] * 178}},
-        {"vertical": {**whole["vertical"], "values": [float("nan")] * 3}},
+        {"result": None},
+        {"result": {**found, "centers": None}},
+        {"result": {**found, "means": [0.0]}},
+        {"result": {**found, "alignment": {**found["alignment"], "tags": [1, 2]}}},
+        {"result": {**found, "settings": {**found["settings"], "kernel": "laplacian"}}},
+        {"result": {**found, "centers": [[0.0]]}},
+        {"result": {**found, "alignment": {**found["alignment"], "tags": [2**70] * 178}}},
+        {"result": {**found, "alignment": {**found["alignment"], "tags": [-1] * 178}}},
+        {"result": {**found, "pairs": [[float("nan")] * 3, found["pairs"][1]]}},
+        {"parameters": {"n_clusters": 3, "n_rounds": 4}},
     ):
         (tmp_path / "bad.json").write_text(json.dumps({**whole, **change}))
         with pytest.raises(InputError, match="damaged"):

@@ -77,7 +77,7 @@ class Method:
 
     def numbers(self, fitted: Any) -> list[Rows]:
         """All that a run found, as arrays: kernel, eigenvalues, clusters, and every row embedded."""
-        clusters = getattr(fitted.kernel_fit_, "clusters", None)
+        clusters = getattr(fitted.result_, "clusters", None)
         found = [] if clusters is None else [clusters.centers, np.array(clusters.cost), clusters.counts]
         rows = embedded_rows(fitted.embedding_, self.rows)
         return [np.array(fitted.gamma_), fitted.eigenvalues_, *found, rows]

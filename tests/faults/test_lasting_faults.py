@@ -69,7 +69,7 @@ def sees(loss: str, setting: Setting, at: int) -> Verdict:
 def answers_for_those_left(method: Method, life: Life) -> None:
     """Eigenpairs are those of the rows of who was asked; clusters hold the rows of those who closed."""
     assert told_residual(life.fitted, method, life.exchanges) <= 1e-8
-    clusters = getattr(life.fitted.kernel_fit_, "clusters", None)
+    clusters = getattr(life.fitted.result_, "clusters", None)
     if clusters is not None and method.sums == "plain":
         tables = method.tables()
         assert clusters.counts.sum() == sum(tables[name].n_rows for name in answered(life.exchanges[-1]))

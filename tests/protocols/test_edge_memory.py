@@ -59,7 +59,7 @@ def peak_of_fit(estimator, table):
         peak = held()
     finally:
         tracemalloc.stop()
-    estimator.settle(result, None, ledger)
+    estimator.set_result(result, None, ledger)
     return peak
 
 

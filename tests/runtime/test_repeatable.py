@@ -172,7 +172,7 @@ try:
 except (JournalMismatch, QuorumLost) as problem:
     print(type(problem).__name__, problem)
 else:
-    found = fitted.kernel_fit_.clusters.centers.tobytes() + fitted.eigenvalues_.tobytes()
+    found = fitted.result_.clusters.centers.tobytes() + fitted.eigenvalues_.tobytes()
     print("centers", hashlib.sha256(found).hexdigest())
 """
 

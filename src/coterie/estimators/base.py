@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -97,9 +97,17 @@ class FederatedEstimator(BaseEstimator):
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
 
+    result_: Any
+    result_type: ClassVar[type[Any]]
+    """What a run of this estimator finds, as a model keeps it."""
+
+    def set_result(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
+        """Set the fitted attributes from what a run found."""
+        self.result_, self.preparation_, self.ledger_ = result, preparation, ledger
+        self._set_attributes(result)
+
     @abstractmethod
-    def settle(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run: set the fitted attributes."""
+    def _set_attributes(self, result: Any) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them: two runs with the same settings ask the same questions."""
@@ -143,7 +151,7 @@ class FederatedEstimator(BaseEstimator):
         ledger = Ledger()
         with in_process(split_rows(X, sites, weights)) as channel:
             result = run(self.protocol(X.shape[1]), channel, method=self.method_name, ledger=ledger)
-        self.settle(result, None, ledger)
+        self.set_result(result, None, ledger)
 
 
 def split_rows(X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> Mapping[str, ArrayTable]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
-from coterie.estimators.kmeans import FederatedKMeans
+from coterie.estimators.kmeans import KMeansModel
 from coterie.messages.verbs import Protocol
 from coterie.protocols.edge_auto import auto_kmeans
 from coterie.protocols.edge_kmeans import EdgeFit, edge_kmeans
 from coterie.protocols.edge_questions import EdgeSettings
 from coterie.protocols.edge_stages import Pipeline, Stage, read_pipeline
 from coterie.protocols.lloyd import KMeansFit
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.runtime.ledger import Ledger
+from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -25,7 +25,8 @@ NAMED = ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw")
 """Pipelines that are methods of their own in policies, audits and on the command line."""
 
 
-class EdgeKMeans(FederatedKMeans):
+@dataclass(eq=False, repr=False)
+class EdgeKMeans(KMeansModel):
     """k-means from one small summary a site: projected, reduced to a subspace, sampled, in any sensible order.
 
     Implements Lu et al. (2020) whole: NR, FSS, JL+FSS, FSS+JL, JL+FSS+JL, BKLW and JL+BKLW. In all of these rows
@@ -70,25 +71,15 @@ class EdgeKMeans(FederatedKMeans):
         :meth:`estimate_cost`.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        pipeline: str | Sequence[Stage] = "auto",
-        refine: int = 0,
-        budget: int | None = None,
-        accuracy: float | None = None,
-        lift: str = "inverse",
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(n_clusters, random_state=random_state)
-        self.pipeline = pipeline
-        self.refine = refine
-        self.budget = budget
-        self.accuracy = accuracy
-        self.lift = lift
-        self.center = center
+    n_clusters: int = 8
+    _: KW_ONLY
+    pipeline: str | Sequence[Stage] = "auto"
+    refine: int = 0
+    budget: int | None = None
+    accuracy: float | None = None
+    lift: str = "inverse"
+    center: bool = True
+    random_state: Any = None
 
     @property
     def method(self) -> str:
@@ -124,7 +115,7 @@ class EdgeKMeans(FederatedKMeans):
 
     def _edge_settings(self, n_columns: int) -> EdgeSettings | None:
         """What the parameters ask for, checked; None for ``"auto"``."""
-        self._settings(n_columns)
+        super().check(n_columns)
         pipeline = Pipeline(()) if self._is_auto else read_pipeline(self.pipeline)
         if self._is_auto and self.accuracy is not None:
             raise InputError("accuracy is for pipelines the theorems are about, such as 'jl+fss'; 'auto' has none.")
@@ -135,9 +126,8 @@ class EdgeKMeans(FederatedKMeans):
     def _is_auto(self) -> bool:
         return isinstance(self.pipeline, str) and self.pipeline.strip().lower() == "auto"
 
-    def settle(self, result: KMeansFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run."""
-        super().settle(result, preparation, ledger)
+    def _set_attributes(self, result: KMeansFit) -> None:
+        super()._set_attributes(result)
         made = result if isinstance(result, EdgeFit) else None
         self.pipeline_ = None if made is None else made.pipeline.stages
         self.summary_ = None if made is None else made.summary

@@ -127,7 +127,7 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.settle(result, preparation, ledger)
+    estimator.set_result(result, preparation, ledger)
     return estimator
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
-from coterie.estimators.kernel_settings import (
-    DSPGD,
-    dspgd_problem,
-    dspgd_settings,
-    embedded_rows,
-    kernel_problem,
-    landmark_settings,
-    method_name_of,
-)
-from coterie.estimators.kmeans import FederatedKMeans
+from coterie.estimators.kernel_settings import DSPGD, KernelParameters, embedded_rows
+from coterie.estimators.kmeans import ClusterModel
 from coterie.messages.verbs import Protocol
 from coterie.protocols.kernel_kmeans import (
     BASELINES,
@@ -30,13 +22,13 @@ from coterie.protocols.kernel_kmeans import (
     embed_by_dspgd,
 )
 from coterie.protocols.landmarks import cluster_by_landmarks, embed_by_landmarks
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.runtime.ledger import Ledger
+from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
-class FederatedKernelKMeans(FederatedKMeans):
+@dataclass(eq=False, repr=False)
+class FederatedKernelKMeans(KernelParameters, ClusterModel):
     """Kernel k-means over rows that stay at their sites.
 
     By landmarks (the default): the server clusters a few coarse averages of rows in the features they give, sites
@@ -79,166 +71,66 @@ class FederatedKernelKMeans(FederatedKMeans):
         Eigenvalues of the kernel matrix.
     """
 
-    method: str = "landmarks"
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_components: int | None = None
+    n_features: int | None = None
+    clustering: str = "lloyd"
+    n_points: int = 1000
+    init: str = "auto"
+    max_rounds: int | None = None
+    tol: float = 1e-4
+
     methods = ("landmarks", *DSPGD, *BASELINES)
     cost_over_groups = "about"
     _fewest_rows = 2
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_components: int | None = None,
-        kernel: str = "rbf",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        method: str = "landmarks",
-        landmarks: Any = "auto",
-        n_landmarks: int | None = None,
-        landmark_bits: int = 4,
-        value_range: tuple[float, float] | None = None,
-        n_features: int | None = None,
-        n_iter: int = 20,
-        threshold: float | None = None,
-        step: str = "1/t",
-        solver: str = "auto",
-        cem: bool = True,
-        features: str = "phase",
-        precision: str = "float64",
-        clustering: str = "lloyd",
-        n_points: int = 1000,
-        init: str = "auto",
-        max_rounds: int | None = None,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(n_clusters, init=init, tol=tol, random_state=random_state)
-        self.max_rounds = max_rounds  # type: ignore[assignment]
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.method = method
-        self.landmarks = landmarks
-        self.n_landmarks = n_landmarks
-        self.landmark_bits = landmark_bits
-        self.value_range = value_range
-        self.n_features = n_features
-        self.n_iter = n_iter
-        self.threshold = threshold
-        self.step = step
-        self.solver = solver
-        self.cem = cem
-        self.features = features
-        self.precision = precision
-        self.clustering = clustering
-        self.n_points = n_points
-
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:  # type: ignore[override]
-        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        return super().fit(X, y, sites=sites)
-
-    def check(self, n_columns: int) -> None:
-        """Parameters are looked at when the run begins: none of plain k-means is meant."""
-
-    def protocol(  # type: ignore[override]
-        self, n_columns: int, known: Spread | None = None, *, averages: bool = True
-    ) -> Protocol[KernelFit]:
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KernelFit]:
         """An embedding by landmarks or by DSPGD, then Lloyd's algorithm among the embedded rows; or a baseline."""
         if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
             raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
         if not isinstance(self.init, str):
             raise InputError("init is a name: centers cannot be given in an embedding that is yet to be found.")
-        rank = int(self.n_clusters) + 2
-        components = 2 * int(self.n_clusters) if self.n_components is None else int(self.n_components)
-        if self.method in BASELINES:
-            return (yield from self._baseline(components, n_columns))
-        if self.method == "landmarks":
-            return (yield from self._by_landmarks(n_columns, averages))
         if self.clustering not in ("lloyd", "coreset"):
             raise InputError(f"clustering={self.clustering!r}; it is 'lloyd' or 'coreset'.")
-        settings = dspgd_settings(self, components, rank, center=False)
-        problem = dspgd_problem(self)
-        made = yield from embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed)
-        if self.clustering == "coreset":
-            found = yield from cluster_by_coreset(
-                made, int(self.n_clusters), n_points=self.n_points, seed=self._run_seed
+        k, problem, seed = int(self.n_clusters), self.kernel_problem(), self._run_seed
+        components = 2 * k if self.n_components is None else int(self.n_components)
+        rounds: dict[str, Any] = {"max_rounds": self._rounds(), "tol": self.tol, "seed": seed, "averages": averages}
+        if self.method in BASELINES:
+            n_features = 200 if self.n_features is None else int(self.n_features)
+            baseline = BaselineSettings(
+                self.method, components, n_features, self.n_landmarks or 500, self.n_points, self.features
             )
-            return replace(made, clusters=found)
-        clusters = yield from cluster_embedded(
-            made,
-            int(self.n_clusters),
-            init=self.init,
-            max_rounds=100 if self.max_rounds is None else int(self.max_rounds),
-            tol=self.tol,
-            seed=self._run_seed,
-            averages=averages,
-        )
+            return (yield from cluster_by_baseline(problem, baseline, k, n_columns, seed=seed))
+        if self.method == "landmarks":
+            found = self.landmark_settings()
+            if self.n_components is None:
+                return (yield from cluster_by_landmarks(problem, found, k, n_columns, **rounds))
+            made = yield from embed_by_landmarks(
+                problem, found, components, n_columns, center=False, seed=seed, averages=averages, told=True
+            )
+        else:
+            settings = self.dspgd_settings(components, k + 2, center=False)
+            made = yield from embed_by_dspgd(problem, settings, n_columns, seed=seed)
+        if self.method != "landmarks" and self.clustering == "coreset":
+            clusters = yield from cluster_by_coreset(made, k, n_points=self.n_points, seed=seed)
+        else:
+            clusters = yield from cluster_embedded(made, k, init=self.init, **rounds)
         return replace(made, clusters=clusters)
 
-    def _by_landmarks(self, n_columns: int, averages: bool) -> Protocol[KernelFit]:
-        problem, settings, k = kernel_problem(self), landmark_settings(self), int(self.n_clusters)
-        rounds = 2 if self.max_rounds is None else int(self.max_rounds)
-        if self.n_components is None:
-            return (
-                yield from cluster_by_landmarks(
-                    problem,
-                    settings,
-                    k,
-                    n_columns,
-                    max_rounds=rounds,
-                    tol=self.tol,
-                    seed=self._run_seed,
-                    averages=averages,
-                )
-            )
-        made = yield from embed_by_landmarks(
-            problem,
-            settings,
-            int(self.n_components),
-            n_columns,
-            center=False,
-            seed=self._run_seed,
-            averages=averages,
-            told=True,
-        )
-        clusters = yield from cluster_embedded(
-            made,
-            k,
-            init=str(self.init),
-            max_rounds=rounds,
-            tol=self.tol,
-            seed=self._run_seed,
-            averages=averages,
-        )
-        return replace(made, clusters=clusters)
+    def _rounds(self) -> int:
+        if self.max_rounds is None:
+            return 2 if self.method == "landmarks" else 100
+        return int(self.max_rounds)
 
-    def _baseline(self, n_components: int, n_columns: int) -> Protocol[KernelFit]:
-        n_features = 200 if self.n_features is None else int(self.n_features)
-        settings = BaselineSettings(
-            self.method, n_components, n_features, self.n_landmarks or 500, self.n_points, self.features
-        )
-        k = int(self.n_clusters)
-        return (yield from cluster_by_baseline(kernel_problem(self), settings, k, n_columns, seed=self._run_seed))
-
-    @property
-    def method_name(self) -> str:
-        """``dspgd-dense`` where there is no communication-efficient mechanism."""
-        return method_name_of(self)
-
-    def settle(  # type: ignore[override]
-        self, result: KernelFit, preparation: Preparation | None, ledger: Ledger
-    ) -> None:
-        """Take in the result of a run."""
-        assert result.clusters is not None
-        self.kernel_fit_ = result
+    def _set_attributes(self, result: KernelFit) -> None:
+        if result.clusters is None:
+            raise ValueError("there are no centers in it")
         self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
         self.eigenvalues_ = result.values
-        self.n_components_ = result.clusters.centers.shape[1]
-        super().settle(result.clusters, None, ledger)
-        self.preparation_ = preparation
+        self.cluster_centers_ = result.clusters.centers
+        self.n_components_ = self.cluster_centers_.shape[1]
+        self._set_clusters(result.clusters)
 
     def prepared_rows(self, rows: Rows) -> Rows:
         """Raw rows in the embedding."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,28 +11,20 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.kernel_settings import (
-    DSPGD,
-    dspgd_problem,
-    dspgd_settings,
-    embedded_rows,
-    kernel_problem,
-    landmark_settings,
-    method_name_of,
-)
+from coterie.estimators.kernel_settings import KernelParameters, embedded_rows
 from coterie.messages.verbs import Protocol
 from coterie.protocols.kernel_kmeans import (
     KernelFit,
     embed_by_dspgd,
 )
 from coterie.protocols.landmarks import embed_by_landmarks
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.runtime.ledger import Ledger
+from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
-class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+@dataclass(eq=False, repr=False)
+class FederatedKernelPCA(KernelParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
     """The top eigenpairs of the kernel matrix of rows that stay at their sites.
 
     By landmarks (the default): a few coarse averages of rows stand for the kernel, and sites send once the products
@@ -96,53 +89,9 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
         Everything that was asked and answered.
     """
 
-    method: str = "landmarks"
-    methods = ("landmarks", *DSPGD)
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        kernel: str = "rbf",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        center: bool = True,
-        method: str = "landmarks",
-        landmarks: Any = "auto",
-        n_landmarks: int | None = None,
-        landmark_bits: int = 4,
-        value_range: tuple[float, float] | None = None,
-        n_features: int = 40,
-        n_iter: int = 20,
-        threshold: float | None = None,
-        step: str = "1/t",
-        solver: str = "auto",
-        cem: bool = True,
-        features: str = "phase",
-        precision: str = "float64",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.center = center
-        self.method = method
-        self.landmarks = landmarks
-        self.n_landmarks = n_landmarks
-        self.landmark_bits = landmark_bits
-        self.value_range = value_range
-        self.n_features = n_features
-        self.n_iter = n_iter
-        self.threshold = threshold
-        self.step = step
-        self.solver = solver
-        self.cem = cem
-        self.features = features
-        self.precision = precision
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    center: bool = True
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
         """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
@@ -152,33 +101,17 @@ class FederatedKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Fede
 
     def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KernelFit]:
         """The components by landmarks, or by DSPGD."""
+        problem, seed = self.kernel_problem(), self._run_seed
+        n_components = int(self.n_components)
         if self.method == "landmarks":
-            found = yield from embed_by_landmarks(
-                kernel_problem(self),
-                landmark_settings(self),
-                int(self.n_components),
-                n_columns,
-                center=self.center,
-                seed=self._run_seed,
+            return embed_by_landmarks(
+                problem, self.landmark_settings(), n_components, n_columns, center=self.center, seed=seed,
                 averages=averages,
-            )
-            return found
-        problem, settings = (
-            dspgd_problem(self),
-            dspgd_settings(self, int(self.n_components), self.n_components + 2, self.center),
-        )
-        made = embed_by_dspgd(problem, settings, n_columns, seed=self._run_seed)
-        return (yield from made)
+            )  # fmt: skip
+        settings = self.dspgd_settings(n_components, n_components + 2, center=self.center)
+        return embed_by_dspgd(problem, settings, n_columns, seed=seed)
 
-    @property
-    def method_name(self) -> str:
-        """``dspgd-dense`` where there is no communication-efficient mechanism."""
-        return method_name_of(self)
-
-    def settle(self, result: KernelFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run."""
-        self.preparation_, self.ledger_ = preparation, ledger
-        self.kernel_fit_ = result
+    def _set_attributes(self, result: KernelFit) -> None:
         self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
         self.eigenvalues_ = result.values
         self.n_components_ = len(self.eigenvalues_)

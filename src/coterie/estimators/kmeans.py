@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,123 @@ from coterie.messages.verbs import Protocol
 from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_start, federated_kmeans
 from coterie.protocols.lloyd import KMeansFit, lloyd
 from coterie.protocols.preparation import spread
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.runtime.ledger import Ledger
+from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
-class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
+class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
+    """What every estimator has that ends in centers, of rows or of embedded rows."""
+
+    n_clusters: int
+    cluster_centers_: npt.NDArray[np.float64]
+    result_type: ClassVar[type[Any]] = KMeansFit
+    _fewest_rows = 1
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
+        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        return self._fit(X, sites, None)
+
+    def _fit(self, X: npt.ArrayLike, sites: Any, sample_weight: Any) -> Self:
+        rows: Rows = validate_data(
+            self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
+        )
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            if not (weights > 0).any():
+                raise InputError("every sample weight is 0; there is nothing to cluster.")
+        held = len(rows) if weights is None else int((weights > 0).sum())
+        if held < self.n_clusters:
+            raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
+        self._simulate(rows, sites, weights)
+        self.labels_ = self.predict(rows)
+        return self
+
+    def _set_clusters(self, clusters: KMeansFit) -> None:
+        self._prepared_centers = clusters.centers
+        self.inertia_, self.counts_ = clusters.cost, clusters.counts
+        self.n_rounds_ = self.n_iter_ = clusters.n_rounds
+
+    def center_columns(self) -> list[str] | None:
+        """What the numbers of a center are, where they are not the table's columns."""
+        return None
+
+    def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
+        """Labels of raw rows at a site, unchecked: -1 for rows the preparation leaves out."""
+        whole = np.full(len(rows), True) if self._fills_missing else np.asarray(~np.isnan(rows).any(axis=1))
+        labels = np.full(len(rows), -1, np.int32)
+        labels[whole] = nearest(self.prepared_rows(rows[whole]), self._prepared_centers)[0]
+        return labels
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int32]:
+        """The nearest center of each row."""
+        labels: npt.NDArray[np.int32] = nearest(self._prepared(X), self._prepared_centers)[0].astype(np.int32)
+        return labels
+
+    def transform(self, X: npt.ArrayLike) -> Rows:
+        """The distance of each row to every center."""
+        distances: Rows = pairwise_distances(self._prepared(X), self._prepared_centers)
+        return distances
+
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the sum of squared distances of the rows to their nearest centers."""
+        squared = nearest(self._prepared(X), self._prepared_centers)[1]
+        if sample_weight is not None:
+            squared = squared * _check_sample_weight(sample_weight, squared, dtype=np.float64)
+        return -float(squared.sum())
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+
+class KMeansModel(ClusterModel):
+    """k-means of rows as they are: from a start to centers, by sums."""
+
+    init: str | npt.ArrayLike = "one-shot"
+    max_rounds: int = 0
+    tol: float = 0.0
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
+        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        return self._fit(X, sites, sample_weight)
+
+    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KMeansFit]:
+        """Look at the columns' spread, find a start, and improve on it."""
+        self.check(n_columns)
+        found = known or (yield from spread(n_columns))
+        if found.rows < self.n_clusters:
+            raise InputError(
+                f"the sites hold {found.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
+            )
+        init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
+        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, averages=averages)
+        return (yield from self._improve(start, found))
+
+    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
+        """From a start to the result."""
+        return lloyd(start, max_rounds=self.max_rounds, tol=self.tol * float(np.mean(found.deviation**2)))
+
+    def _set_attributes(self, result: KMeansFit) -> None:
+        made = self.preparation_
+        self.cluster_centers_ = result.centers if made is None else made.undo(result.centers)
+        self._set_clusters(result)
+
+    def check(self, n_columns: int) -> None:
+        """What cannot work is said before anyone is asked."""
+        if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
+            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
+        if not self.tol >= 0:
+            raise InputError(f"tol={self.tol} cannot be negative.")
+        if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
+            raise InputError(
+                f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
+            )
+
+
+@dataclass(eq=False, repr=False)
+class FederatedKMeans(KMeansModel):
     """k-means over rows that stay at their sites.
 
     Implements Algorithm 1 of Triebe & Rajagopal (2019). With the defaults it is Lloyd's algorithm over all rows: the
@@ -74,100 +185,34 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Everything that was asked and answered.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | npt.ArrayLike = "auto",
-        fraction: float = 1.0,
-        epochs: int = 1,
-        batch_size: int | None = None,
-        server_rate: float = 1.0,
-        server_momentum: float = 0.0,
-        site_rate: float = 1.0,
-        reassign: bool | tuple[float, int] = False,
-        max_rounds: int = 100,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.fraction = fraction
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.server_rate = server_rate
-        self.server_momentum = server_momentum
-        self.site_rate = site_rate
-        self.reassign = reassign
-        self.max_rounds = max_rounds
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: str | npt.ArrayLike = "auto"
+    fraction: float = 1.0
+    epochs: int = 1
+    batch_size: int | None = None
+    server_rate: float = 1.0
+    server_momentum: float = 0.0
+    site_rate: float = 1.0
+    reassign: bool | tuple[float, int] = False
+    max_rounds: int = 100
+    tol: float = 1e-4
+    random_state: Any = None
 
-    _fewest_rows = 1
-
-    @property
-    def method(self) -> str:
-        """The method's name in policies, audits and ledgers."""
-        return "federated-kmeans"
-
-    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
-        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        rows: Rows = validate_data(
-            self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
-        )
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-            if not (weights > 0).any():
-                raise InputError("every sample weight is 0; there is nothing to cluster.")
-        held = len(rows) if weights is None else int((weights > 0).sum())
-        if held < self.n_clusters:
-            raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
-        self._simulate(rows, sites, weights)
-        self.labels_ = self.predict(rows)
-        return self
-
-    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KMeansFit]:
-        """Look at the columns' spread, find a start, and run Algorithm 1."""
-        self.check(n_columns)
-        found = known or (yield from spread(n_columns))
-        if found.rows < self.n_clusters:
-            raise InputError(
-                f"the sites hold {found.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
-            )
-        init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
-        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, averages=averages)
-        return (yield from self._improve(start, found))
+    method = "federated-kmeans"
 
     def check(self, n_columns: int) -> None:
         """What cannot work is said before anyone is asked."""
-        self._settings(n_columns)
+        super().check(n_columns)
+        self._settings()
 
     def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
-        """From a start to the result."""
         tol = self.tol * float(np.mean(found.deviation**2))
         rule = self._reassignment(found)
-        settings = self._settings(len(found.mean))
-        return (yield from federated_kmeans(start, settings, tol=tol, seed=self._run_seed, reassignment=rule))
+        return federated_kmeans(start, self._settings(), tol=tol, seed=self._run_seed, reassignment=rule)
 
-    def _settings(self, n_columns: int) -> Settings:
-        if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
-            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
-        if not self.tol >= 0:
-            raise InputError(f"tol={self.tol} cannot be negative.")
-        if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
-            raise InputError(
-                f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
-            )
-        return Settings(
-            self.fraction,
-            self.epochs,
-            self.batch_size,
-            self.server_rate,
-            self.server_momentum,
-            self.site_rate,
-            self.max_rounds,
-        )
+    def _settings(self) -> Settings:
+        return Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
 
     def _reassignment(self, found: Spread) -> Reassignment | None:
         if self.reassign is False:
@@ -175,83 +220,27 @@ class FederatedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         share, patience = (0.01, 20) if self.reassign is True else self.reassign
         return Reassignment(found.low, found.high, share, patience)
 
-    def settle(self, result: KMeansFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run."""
-        self.preparation_ = preparation
-        self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
-        self._prepared_centers = result.centers
-        self.inertia_ = result.cost
-        self.counts_ = result.counts
-        self.n_rounds_ = self.n_iter_ = result.n_rounds
-        self.ledger_ = ledger
 
-    def center_columns(self) -> list[str] | None:
-        """What the numbers of a center are, where they are not the table's columns."""
-        return None
-
-    def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
-        """Labels of raw rows at a site, unchecked: -1 for rows the preparation leaves out."""
-        whole = np.full(len(rows), True) if self._fills_missing else np.asarray(~np.isnan(rows).any(axis=1))
-        labels = np.full(len(rows), -1, np.int32)
-        labels[whole] = nearest(self.prepared_rows(rows[whole]), self._prepared_centers)[0]
-        return labels
-
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int32]:
-        """The nearest center of each row."""
-        labels: npt.NDArray[np.int32] = nearest(self._prepared(X), self._prepared_centers)[0].astype(np.int32)
-        return labels
-
-    def transform(self, X: npt.ArrayLike) -> Rows:
-        """The distance of each row to every center."""
-        distances: Rows = pairwise_distances(self._prepared(X), self._prepared_centers)
-        return distances
-
-    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
-        """Minus the sum of squared distances of the rows to their nearest centers."""
-        squared = nearest(self._prepared(X), self._prepared_centers)[1]
-        if sample_weight is not None:
-            squared = squared * _check_sample_weight(sample_weight, squared, dtype=np.float64)
-        return -float(squared.sum())
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.cluster_centers_)
-
-
-class LloydKMeans(FederatedKMeans):
+@dataclass(eq=False, repr=False)
+class LloydKMeans(KMeansModel):
     """Federated k-means with every knob at its plain setting, under the name ``lloyd``: sums only, start by sums."""
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | npt.ArrayLike = "var-part",
-        max_rounds: int = 100,
-        tol: float = 1e-4,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(n_clusters, init=init, max_rounds=max_rounds, tol=tol, random_state=random_state)
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: str | npt.ArrayLike = "var-part"
+    max_rounds: int = 100
+    tol: float = 1e-4
+    random_state: Any = None
 
-    @property
-    def method(self) -> str:
-        """The method's name in policies, audits and ledgers."""
-        return "lloyd"
-
-    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
-        tol = self.tol * float(np.mean(found.deviation**2))
-        return (yield from lloyd(start, max_rounds=self.max_rounds, tol=tol))
+    method = "lloyd"
 
 
-class OneShotKMeans(FederatedKMeans):
+@dataclass(eq=False, repr=False)
+class OneShotKMeans(KMeansModel):
     """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
 
-    def __init__(self, n_clusters: int = 8, *, random_state: Any = None) -> None:
-        super().__init__(n_clusters, init="one-shot", random_state=random_state)
+    n_clusters: int = 8
+    _: KW_ONLY
+    random_state: Any = None
 
-    @property
-    def method(self) -> str:
-        """The method's name in policies, audits and ledgers."""
-        return "one-shot"
-
-    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
-        return (yield from lloyd(start, max_rounds=0))
+    method = "one-shot"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +15,12 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.messages.verbs import Protocol
 from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.federated_pca import PCAFit, federated_pca
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.runtime.ledger import Ledger
+from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
+@dataclass(eq=False, repr=False)
 class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
     """Principal components of all sites' rows, without a row leaving its site.
 
@@ -61,25 +62,15 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         Everything that was asked and answered.
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        solver: str = "auto",
-        local_rank: int | None = None,
-        center: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.local_rank = local_rank
-        self.center = center
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    solver: str = "auto"
+    local_rank: int | None = None
+    center: bool = True
+    random_state: Any = None
 
-    @property
-    def method(self) -> str:
-        """The method's name in policies, audits and ledgers."""
-        return "federated-pca"
+    method = "federated-pca"
+    result_type = PCAFit
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
         """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
@@ -111,10 +102,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
 
-    def settle(self, result: PCAFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run."""
-        self.preparation_, self.ledger_ = preparation, ledger
-        self.pca_fit_, self.solver_, self.exact_ = result, result.solver, result.is_exact
+    def _set_attributes(self, result: PCAFit) -> None:
+        self.solver_, self.exact_ = result.solver, result.is_exact
         self.components_ = result.axes.vectors.T
         self.mean_, self.n_samples_ = result.mean, result.n_rows
         free = max(1.0, result.n_rows - 1.0)

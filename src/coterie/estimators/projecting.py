@@ -34,7 +34,7 @@ class Projected(NamedTuple):
     """Components of new rows, and the rows' tags where they were matched by a key."""
 
     components: npt.NDArray[np.float64]
-    tags: npt.NDArray[np.int64] | None
+    tags: npt.NDArray[np.uint64] | None
 
 
 def transform(
@@ -72,7 +72,7 @@ def transform(
     paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
     with in_process(paired, policy=rules, schedule=schedule) as channel:
         made = run(
-            project(estimator.vertical_fit_),
+            project(estimator.result_),
             channel,
             method=estimator.method_name,
             terms=terms,

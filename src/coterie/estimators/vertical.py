@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ class VerticalEstimator(FederatedEstimator):
     method = "vertical-kernel-pca"
     splits_columns = True
 
-    vertical_fit_: VerticalFit
+    result_type = VerticalFit
     _parts: dict[str, tuple[list[int], ArrayTable]] | None = None
     """Of one owner who plays all sites: which columns each has, and the rows."""
 
@@ -58,7 +59,7 @@ class VerticalEstimator(FederatedEstimator):
         ledger = Ledger()
         with in_process({site: table for site, (_, table) in parts.items()}) as channel:
             result = run(self.protocol(rows.shape[1]), channel, method=self.method_name, ledger=ledger)
-        self.settle(result, None, ledger)
+        self.set_result(result, None, ledger)
         self._parts = parts
         return self
 
@@ -66,7 +67,7 @@ class VerticalEstimator(FederatedEstimator):
         self, n_columns: int, known: Spread | None = None, *, averages: bool = True
     ) -> Protocol[VerticalFit]:
         """Algorithm 1, columns as they are."""
-        return (yield from vertical_kernel_pca(self.vertical_settings(Wishes()), seed=self._run_seed))
+        return self._protocol(Wishes())
 
     def whole_protocol(
         self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes
@@ -74,16 +75,19 @@ class VerticalEstimator(FederatedEstimator):
         """The same, columns treated by their sites; there is nothing to agree on."""
         if wishes.ranges is not None:
             raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
-        found = yield from vertical_kernel_pca(self.vertical_settings(wishes), seed=self._run_seed)
-        return None, found
+        return None, (yield from self._protocol(wishes))
+
+    def _protocol(self, wishes: Wishes) -> Protocol[VerticalFit]:
+        return self._clustered((yield from vertical_kernel_pca(self.vertical_settings(wishes), seed=self._run_seed)))
+
+    def _clustered(self, fit: VerticalFit) -> VerticalFit:
+        return fit
 
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters."""
         self.vertical_settings(Wishes())
 
-    def settle(self, result: VerticalFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run."""
-        self.preparation_, self.ledger_, self.vertical_fit_ = None, ledger, result
+    def _set_attributes(self, result: VerticalFit) -> None:
         self.embedding_ = result.embedding
         self.eigenvalues_, self.eigenvectors_ = result.pairs
         self.gamma_, self.error_bound_ = result.gamma, result.error_bound
@@ -112,7 +116,7 @@ class VerticalEstimator(FederatedEstimator):
             for site, (own, table) in self._parts.items()
         }
         with in_process(tables) as channel:
-            made, _ = run(project(self.vertical_fit_), channel, method=self.method_name, ledger=self.ledger_)
+            made, _ = run(project(self.result_), channel, method=self.method_name, ledger=self.ledger_)
         return made
 
 
@@ -150,6 +154,7 @@ def _place(column: Any, places: Mapping[str, int]) -> int:
     return places[str(column)]
 
 
+@dataclass(eq=False, repr=False)
 class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator):
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
@@ -198,26 +203,15 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
         Everything that was asked and answered, by ``transform`` as well.
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        kernel: str = "rbf",
-        gamma: float | None = None,
-        local_rank: int | None = None,
-        center: bool = True,
-        tolerance: float | None = None,
-        precision: str = "float64",
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.local_rank = local_rank
-        self.center = center
-        self.tolerance = tolerance
-        self.precision = precision
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    kernel: str = "rbf"
+    gamma: float | None = None
+    local_rank: int | None = None
+    center: bool = True
+    tolerance: float | None = None
+    precision: str = "float64"
+    random_state: Any = None
 
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
@@ -236,6 +230,7 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
         return self.n_components_
 
 
+@dataclass(eq=False, repr=False)
 class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
     """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
 
@@ -264,26 +259,15 @@ class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
         As in :class:`VerticalKernelPCA`.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_components: int | None = None,
-        kernel: str = "rbf",
-        gamma: float | None = None,
-        local_rank: int | None = None,
-        tolerance: float | None = None,
-        precision: str = "float64",
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.local_rank = local_rank
-        self.tolerance = tolerance
-        self.precision = precision
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_components: int | None = None
+    kernel: str = "rbf"
+    gamma: float | None = None
+    local_rank: int | None = None
+    tolerance: float | None = None
+    precision: str = "float64"
+    random_state: Any = None
 
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
@@ -296,18 +280,18 @@ class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
             wishes.scale, max(2, int(self.n_clusters)),
         )  # fmt: skip
 
-    def settle(self, result: VerticalFit, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Take in the result of a run, and cluster its components."""
-        super().settle(result, preparation, ledger)
-        ones = np.ones(len(self.embedding_))
-        self.take_centers(weighted_kmeans(self.embedding_, ones, int(self.n_clusters), seed=self._run_seed))
+    def _clustered(self, fit: VerticalFit) -> VerticalFit:
+        ones, k = np.ones(len(fit.means)), int(self.n_clusters)
+        return replace(fit, centers=weighted_kmeans(fit.embedding, ones, k, seed=self._run_seed))
 
-    def take_centers(self, centers: Floats) -> None:
-        """Cluster the rows by these centers among their components."""
-        self.cluster_centers_ = centers
-        labels, squared = nearest(self.embedding_, centers)
+    def _set_attributes(self, result: VerticalFit) -> None:
+        super()._set_attributes(result)
+        if result.centers is None:
+            raise ValueError("there are no centers in it")
+        self.cluster_centers_ = result.centers
+        labels, squared = nearest(self.embedding_, result.centers)
         self.labels_, self.inertia_ = labels.astype(np.int32), float(squared.sum())
-        self.counts_ = np.bincount(self.labels_, minlength=len(centers)).astype(np.float64)
+        self.counts_ = np.bincount(self.labels_, minlength=len(result.centers)).astype(np.float64)
 
     def predict(self, X: npt.ArrayLike) -> Labels:
         """The nearest center of every row, in a simulation."""

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from coterie.errors import InputError, MalformedMessage, Unaligned
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, keys_of, new_rows_of, remembers
 from coterie.messages.verbs import Protocol, each
 from coterie.protocols.costs import Cost, one_round
+
+Tags = npt.NDArray[np.uint64]
 
 TAG_BYTES = 8
 SHOWN_SITES = 4
@@ -44,7 +47,7 @@ class Attend(Request[Attendance]):
 class RowTags(Reply, content="rows"):
     """A tag for every row, in order."""
 
-    tags: Integers = array("rows", dtype="uint64")
+    tags: Tags = array("rows", dtype="uint64")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class SendTags(Request[RowTags], remembered=True):
 # ---------------------------------------------------------------- at a site
 
 
-def row_tags(keys: Iterable[object], alignment_key: bytes) -> Integers:
+def row_tags(keys: Iterable[object], alignment_key: bytes) -> Tags:
     """The 64-bit tag of every key: the first bytes of its HMAC-SHA256 under the sites' secret.
 
     Keys are compared as text without spaces around it, letters composed (NFC), whole numbers without a fraction.
@@ -95,7 +98,7 @@ def _place(new: bool) -> str:
     return "order of new rows" if new else "order of rows"
 
 
-def _tags(table: Table, memory: Memory, ask: SendTags) -> Integers:
+def _tags(table: Table, memory: Memory, ask: SendTags) -> Tags:
     keys = keys_of(subject(table, ask.new))
     if keys is None:
         raise Unaligned("the rows here have no keys")
@@ -138,7 +141,7 @@ class Alignment:
     """The rows all sites hold: how many, and their tags in order where they have keys."""
 
     n_rows: int
-    tags: Integers | None
+    tags: Tags | None
 
 
 def align(*, new: bool = False) -> Protocol[Alignment]:
@@ -172,7 +175,7 @@ def _by_place(sizes: Mapping[str, int]) -> int:
     return next(iter(sizes.values()))
 
 
-def _by_tags(tags: Mapping[str, Integers]) -> Alignment:
+def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     twice = {name: len(own) - len(np.unique(own)) for name, own in tags.items()}
     if any(twice.values()):
         told = [f"{many} of {len(tags[name])} at {name}" for name, many in twice.items() if many]

@@ -14,7 +14,7 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.baselines import CountRows, Embeds, ck, rfk, sk
+from coterie.protocols.baselines import CountRows, ck, rfk, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
 from coterie.protocols.coresets import coreset
 from coterie.protocols.costs import Cost, exchange_cost, one_round
@@ -48,7 +48,8 @@ class KernelFit:
     """An embedding and, where there are clusters, those of the embedded rows."""
 
     kernel: Kernel
-    embedding: Embedding | Embeds
+    embedding: Any
+    """What embeds any row: an :class:`Embedding` of DSPGD, or a map (:class:`Embeds`)."""
     n_rows: float
     clusters: KMeansFit | None = None
     values: Floats = field(default_factory=lambda: np.zeros(0))

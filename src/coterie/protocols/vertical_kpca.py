@@ -16,9 +16,9 @@ import numpy as np
 from coterie.errors import InputError, Unaligned
 from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
-from coterie.messages.schema import Floats, Integers
+from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.protocols.alignment import Alignment, align, align_cost
+from coterie.protocols.alignment import Alignment, Tags, align, align_cost
 from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.vertical_sites import (
     Decompose,
@@ -110,6 +110,16 @@ class VerticalFit:
     trace: float
     seed: int = 0
     asked_spread: bool = field(default=False, repr=False)
+    centers: Floats | None = None
+    """Centers among the components, where rows are clustered."""
+
+    def __post_init__(self) -> None:
+        values, vectors = self.pairs
+        n_rows, tags = len(self.means), self.alignment.tags
+        if vectors.shape != (n_rows, len(values)) or (tags is not None and tags.shape != (n_rows,)):
+            raise ValueError(f"components of shape {vectors.shape} for {n_rows} rows")
+        if self.centers is not None and self.centers.shape[1:] != values.shape:
+            raise ValueError(f"centers of shape {self.centers.shape} for {len(values)} components")
 
     @property
     def embedding(self) -> Floats:
@@ -191,7 +201,7 @@ def _ranks(
 # ---------------------------------------------------------------- new rows
 
 
-def project(fit: VerticalFit) -> Protocol[tuple[Floats, Integers | None]]:
+def project(fit: VerticalFit) -> Protocol[tuple[Floats, Tags | None]]:
     """The components of the sites' new rows, and their tags: by summed distances (eq. 10) or products (eq. 9).
 
     Kernel values of new rows are exact, those of the fit K_hat's; new rows are centered with K_hat's means.

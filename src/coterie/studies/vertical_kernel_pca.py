@@ -197,7 +197,7 @@ def timed_fit(made: VerticalKernelPCA, rows: Floats, parts: Sequence[Sequence[in
         result = run(made.protocol(rows.shape[1]), channel, method=made.method_name, ledger=ledger)
         seconds, passed = time.process_time() - had, time.perf_counter() - began
         at_sites = sum(site.compute_seconds for site in channel.members.values()) * min(1.0, seconds / passed)
-    made.settle(result, None, ledger)
+    made.set_result(result, None, ledger)
     return seconds, seconds - at_sites + at_sites / len(parts)
 
 
