@@ -15,8 +15,6 @@ import scipy.linalg  # noqa: F401  (has a BLAS of its own, which must be loaded 
 from numpy.lib import introspect
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["THREADS", "described", "fixed_threads"]
-
 THREADS = 1
 """Threads of BLAS and of OpenMP. More of them take sums in another order, and OpenMP's in the order they finish."""
 

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["Axes", "add_products", "principal_axes"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 

@@ -11,8 +11,6 @@ from scipy import linalg
 
 from coterie.maths.spectra import Ritz
 
-__all__ = ["leading_pairs"]
-
 Floats = npt.NDArray[np.float64]
 
 SMALL = 1200

@@ -13,26 +13,6 @@ from coterie.maths.arithmetic import fixed_threads
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-__all__ = [
-    "Moments",
-    "cell_sums",
-    "cells_of",
-    "largest_first",
-    "mean_and_error",
-    "means",
-    "moments",
-    "moments_of",
-    "nearest",
-    "nearest_of_each",
-    "random_in_box",
-    "rough_centers",
-    "several_starts",
-    "squared_shift",
-    "var_part_centers",
-    "var_part_cuts",
-    "weighted_kmeans",
-]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.intp]

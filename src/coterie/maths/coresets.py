@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 
-__all__ = ["allotted", "cell_remainders", "drawn_by_weight", "importance_sample", "solvable_weights"]
-
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
 

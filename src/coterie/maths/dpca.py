@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 
-__all__ = ["Descent", "dpca", "loadings", "next_copy", "orthonormal", "pulled", "ring", "start_copy"]
-
 Floats = npt.NDArray[np.float64]
 
 

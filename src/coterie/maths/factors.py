@@ -15,18 +15,6 @@ from coterie.maths.block_krylov import SMALL, WRITTEN, leading_pairs
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 
-__all__ = [
-    "JOINS",
-    "Joined",
-    "found_for",
-    "kernel_pairs",
-    "pairs_left_out",
-    "products_with_kernel",
-    "rank_for",
-    "scaled_distances",
-    "sin_theta",
-]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating]
 

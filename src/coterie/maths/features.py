@@ -16,8 +16,6 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 
-__all__ = ["FeatureMap", "FourierMap", "MaclaurinMap", "draw_features"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 

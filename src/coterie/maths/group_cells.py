@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GroupCells", "group_cells", "rounded"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

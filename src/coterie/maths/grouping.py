@@ -16,8 +16,6 @@ import numpy.typing as npt
 from coterie.maths.clustering import counts_by_cell, sums_by_cell
 from coterie.maths.partitions import Partition
 
-__all__ = ["chunk_sizes", "group_rows", "regroup_remains", "within_squares"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
 

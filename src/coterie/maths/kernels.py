@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 
-__all__ = ["KERNELS", "Kernel", "average_distance_gamma"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 Name = Literal["rbf", "laplacian", "polynomial"]

@@ -12,8 +12,6 @@ from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import inverse_root
 
-__all__ = ["LandmarkMap", "Landmarks", "coded", "decoded", "feature_root", "merged", "missed_share"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.floating[Any]]

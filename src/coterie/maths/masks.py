@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FixedPoint", "Narrow", "Ring", "WholeNumbers", "add_in_ring", "add_streams", "mask_stream"]
-
 Ring = npt.NDArray[np.uint64]
 Narrow = npt.NDArray[np.unsignedinteger[Any]]
 Floats = npt.NDArray[np.float64]

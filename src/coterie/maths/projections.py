@@ -13,8 +13,6 @@ from scipy import linalg, sparse
 
 from coterie.errors import InputError
 
-__all__ = ["FORMS", "Basis", "LinearMap", "Projection", "lifted", "mapped", "product"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.floating[Any]]
 

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["Krylov", "Ritz", "eigenpairs_above", "full_matrix", "inverse_root", "triangle"]
-
 Floats = npt.NDArray[np.float64]
 
 TOLERANCE = 1e-10

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from coterie.maths import clustering
 from coterie.maths.coresets import solvable_weights
 
-__all__ = ["Summary"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -6,8 +6,6 @@ import ast
 import math
 from collections.abc import Mapping
 
-__all__ = ["Bound"]
-
 _OPERATORS = (ast.Add, ast.Mult, ast.Pow)
 
 

@@ -7,8 +7,6 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["Hold"]
-
 
 class Hold:
     """A lock on a file; it goes with the process, however that ends."""

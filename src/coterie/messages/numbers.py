@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Wire", "wire"]
-
 Array = npt.NDArray[Any]
 
 CHUNK = 1 << 13

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Refusal"]
-
 
 class Refusal(IntEnum):
     """Why a site did not answer. The site's own log has the details, which never travel."""

@@ -35,24 +35,6 @@ from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound
 from coterie.messages.numbers import Wire, wire
 
-__all__ = [
-    "ArraySpec",
-    "Content",
-    "Floats",
-    "Integers",
-    "LaidField",
-    "Layout",
-    "Nothing",
-    "Reply",
-    "Request",
-    "array",
-    "layout_of",
-    "message_fields",
-    "reply_type",
-    "request_kinds",
-    "request_type",
-]
-
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

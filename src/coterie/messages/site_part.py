@@ -11,29 +11,6 @@ import numpy.typing as npt
 
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
-__all__ = [
-    "Block",
-    "Column",
-    "Evaluated",
-    "Exit",
-    "Memory",
-    "Rows",
-    "Table",
-    "Weights",
-    "answers",
-    "carries",
-    "find_answer",
-    "find_carrier",
-    "find_keeper",
-    "keys_of",
-    "new_rows_of",
-    "remembers",
-    "rows_at",
-    "rows_behind",
-    "within_columns",
-    "within_scatter",
-]
-
 Rows = npt.NDArray[np.floating[Any]]
 Weights = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

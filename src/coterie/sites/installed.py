@@ -20,8 +20,6 @@ from coterie.sites.tables import fingerprint, open_table
 from coterie.sites.views import GroupedTable, grouped_view, regroup
 from coterie.sites.views.forming import Progress
 
-__all__ = ["Holdings", "InstalledSite"]
-
 PATIENCE = 15.0
 """Seconds to wait for another process of this site that is about to end."""
 

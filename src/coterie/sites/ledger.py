@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from coterie.messages.chain import Chain
 from coterie.messages.codec import Envelope
 
-__all__ = ["MAX_RUNS", "Key", "SiteLedger"]
-
 MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
 

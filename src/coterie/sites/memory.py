@@ -9,8 +9,6 @@ from coterie.messages.codec import NO_TRANSCRIPT
 from coterie.messages.site_part import Memory
 from coterie.sites.ledger import MAX_RUNS
 
-__all__ = ["RunMemories", "RunMemory"]
-
 
 @dataclass
 class RunMemory:

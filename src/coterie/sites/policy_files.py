@@ -19,8 +19,6 @@ from coterie.protocols.methods import METHODS, Method
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import nearest_name, read_toml
 
-__all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy", "upgraded_policy"]
-
 PRESETS: tuple[str, ...] = ("strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""
 

@@ -25,8 +25,6 @@ from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, GroupedTable, grouped_view
 
-__all__ = ["Site"]
-
 
 class _Refused(Exception):
     """Carries a code to the exit; the sentence stays in the site's log."""

@@ -13,8 +13,6 @@ from coterie.errors import InputError
 from coterie.sites.tables.encoders import LARGEST, too_large
 from coterie.sites.tables.wording import leave_out, quoted
 
-__all__ = ["MISSING", "as_number", "as_truth", "form_of", "present"]
-
 MISSING = ("", "NA", "NaN", "nan", "null")
 """Cells that stand for a missing value."""
 

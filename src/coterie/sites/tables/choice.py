@@ -13,8 +13,6 @@ from coterie.sites.tables.kinds import Kind, as_text, kind_of
 from coterie.sites.tables.sources import Source, check_names
 from coterie.sites.tables.wording import leave_out, no_column, quoted
 
-__all__ = ["Categories", "Choice", "encoders_of"]
-
 Categories = Mapping[str, Sequence[object]]
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 

@@ -15,8 +15,6 @@ from coterie.sites.tables.cells import as_number, as_truth, form_of, present
 from coterie.sites.tables.sources import Source, check_names
 from coterie.sites.tables.wording import quoted, reading
 
-__all__ = ["CsvSource"]
-
 CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26
 HEAD = 1 << 20
 

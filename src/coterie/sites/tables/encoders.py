@@ -13,8 +13,6 @@ from coterie.messages.site_part import Rows
 from coterie.sites.tables.kinds import as_text, is_single, is_wide
 from coterie.sites.tables.wording import leave_out, listed, quoted
 
-__all__ = ["LARGEST", "CategoryEncoder", "Encoder", "Fault", "NumberEncoder", "too_large"]
-
 LARGEST = 2**53
 Mask = npt.NDArray[np.bool_]
 

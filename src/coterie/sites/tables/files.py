@@ -12,8 +12,6 @@ from coterie.sites.tables.wording import reading
 
 BUFFER = 1 << 18
 
-__all__ = ["IpcSource", "ParquetSource"]
-
 
 class ParquetSource(Source):
     """A Parquet file."""

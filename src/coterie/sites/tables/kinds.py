@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-__all__ = ["Kind", "as_text", "is_single", "is_wide", "kind_of", "owners"]
-
 
 class Kind(Enum):
     """What a column holds, for our purposes."""

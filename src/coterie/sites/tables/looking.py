@@ -10,8 +10,6 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.messages.site_part import Table, keys_of
 
-__all__ = ["fingerprint", "look_through"]
-
 LARGEST = 1e150
 """Squares of larger values do not fit a float64."""
 

@@ -21,8 +21,6 @@ from coterie.sites.tables.sources import ArraySource, Source, source_of_object
 from coterie.sites.tables.streams import LOOK, StreamedTable, counted
 from coterie.sites.tables.wording import no_column, quoted, reading
 
-__all__ = ["ParquetTable", "open_table", "read_columns", "read_keys", "source_of"]
-
 READERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": ParquetSource,
     ".pq": ParquetSource,

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_part import Block, Column, Rows, Table, keys_of
 
-__all__ = ["BLOCK_BYTES", "ArrayTable", "CheckedTable", "PairedTable", "rows_a_block"]
-
 BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.sites.tables.wording import quoted
 
-__all__ = ["ArraySource", "MemorySource", "Source", "check_names", "source_of_array", "source_of_object"]
-
 
 class Source(ABC):
     """Named columns, read a batch at a time, as often as needed."""

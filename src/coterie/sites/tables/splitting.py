@@ -20,8 +20,6 @@ from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
 from coterie.sites.tables.wording import no_column, quoted
 
-__all__ = ["split_by_site"]
-
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28
 """A file of at most so many bytes of rows is read once and cut; of a larger one every site streams its own rows."""

@@ -15,8 +15,6 @@ from coterie.sites.tables.kinds import as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
 
-__all__ = ["HELD_BYTES", "LOOK", "StreamedTable", "counted", "looked_at"]
-
 HELD_BYTES = 1 << 25
 """A table of at most so many bytes of rows is kept in memory once it was read; text is slow to read again."""
 

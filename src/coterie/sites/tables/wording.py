@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 from coterie.errors import InputError
 
-__all__ = ["leave_out", "listed", "no_column", "quoted", "reading"]
-
 SHOWN = 6
 LONGEST = 40
 

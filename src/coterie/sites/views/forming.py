@@ -12,8 +12,6 @@ from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
-__all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "own_scale"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

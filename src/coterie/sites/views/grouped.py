@@ -12,8 +12,6 @@ from coterie.maths.group_cells import GroupCells, rounded
 from coterie.messages.site_part import Block, Column
 from coterie.sites.tables.rows import rows_a_block
 
-__all__ = ["GroupedTable"]
-
 Floats = npt.NDArray[np.float64]
 
 WITHIN_BITS = 8

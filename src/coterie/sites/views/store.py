@@ -35,8 +35,6 @@ from coterie.sites.views.forming import (
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.identity import RowTokens, row_tokens
 
-__all__ = ["Change", "Grouping", "form", "load", "save", "update"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
