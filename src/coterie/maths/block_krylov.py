@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
+from coterie.arrays import Floats
 from coterie.maths.spectra import Ritz
-
-Floats = npt.NDArray[np.float64]
 
 SMALL = 1200
 """Up to so many rows the matrix is solved whole."""

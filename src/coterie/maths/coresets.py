@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers
 from coterie.errors import InputError
 
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
 
 
@@ -29,7 +29,7 @@ def allotted(n_points: int, costs: Floats) -> tuple[int, ...]:
 
 def importance_sample(
     squared: Floats, counts: Floats, size: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.int64], Floats]:
+) -> tuple[Integers, Floats]:
     """Places drawn with chance ~ count * squared distance, with replacement, in order, and what each stands for.
 
     A row of squared distance m drawn once in t draws stands for sum(m) / (t m) rows: sums over the rows off their
@@ -43,17 +43,17 @@ def importance_sample(
     return drawn, mass / (size * squared[drawn])
 
 
-def drawn_by_weight(counts: Floats, size: int, seed: int) -> npt.NDArray[np.int64]:
+def drawn_by_weight(counts: Floats, size: int, seed: int) -> Integers:
     """Places of ``size`` rows, in order: drawn without replacement, each row being there as often as it counts."""
     ends = np.cumsum(counts)
     copies = max(int((counts > 0).sum()), int(np.ceil(ends[-1])))  # each as long as a row that counts once, at most
     rng = np.random.default_rng([seed, copies])
     drawn = rng.choice(copies, min(size, copies), replace=False) + rng.random(min(size, copies))
-    places: npt.NDArray[np.int64] = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
+    places: Integers = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
     return np.minimum(places, len(counts) - 1)
 
 
-def cell_remainders(labels: Labels, counts: Floats, drawn: npt.NDArray[np.int64], weights: Floats, k: int) -> Floats:
+def cell_remainders(labels: Labels, counts: Floats, drawn: Integers, weights: Floats, k: int) -> Floats:
     """What is left of every cell's rows for its center once its sampled rows have their weights; may be negative."""
     return _by_cell(labels, counts, k) - _by_cell(labels[drawn], weights, k)
 

@@ -18,11 +18,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats
 from coterie.errors import InputError
-
-Floats = npt.NDArray[np.float64]
 
 
 def ring(n_sites: int, neighbours: int) -> tuple[tuple[int, ...], ...]:

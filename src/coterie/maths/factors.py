@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
 from coterie.maths.block_krylov import SMALL, WRITTEN, leading_pairs
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating]
 
 JOINS = ("linear", "rbf")
 """Kernels of a joined table that follow from its parts': a sum of theirs, or their product entry by entry."""

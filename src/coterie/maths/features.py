@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import comb
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Integers, Rows
 from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 
 
 class FeatureMap(Protocol):
@@ -54,7 +52,7 @@ class FourierMap:
 class MaclaurinMap:
     """Products of signs for dot-product kernels (Kar & Karnick 2012): sqrt(a_n / p_n) prod_{j<=n} <w_j, x>."""
 
-    orders: npt.NDArray[np.int64]
+    orders: Integers
     signs: Rows
     """degree x d x D."""
     scales: Rows

@@ -9,14 +9,10 @@ two of its rows alone hold another value than the many others, they count as hol
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from coterie.arrays import Array, Floats, Integers, Mask
 
 MOST_OFF = 2
 """A cell is thin where only so many of its rows hold another value than most rows of the table do."""
@@ -42,7 +38,7 @@ class GroupCells:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def taken(self, which: npt.NDArray[Any]) -> GroupCells:
+    def taken(self, which: Array) -> GroupCells:
         """Some of the groups, by mask or by place."""
         return GroupCells(*[getattr(self, item.name)[which] for item in fields(self)])
 
@@ -92,7 +88,7 @@ def group_cells(
     return cells
 
 
-def _is_thin(n_present: npt.NDArray[Any], n_off: npt.NDArray[Any], min_group: int) -> Mask:
+def _is_thin(n_present: Array, n_off: Array, min_group: int) -> Mask:
     thin: Mask = ((n_present > 0) & (n_present < min_group)) | ((n_off > 0) & (n_off <= MOST_OFF))
     return thin
 
@@ -128,10 +124,10 @@ class _Groups:
             values = values * (self.each if values.ndim == 1 else self.each[:, None])
         return self._added(values, np.float64)
 
-    def _added(self, values: npt.NDArray[Any], kind: type) -> npt.NDArray[Any]:
+    def _added(self, values: Array, kind: type) -> Array:
         if not len(self.starts):
             return np.zeros((0, *values.shape[1:]), kind)
-        added: npt.NDArray[Any] = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
+        added: Array = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
         return added
 
     def cells(self, x: Floats, there: Mask) -> GroupCells:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 Name = Literal["rbf", "laplacian", "polynomial"]
 
 KERNELS: tuple[Name, ...] = ("rbf", "laplacian", "polynomial")

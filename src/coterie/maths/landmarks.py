@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Rows
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import inverse_root
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.floating[Any]]
 
 THRESHOLD = {8: 1e-12, 4: 1e-8}
 """Eigenvalues of K(L, L) below this share of the largest count as none, by the bytes of a row's numbers: what is lost

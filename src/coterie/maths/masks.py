@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Array, Floats
+
 Ring = npt.NDArray[np.uint64]
 Narrow = npt.NDArray[np.unsignedinteger[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class FixedPoint:
         """How far a decoded sum may be from the exact one, besides what float64 itself cannot hold."""
         return 0.5 * self.n_sites / self.scale
 
-    def encode(self, values: npt.NDArray[Any]) -> Ring:
+    def encode(self, values: Array) -> Ring:
         """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
         largest = float(max(-numbers.min(), numbers.max())) if numbers.size else 0.0  # NaN where a number is NaN
@@ -82,7 +83,7 @@ class WholeNumbers:
         if not 1 <= self.bits <= 32:
             raise ValueError(f"a ring of {self.bits} bits for small whole numbers; it has 1 to 32")
 
-    def encode(self, values: npt.NDArray[Any]) -> Ring:
+    def encode(self, values: Array) -> Ring:
         """The numbers; what is none of the ring is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
         if not ((numbers >= 0) & (numbers < 1 << self.bits) & (numbers == np.rint(numbers))).all():

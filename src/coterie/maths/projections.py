@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg, sparse
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 
 FORMS = ("gaussian", "sparse", "orthogonal")
 """Of random projections."""

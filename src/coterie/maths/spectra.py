@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
-Floats = npt.NDArray[np.float64]
+from coterie.arrays import Floats
 
 TOLERANCE = 1e-10
 """A residual below this share of the largest eigenvalue counts as none."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from coterie.arrays import Array
 
 CHUNK = 1 << 13
 """Numbers packed at a time; a multiple of 8."""

@@ -29,15 +29,13 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Array
+from coterie.arrays import Floats as Floats
+from coterie.arrays import Integers as Integers
 from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound
 from coterie.messages.numbers import Wire, wire
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
 """What an answer is made of, from harmless to disclosing. Grams are sums of products of features: enough of them give

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Mask
+from coterie.arrays import Rows as Rows
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
-
-Rows = npt.NDArray[np.floating[Any]]
-Weights = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
 
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
@@ -36,26 +33,26 @@ class Block(NamedTuple):
     """
 
     rows: Rows
-    weights: Weights | None = None
-    within: Weights | None = None
-    present: Weights | None = None
+    weights: Floats | None = None
+    within: Floats | None = None
+    present: Floats | None = None
 
     @property
-    def counts(self) -> Weights:
+    def counts(self) -> Floats:
         """What each row counts."""
         return np.ones(len(self.rows)) if self.weights is None else self.weights
 
     @property
-    def values(self) -> Weights:
+    def values(self) -> Floats:
         """What the values behind each value shown count; 0 where it is missing."""
         return self.counts[:, None] * ~np.isnan(self.rows) if self.present is None else self.present
 
     @property
-    def variance(self) -> Weights | None:
+    def variance(self) -> Floats | None:
         """By column, of the rows behind each row shown; None where rows are shown as they are."""
         return None if self.within is None else self.within / (self.counts * self.rows.shape[1])
 
-    def part(self, which: slice | npt.NDArray[np.bool_]) -> Block:
+    def part(self, which: slice | Mask) -> Block:
         """Some of these rows."""
         return Block(*[None if part is None else part[which] for part in self])  # type: ignore[arg-type]
 
@@ -99,19 +96,19 @@ def rows_behind(table: Table) -> int:
     return int(getattr(table, "n_grouped", table.n_rows))
 
 
-def within_columns(table: Table) -> Weights:
+def within_columns(table: Table) -> Floats:
     """For every column the sum of squares of a table's rows about the rows it shows; zeros where it shows these."""
-    found: Weights | None = getattr(table, "within_columns", None)
+    found: Floats | None = getattr(table, "within_columns", None)
     return np.zeros(len(table.columns)) if found is None else found
 
 
-def within_scatter(table: Table) -> Weights | None:
+def within_scatter(table: Table) -> Floats | None:
     """The same for every pair of columns: the products' sums as a matrix; None where the table does not offer it."""
-    found: Weights | None = getattr(table, "within_scatter", None)
+    found: Floats | None = getattr(table, "within_scatter", None)
     return found
 
 
-def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
+def rows_at(table: Table, places: Integers) -> tuple[Floats, Floats]:
     """The rows at places given in order, which may repeat, and what each row counts."""
     rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
     for block in table.blocks():

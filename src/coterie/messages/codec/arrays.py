@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import numpy.typing as npt
 
+from coterie.arrays import Array
 from coterie.errors import MalformedMessage
 from coterie.messages.numbers import wire
 from coterie.messages.schema import Reply, Request, message_fields, reply_type
-
-Array = npt.NDArray[Any]
 
 
 class _Free(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

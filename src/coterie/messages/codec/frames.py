@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages.codec.bodies import MANY, Body, decode_body
 from coterie.messages.codec.envelope import (
@@ -29,7 +29,6 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
 from coterie.messages.verbs import Seen
 
-Array = npt.NDArray[Any]
 Bounds = Sequence[tuple[float, float]]
 
 _QUESTION = struct.Struct("<8sB")

@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Integers, Mask
 from coterie.messages.site_part import Rows
 from coterie.sites.tables.kinds import as_text, is_single, is_wide
 from coterie.sites.tables.wording import leave_out, listed, quoted
 
 LARGEST = 2**53
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -128,11 +127,11 @@ class CategoryEncoder:
             f"{listed(self.categories)}); declare every category, mend the rows, or {leave_out(self.column)}"
         )
 
-    def _places(self, values: Any) -> npt.NDArray[np.int64]:
+    def _places(self, values: Any) -> Integers:
         import pyarrow.compute as pc
 
         found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
-        places: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False)
         return places
 
     @cached_property

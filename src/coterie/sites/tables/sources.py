@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Array, Integers
 from coterie.errors import InputError
 from coterie.sites.tables.wording import quoted
 
@@ -49,7 +49,7 @@ class MemorySource(Source):
         """Slices of the table."""
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
-    def taken(self, order: npt.NDArray[np.int64]) -> MemorySource:
+    def taken(self, order: Integers) -> MemorySource:
         """The rows in another order."""
         return MemorySource(self._table.take(order), self.name)
 
@@ -61,7 +61,7 @@ class MemorySource(Source):
 class ArraySource(Source):
     """A 2-d array of numbers, in memory or mapped from a file; only a batch at a time is copied."""
 
-    def __init__(self, values: npt.NDArray[Any], names: Sequence[str], name: str) -> None:
+    def __init__(self, values: Array, names: Sequence[str], name: str) -> None:
         import pyarrow as pa
 
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
@@ -83,7 +83,7 @@ class ArraySource(Source):
         """Whether the rows stay in a file."""
         return isinstance(self.values, np.memmap)
 
-    def taken(self, order: npt.NDArray[np.int64]) -> ArraySource:
+    def taken(self, order: Integers) -> ArraySource:
         """The rows in another order."""
         return ArraySource(self.values[order], self.schema.names, self.name)
 
@@ -112,7 +112,7 @@ def source_of_object(thing: object, name: str) -> Source:
     )
 
 
-def source_of_array(values: npt.NDArray[Any], names: Sequence[str] | None, name: str) -> Source:
+def source_of_array(values: Array, names: Sequence[str] | None, name: str) -> Source:
     """The source for a 2-d array; columns without names are x0, x1 and so on."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{name}: is a masked array; fill what is masked with NaN first (values.filled(np.nan))")

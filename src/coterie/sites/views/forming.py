@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Mask
 from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 """Called with how many rows are grouped, and how many are to be."""
 

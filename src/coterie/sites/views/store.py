@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Mask
 from coterie.errors import InputError
 from coterie.maths.group_cells import GroupCells, group_cells
 from coterie.maths.grouping import regroup_remains
@@ -35,9 +36,6 @@ from coterie.sites.views.forming import (
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.identity import RowTokens, row_tokens
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Tokens = npt.NDArray[np.uint64]
 
 FORMAT = 1
