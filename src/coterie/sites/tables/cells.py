@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import LARGEST, too_large
@@ -28,17 +30,12 @@ Where = tuple[str, str]
 
 def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:
     """The cells, null where one stands for a missing value and is not declared to mean something."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     missing = pa.array([token for token in MISSING if token not in declared], cells.type)
     return pc.if_else(pc.is_in(cells, value_set=missing), pa.scalar(None, cells.type), cells)
 
 
 def form_of(cells: Any) -> Any:
     """The Arrow type that a column's first cells suggest; a column mostly of numbers is one of numbers."""
-    import pyarrow as pa
-
     with suppress(pa.ArrowInvalid):  # the common case, at once
         return cells.slice(0, SAMPLE).cast(pa.float64()).type
     seen = _trimmed(cells.slice(0, SAMPLE)).drop_null()
@@ -51,8 +48,6 @@ def form_of(cells: Any) -> Any:
 
 def as_number(cells: Any, where: Where, start: int) -> Any:
     """The cells as float64; a cell that is neither a number nor missing is refused, with its row."""
-    import pyarrow as pa
-
     try:
         values = cells.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -68,9 +63,6 @@ def as_number(cells: Any, where: Where, start: int) -> Any:
 
 def as_truth(cells: Any, where: Where, start: int) -> Any:
     """Cells that say true or false as 1 and 0."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = _trimmed(cells)
     found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
     stray = pc.index(pc.and_(cells.is_valid(), found.is_null()), True).as_py()
@@ -80,21 +72,15 @@ def as_truth(cells: Any, where: Where, start: int) -> Any:
 
 
 def _trimmed(cells: Any) -> Any:
-    import pyarrow.compute as pc
-
     return present(pc.utf8_trim_whitespace(cells))
 
 
 def _matching(cells: Any, pattern: str) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(pc.match_substring_regex(cells, pattern)).as_py())
 
 
 def _first_stray(cells: Any) -> int:
     """The place of the first cell that is no number, where there is one."""
-    import pyarrow as pa
-
     good, bad = 0, len(cells)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -117,8 +103,6 @@ def _stray(where: Where, row: int, text: str, expected: str) -> InputError:
 
 def _check_digits(cells: Any, values: Any, where: Where, start: int) -> None:
     """Refuse whole numbers that float64 would round."""
-    import pyarrow.compute as pc
-
     large = np.abs(values.to_numpy(zero_copy_only=False)) >= LARGEST
     if not large.any():
         return

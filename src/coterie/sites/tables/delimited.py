@@ -10,6 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.types as kinds
+from pyarrow import csv as arrow_csv
+
 from coterie.errors import InputError
 from coterie.sites.tables.cells import as_number, as_truth, form_of, present
 from coterie.sites.tables.sources import Source, check_names
@@ -23,8 +27,6 @@ class CsvSource(Source):
     """A CSV or TSV file, compressed or not, with a header and UTF-8 text."""
 
     def __init__(self, path: Path, name: str) -> None:
-        import pyarrow as pa
-
         self.path, self.name = path, name
         self._gzip = path.suffix.lower() == ".gz"
         self._delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
@@ -40,8 +42,6 @@ class CsvSource(Source):
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """The file's rows, about 1 MB of text read at a time."""
-        import pyarrow as pa
-
         start = 0
         for batch in self._cells(names):
             columns = [self._converted(n, batch.column(n), start) for n in names]
@@ -50,8 +50,6 @@ class CsvSource(Source):
             start += read.num_rows
 
     def _converted(self, column: str, cells: Any, start: int) -> Any:
-        import pyarrow.types as kinds
-
         if column in self.texts:
             return present(cells, declared=self.texts[column])
         convert = as_truth if kinds.is_boolean(self.schema.field(column).type) else as_number
@@ -96,16 +94,11 @@ class CsvSource(Source):
             yield from reader
 
     def _stream(self) -> Any:
-        import pyarrow as pa
-
         return pa.input_stream(str(self.path), compression="gzip" if self._gzip else None)
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:
         """A reader of these columns' cells as text (of none: for the header only)."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         ragged: list[Any] = []
 
         def keep(row: Any) -> str:
@@ -128,8 +121,6 @@ class CsvSource(Source):
     @contextmanager
     def _explained(self, ragged: list[Any]) -> Iterator[None]:
         """Say what Arrow found wrong, where it can be said better than 'not readable'."""
-        import pyarrow as pa
-
         try:
             yield
         except pa.ArrowInvalid as problem:

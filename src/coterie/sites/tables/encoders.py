@@ -7,6 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from coterie.arrays import Integers, Mask
 from coterie.messages.site_part import Rows
@@ -49,18 +52,12 @@ class NumberEncoder:
 
     def put(self, values: Any, out: Rows) -> None:
         """Write the values into ``out``, missing ones as NaN."""
-        import pyarrow as pa
-        import pyarrow.types as kinds
-
         if not kinds.is_floating(values.type):
             values = values.cast(pa.float64(), safe=False)
         out[:, 0] = values.to_numpy(zero_copy_only=False)
 
     def faulty(self, values: Any) -> Mask:
         """Where whole numbers are too large for float64."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
         signed = _signed(values)
@@ -78,8 +75,6 @@ class NumberEncoder:
 
 
 def _signed(values: Any) -> bool:
-    import pyarrow.types as kinds
-
     return not kinds.is_uint64(values.type)
 
 
@@ -128,16 +123,12 @@ class CategoryEncoder:
         )
 
     def _places(self, values: Any) -> Integers:
-        import pyarrow.compute as pc
-
         found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
         places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False)
         return places
 
     @cached_property
     def _declared(self) -> Any:
-        import pyarrow as pa
-
         return pa.array(self.categories, pa.large_string())
 
 

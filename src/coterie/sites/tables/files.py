@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from coterie.sites.tables.sources import Source
 from coterie.sites.tables.wording import reading
 
@@ -17,8 +20,6 @@ class ParquetSource(Source):
     """A Parquet file."""
 
     def __init__(self, path: Path, name: str) -> None:
-        import pyarrow.parquet as pq
-
         self.path = path
         with reading(name, "Parquet file"), pq.ParquetFile(path) as file:
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
@@ -30,8 +31,6 @@ class ParquetSource(Source):
 
     def _streamed(self) -> Any:
         """The file, read a little at a time: without a buffer Arrow would hold a whole row group."""
-        import pyarrow.parquet as pq
-
         return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=BUFFER)
 
 
@@ -56,8 +55,6 @@ class IpcSource(Source):
 
     @contextmanager
     def _opened(self, names: Sequence[str] | None) -> Iterator[Any]:
-        import pyarrow as pa
-
         fields = None if names is None else sorted(self.schema.get_field_index(name) for name in names)
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         with (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
@@ -62,8 +63,6 @@ class ArraySource(Source):
     """A 2-d array of numbers, in memory or mapped from a file; only a batch at a time is copied."""
 
     def __init__(self, values: Array, names: Sequence[str], name: str) -> None:
-        import pyarrow as pa
-
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
         self._dtype = np.dtype(np.float64) if wide else values.dtype.newbyteorder("=")
         self.values = values
@@ -71,8 +70,6 @@ class ArraySource(Source):
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """Blocks of rows, turned into columns."""
-        import pyarrow as pa
-
         places = [self.schema.get_field_index(name) for name in names]
         for start in range(0, len(self.values), step):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
@@ -94,8 +91,6 @@ class ArraySource(Source):
 
 def source_of_object(thing: object, name: str) -> Source:
     """The source for an array, a data frame or an Arrow table."""
-    import pyarrow as pa
-
     pandas = sys.modules.get("pandas")
     if isinstance(thing, np.ndarray):
         return source_of_array(thing, None, name)
@@ -128,8 +123,6 @@ def source_of_array(values: Array, names: Sequence[str] | None, name: str) -> So
 
 def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source:
     """Columns of any kind as an Arrow table, if each holds one kind of thing."""
-    import pyarrow as pa
-
     check_names(name, names)
     made = []
     for label, column in zip(names, columns, strict=True):

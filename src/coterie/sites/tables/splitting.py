@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.messages.site_part import Table
@@ -76,9 +78,6 @@ def _held(
 
 def _owner_places(source: Source, column: str, sizes: dict[str, int]) -> np.ndarray[Any, np.dtype[Any]]:
     """For every row the place of its site in the order of sites."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = source.schema.field(column).type
     named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
     places: np.ndarray[Any, np.dtype[Any]] = pc.index_in(

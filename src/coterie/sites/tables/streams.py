@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column, Rows
@@ -121,8 +122,6 @@ class StreamedTable(CheckedTable):
         return self._owned(names, *self._owner)
 
     def _owned(self, names: list[str], column: str, site: str) -> Iterator[Any]:
-        import pyarrow.compute as pc
-
         kind = self._source.schema.field(column).type
         for batch in self._source.batches([column, *names], self._step):
             yield batch.filter(pc.equal(owners(batch.column(column), kind), site))

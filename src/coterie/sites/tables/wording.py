@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from coterie.errors import InputError
 
 SHOWN = 6
@@ -42,8 +44,6 @@ def no_column(table: str, column: object, names: Sequence[str]) -> InputError:
 @contextmanager
 def reading(table: str, what: str) -> Iterator[None]:
     """Turn whatever a reading library raises into one sentence."""
-    import pyarrow as pa
-
     try:
         yield
     except InputError:
