@@ -8,7 +8,6 @@ from threadpoolctl import threadpool_limits
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, MalformedMessage, QuorumLost, RunError
-from coterie.maths import dpca as twin
 from coterie.messages.schema import reply_type
 from coterie.messages.site_part import Memory, find_answer
 from coterie.protocols.dpca import (
@@ -27,6 +26,7 @@ from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy, has_row_axis
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut
+from tests.maths import dpca_twin as twin
 
 REQUESTS = (CountColumns, SolveCopy, SendComponents)
 

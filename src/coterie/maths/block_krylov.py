@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from coterie.arrays import Floats
-from coterie.maths.spectra import Ritz
+from coterie.maths.spectra import TOLERANCE, Ritz
 
 SMALL = 1200
 """Up to so many rows the matrix is solved whole."""
@@ -23,19 +23,13 @@ MOST_RESTARTS = 6
 
 
 def leading_pairs(
-    multiply: Callable[[Floats], Floats],
-    size: int,
-    count: int,
-    *,
-    seed: int,
-    tolerance: float = 1e-10,
-    spare: int = SPARE,
+    multiply: Callable[[Floats], Floats], size: int, count: int, *, seed: int, spare: int = SPARE
 ) -> Ritz:
     """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
 
     Block Lanczos with full reorthogonalisation: all blocks and their products are kept, so that the Rayleigh-Ritz
     step and true residuals need no pass of their own. A pass multiplies the matrix with one block. Ends when every
-    residual is below ``tolerance`` times the largest eigenvalue. After ``MOST_PASSES`` the basis is cut back to its
+    residual is below ``TOLERANCE`` times the largest eigenvalue. After ``MOST_PASSES`` the basis is cut back to its
     best vectors and grows again, a few times; where eigenvalues lie so close that this does not do, a matrix of up to
     ``WRITTEN`` rows is solved whole, and of a larger one what was found is returned with a warning in the log. Small
     matrices, and requests for a good part of all pairs, are solved whole at once. A block has ``spare`` vectors
@@ -55,7 +49,7 @@ def leading_pairs(
             product = multiply(block)
             basis, products = np.hstack([basis, block]), np.hstack([products, product])
             found, left, turn = _ritz(basis, products, count, width)
-            if left <= tolerance * max(float(found.values[0]), 1e-300):
+            if left <= TOLERANCE * max(float(found.values[0]), 1e-300):
                 return found
             block = _orthogonal(product, basis, rng)
             if not block.shape[1]:

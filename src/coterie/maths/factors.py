@@ -84,7 +84,7 @@ class Joined:
             bound += float(rest)
         return bound
 
-    def leading(self, count: int, *, center: bool, seed: int, tolerance: float = 1e-10) -> Ritz:
+    def leading(self, count: int, *, center: bool, seed: int) -> Ritz:
         """The leading eigenpairs of K_hat, or of K_hat with the features' mean taken off."""
 
         times = self.times
@@ -101,7 +101,7 @@ class Joined:
             return np.asarray(made - made.mean(axis=0))
 
         spare = 2 * count + 40 if self.kernel == "rbf" else 10  # rows of a product of matrices are costly
-        found = leading_pairs(centered, self.size, count, seed=seed, tolerance=tolerance, spare=spare)
+        found = leading_pairs(centered, self.size, count, seed=seed, spare=spare)
         return found.signed()
 
 
@@ -124,7 +124,7 @@ def products_with_kernel(kernel: Kernel, rows: Rows, block: Floats) -> Floats:
     return symmetric_times(lambda i, j: np.asarray(kernel.quick(near[i], near[j]), np.float64), len(near), block)
 
 
-def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int, tolerance: float = 1e-10) -> Ritz:
+def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
     """The leading eigenpairs of one part's kernel matrix; linear ones by the smaller of its two Grams."""
     exact, (n, d) = rows.astype(np.float64, copy=False), rows.shape
     count = min(count, n)
@@ -141,10 +141,8 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
     rbf = Kernel("rbf", gamma)
     if SMALL < n <= WRITTEN:
         whole = rbf.quick(exact, exact)
-        return leading_pairs(lambda block: whole @ block, n, count, seed=seed, tolerance=tolerance)
-    return leading_pairs(
-        lambda block: products_with_kernel(rbf, exact, block), n, count, seed=seed, tolerance=tolerance
-    )
+        return leading_pairs(lambda block: whole @ block, n, count, seed=seed)
+    return leading_pairs(lambda block: products_with_kernel(rbf, exact, block), n, count, seed=seed)
 
 
 def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:

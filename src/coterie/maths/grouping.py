@@ -7,7 +7,7 @@ falls. Many leaves are worked on at once: arrays have the leaf as their first ax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,11 @@ DISSOLVINGS = 2
 """How often groups of a leaf are dissolved, at most."""
 
 
-def group_rows(rows: Array, min_group: int, *, progress: Callable[[int, int], None] | None = None) -> Indices:
+def group_rows(rows: Array, min_group: int) -> Indices:
     """The number of each row's group: ``min_group`` to ``2 * min_group - 1`` similar rows, by Euclidean distance.
 
     The partition depends on the rows' values alone, not on their order, and so do the groups' numbers. Another BLAS
-    may round, and thus group, otherwise: store the result. ``progress`` gets the number of rows done and of all.
+    may round, and thus group, otherwise: store the result.
     """
     n = len(rows)
     if min_group < 2:
@@ -50,8 +50,6 @@ def group_rows(rows: Array, min_group: int, *, progress: Callable[[int, int], No
         for leaf, labels in zip(batch, _leaf_groups(values, batch, min_group), strict=True):
             groups[leaf] = labels + n * done  # compressed below
             done += len(leaf)
-        if progress is not None:
-            progress(done, n)
     groups = np.unique(groups, return_inverse=True)[1]
     if len(leaves) > 1:
         groups = _mended(values, groups, min_group)

@@ -21,7 +21,7 @@ class FixedPoint:
     """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits``, so that ``n_sites`` of them add up
     without wrapping.
 
-    A sum is then right to within ``error``: every site's number is rounded once.
+    A sum is then right to within half a step for each site: every site's number is rounded once.
     """
 
     bits: int
@@ -46,11 +46,6 @@ class FixedPoint:
         """Integers to one unit: a power of two, so that scaling rounds nothing."""
         exponent = math.floor(math.log2(min(self.largest, 1 << 62) / self.bound))
         return math.ldexp(1.0, max(-1000, min(1000, exponent)))
-
-    @property
-    def error(self) -> float:
-        """How far a decoded sum may be from the exact one, besides what float64 itself cannot hold."""
-        return 0.5 * self.n_sites / self.scale
 
     def encode(self, values: Array) -> Ring:
         """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
@@ -93,12 +88,6 @@ class WholeNumbers:
     def decode(self, total: Ring) -> Floats:
         """Their sum."""
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
-
-
-def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ring:
-    """The sum (or difference) of two vectors in the ring of ``2**bits``."""
-    result = one - other if minus else one + other  # unsigned: wraps at 2**64, which every smaller ring divides
-    return result if bits == 64 else result & np.uint64((1 << bits) - 1)
 
 
 def mask_stream(key: bytes, count: int, bits: int) -> Ring:

@@ -49,9 +49,8 @@ class Krylov:
     twice.
     """
 
-    def __init__(self, size: int, rng: np.random.Generator, *, tolerance: float = TOLERANCE) -> None:
-        self.size, self.tolerance = size, tolerance
-        self._rng = rng
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
+        self.size, self._rng = size, rng
         self._basis = np.zeros((size, 0))
         self._products = np.zeros((size, 0))
         self._fresh_at = [0]
@@ -88,7 +87,7 @@ class Krylov:
         if self.n_products <= start or self.n_products < at_least:
             return False
         pairs, residuals = self._pairs()
-        smallest = self.tolerance * max(float(np.abs(pairs.values).max()), 1e-300)
+        smallest = TOLERANCE * max(float(np.abs(pairs.values).max()), 1e-300)
         threshold = min(threshold, float(pairs.values[max(at_least, 1) - 1]))
         is_wanted = pairs.values + residuals > threshold
         is_wanted[: max(at_least, 1)] = True

@@ -13,7 +13,7 @@ states, so the size of an answer is known before it is asked for and tells nothi
 >>> ask = CountNearest(np.zeros((3, 2)))
 >>> ask.axes
 {'k': 3, 'd': 2}
->>> layout_of(ask).numbers, layout_of(ask).n_bytes
+>>> ask.layout.numbers, ask.layout.n_bytes
 (3, 24)
 """
 
@@ -23,7 +23,7 @@ import dataclasses
 import hashlib
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
@@ -45,6 +45,12 @@ SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4
 
 R = TypeVar("R", bound="Reply")
+Of = TypeVar("Of")
+
+
+def cached(function: Callable[[Any], Of]) -> Callable[[Any], Of]:
+    """``functools.cache`` for functions of a type, which mypy does not take for hashable."""
+    return cache(function)
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,11 @@ class ArraySpec:
     nonnegative: bool
     is_counted: bool = True
     """Whether these are numbers of the algorithm; keys and shares of masks are not."""
+
+    def range(self, names: Mapping[str, float]) -> tuple[float, float]:
+        """The lowest and the highest value allowed, given the values of names in the bound."""
+        high = math.inf if self.bound is None else max(0.0, self.bound.value(names))
+        return 0.0 if self.nonnegative else -high, high
 
     def wire(self, request: Request[Any]) -> Wire:
         """The kind of number, with ``{names}`` filled in from the request's own fields."""
@@ -89,13 +100,9 @@ class FieldSpec(NamedTuple):
     type: Any
 
 
+@cached
 def message_fields(message: Any) -> tuple[FieldSpec, ...]:
     """The fields of a message type, in the order they travel."""
-    return _message_fields(message)
-
-
-@cache
-def _message_fields(message: Any) -> tuple[FieldSpec, ...]:
     name: str = message.__name__
     if not dataclasses.is_dataclass(message):
         raise TypeError(f"{name} must be a @dataclass(frozen=True)")
@@ -202,12 +209,8 @@ class Request(Generic[R]):
     @cached_property
     def numbers(self) -> dict[str, float]:
         """The names a bound may use: the axes and the numbers this request carries."""
-        plain = {
-            item.name: float(getattr(self, item.name))
-            for item in message_fields(type(self))
-            if item.array is None and item.type in (int, float)
-        }
-        return {**self.axes, **plain}
+        fields = [item.name for item in message_fields(type(self)) if item.type in (int, float)]
+        return {**self.axes, **{name: float(getattr(self, name)) for name in fields}}
 
     @property
     def subject(self) -> type[Request[Any]]:
@@ -222,8 +225,19 @@ class Request(Generic[R]):
 
     @cached_property
     def layout(self) -> Layout:
-        """What an answer to this very request looks like."""
-        return layout_of(self)
+        """What an answer to this very request looks like; found from the types and the request alone."""
+        reply = reply_type(type(self))
+        laid, start, numbers, entries = [], 0, 0, 0
+        for item in message_fields(reply):
+            spec = _spec(item)
+            shape, number = _shape(spec.axes, self.axes), spec.wire(self)
+            count = math.prod(shape)
+            stop = start + number.n_bytes(count)
+            laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
+            start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
+        text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
+        tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
+        return Layout(reply, tuple(laid), numbers, entries, start, tag, self.numbers)
 
 
 _KINDS: dict[str, type[Request[Any]]] = {}
@@ -234,19 +248,9 @@ def request_type(kind: str) -> type[Request[Any]] | None:
     return _KINDS.get(kind)
 
 
-def request_kinds() -> tuple[str, ...]:
-    """The names of all requests declared so far."""
-    return tuple(sorted(_KINDS))
-
-
-def reply_type(request: type[Request[Any]]) -> type[Reply]:
-    """The type of reply that answers ``request``, after checking that the request fixes its every axis."""
-    key: Any = request
-    return _reply_type(key)
-
-
-@cache
-def _reply_type(request: Any) -> type[Reply]:
+@cached
+def reply_type(request: Any) -> type[Reply]:
+    """The type of reply that answers a type of request, after checking that the request fixes its every axis."""
     for base in request.__orig_bases__:
         if typing.get_origin(base) is Request:
             reply: type[Reply] = typing.get_args(base)[0]
@@ -297,31 +301,9 @@ class Layout:
         """Lowest and highest allowed value of each array under a run's limits."""
         key = tuple(limits.items())
         if key not in self._bounds:
-            self._bounds[key] = self._find_bounds({**self.names, **limits})
+            names = {**self.names, **limits}
+            self._bounds[key] = tuple(item.spec.range(names) for item in self.fields)
         return self._bounds[key]
-
-    def _find_bounds(self, names: Mapping[str, float]) -> tuple[tuple[float, float], ...]:
-        found = []
-        for item in self.fields:
-            high = math.inf if item.spec.bound is None else max(0.0, item.spec.bound.value(names))
-            found.append((0.0 if item.spec.nonnegative else -high, high))
-        return tuple(found)
-
-
-def layout_of(request: Request[Any]) -> Layout:
-    """What an answer to ``request`` looks like; found from the types and the request alone."""
-    reply = reply_type(type(request))
-    laid, start, numbers, entries = [], 0, 0, 0
-    for item in message_fields(reply):
-        spec = _spec(item)
-        shape, number = _shape(spec.axes, request.axes), spec.wire(request)
-        count = math.prod(shape)
-        stop = start + number.n_bytes(count)
-        laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
-        start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
-    text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
-    tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
-    return Layout(reply, tuple(laid), numbers, entries, start, tag, request.numbers)
 
 
 def _spec(item: FieldSpec) -> ArraySpec:

@@ -191,21 +191,20 @@ def answers(
     request: type[Request[R]],
 ) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
     """Mark the function with which a site answers ``request``."""
-    reply_type(request)
-
-    def register(function: Callable[[Table, Memory, Any], R]) -> Callable[[Table, Memory, Any], R]:
-        _ANSWERS[request] = function
-        return function
-
-    return register
+    return _registered(_ANSWERS, request)
 
 
 def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
     """Mark the function that answers a request which carries another one, or belongs to carrying (masks)."""
+    return _registered(_CARRIERS, request)
+
+
+def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[Any]]) -> Callable[[T], T]:
+    """Enter the function that is marked; a request that does not fix its reply's every axis is refused here."""
     reply_type(request)
 
-    def register(function: Carrying) -> Carrying:
-        _CARRIERS[request] = function
+    def register(function: T) -> T:
+        functions[request] = function
         return function
 
     return register
@@ -226,12 +225,7 @@ def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
         raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
     if reply_type(request) is Nothing:  # unless a function of its own looks at the rows once more
         _ANSWERS.setdefault(request, lambda *_: Nothing())
-
-    def register(function: Keeping) -> Keeping:
-        _KEEPERS[request] = function
-        return function
-
-    return register
+    return _registered(_KEEPERS, request)
 
 
 def find_answer(request: type[Request[Any]]) -> Answering | None:

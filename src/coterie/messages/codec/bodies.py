@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ import numpy as np
 from coterie.errors import MalformedMessage
 from coterie.messages.codec.envelope import request_digest
 from coterie.messages.numbers import wire
-from coterie.messages.schema import Request, message_fields, request_type
+from coterie.messages.schema import Request, cached, message_fields, request_type
 
 MAX_ITEMS = 1 << 17
 """How many strings or recalled requests one message may list."""
@@ -41,12 +41,8 @@ class _Coder(NamedTuple):
     decoder: msgspec.msgpack.Decoder[Any]
 
 
+@cached
 def _coder(kind: Any) -> _Coder:
-    return _coder_of(kind)
-
-
-@cache
-def _coder_of(kind: Any) -> _Coder:
     """The wire form of a request: its limits, then its fields in order."""
     fields: list[tuple[str, Any]] = [("limits_", _LIMITS)]
     for item in message_fields(kind):
@@ -127,7 +123,7 @@ def _check_limits(name: str, limits: Mapping[str, float]) -> None:
 
 def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
     plain = {i.name: getattr(raw, i.name) for i in message_fields(kind) if i.array is None}
-    values: dict[str, Any] = dict(plain)
+    values = dict(plain)
     for item in message_fields(kind):
         if item.array is None:
             continue
@@ -136,9 +132,7 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
             number = wire(item.array.dtype.format_map(plain))
         except (ValueError, KeyError):
             raise MalformedMessage(f"{kind.kind}.{item.name} has no such kind of number") from None
-        count = 1
-        for length in packed.shape:
-            count *= length
+        count = math.prod(packed.shape)
         if len(packed.data) != number.n_bytes(count):
             raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
         if not count and any(length > MAX_ITEMS for length in packed.shape):  # long axes that cost nothing to send

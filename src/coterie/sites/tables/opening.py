@@ -141,13 +141,3 @@ def _is_as_it_is(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
     """Whether all columns are taken in order from an array that needs no conversion."""
     same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
     return same and source.values.dtype in (np.float32, np.float64)
-
-
-class ParquetTable(StreamedTable):
-    """Rows streamed from a Parquet file of numbers, so that it may exceed memory."""
-
-    def __init__(self, path: Path, *, columns: Sequence[str] | None = None, block_bytes: int = BLOCK_BYTES) -> None:
-        self.path = path
-        source = ParquetSource(path, path.name)
-        encoders = encoders_of(source, Choice(columns))
-        super().__init__(source, encoders, counted(source, encoders), block_bytes=block_bytes)
