@@ -30,11 +30,8 @@ class RunMemories:
 
     def of(self, run: bytes, view: str = "") -> RunMemory:
         """The memory of ``run`` over one view of the table, a blank one where there is none."""
-        views = self._runs.setdefault(run, {})
-        if view not in views:
-            views[view] = RunMemory()
-            views[view].memory.alignment_key, views[view].memory.allows = self._alignment_key, self._allows
-        found = views[view]
+        found = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
+        found.memory.alignment_key, found.memory.allows = self._alignment_key, self._allows
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

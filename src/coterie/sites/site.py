@@ -23,7 +23,7 @@ from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy, Protection
-from coterie.sites.views import FEW_GROUPS, GroupedTable, grouped_view
+from coterie.sites.views import FEW_GROUPS, grouped_view
 
 
 class _Refused(Exception):
@@ -84,13 +84,10 @@ class Site:
         views: dict[Protection, Table] = {"none": table} if "none" in needed else {}
         if "groups" in needed:
             view = views["groups"] = grouped_view(table, self.policy.min_group, self.ledger, name=name)
-            self._warn_of_few(view)
+            if view.n_grouped < FEW_GROUPS * view.min_group:
+                held = (self.name, view.n_grouped, view.min_group)
+                self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
         return views
-
-    def _warn_of_few(self, view: GroupedTable) -> None:
-        if view.n_grouped < FEW_GROUPS * view.min_group:
-            held = (self.name, view.n_grouped, view.min_group)
-            self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
 
     def _table(self, method: str) -> Table:
         """The table as a method sees it."""
@@ -154,12 +151,7 @@ class Site:
         carrier = find_carrier(type(request))
         reply = self._compute(envelope, request) if carrier is None else carrier(self, run.memory, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
-        self.ledger.answer(
-            envelope,
-            frame,
-            layout.numbers,
-            **_facts(request, decoded.seen),
-        )
+        self.ledger.answer(envelope, frame, layout.numbers, **_facts(request, decoded.seen))
         return frame
 
     def _permitted(self, decoded: Decoded) -> Request[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import CategoryEncoder, Encoder, NumberEncoder
-from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.kinds import Kind, as_text, kind_of, number_in
 from coterie.sites.tables.sources import Source, check_names
 from coterie.sites.tables.wording import leave_out, no_column, quoted
 
@@ -115,15 +115,7 @@ def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:
     start = 0
     for batch in source.batches([name], 1 << 14):
         for place, text in enumerate(as_text(batch.column(name), kind).to_pylist()):
-            if text is not None and not _is_number(text):
+            if text is not None and number_in(text) is None:
                 return text, start + place + 1
         start += batch.num_rows
     return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -58,3 +58,11 @@ def owners(values: Any, kind: Any) -> Any:
     """The names of sites in a column, null where there is none."""
     text = pc.utf8_trim_whitespace(as_text(values, kind))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text is, if it is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

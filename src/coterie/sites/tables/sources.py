@@ -50,13 +50,9 @@ class MemorySource(Source):
         """Slices of the table."""
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
-    def taken(self, order: Integers) -> MemorySource:
-        """The rows in another order."""
-        return MemorySource(self._table.take(order), self.name)
-
-    def part(self, start: int, stop: int) -> MemorySource:
-        """Some rows, not copied."""
-        return MemorySource(self._table.slice(start, stop - start), self.name)
+    def taken(self, places: Integers) -> MemorySource:
+        """The rows at these places."""
+        return MemorySource(self._table.take(places), self.name)
 
 
 class ArraySource(Source):
@@ -80,13 +76,9 @@ class ArraySource(Source):
         """Whether the rows stay in a file."""
         return isinstance(self.values, np.memmap)
 
-    def taken(self, order: Integers) -> ArraySource:
-        """The rows in another order."""
-        return ArraySource(self.values[order], self.schema.names, self.name)
-
-    def part(self, start: int, stop: int) -> ArraySource:
-        """Some rows, not copied."""
-        return ArraySource(self.values[start:stop], self.schema.names, self.name)
+    def taken(self, places: Integers) -> ArraySource:
+        """The rows at these places."""
+        return ArraySource(self.values[places], self.schema.names, self.name)
 
 
 def source_of_object(thing: object, name: str) -> Source:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from coterie.errors import InputError
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
+from coterie.sites.tables.wording import listed
 from coterie.sites.views.forming import Progress
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.store import Change, Grouping, form, load, save, update
@@ -42,15 +43,10 @@ def grouped_view(
         if min_group not in views:
             views[min_group] = form(table, min_group, bytes(32), progress).view(table)
         return views[min_group]
-    secret = _secret(ledger)
-    kept = load(folder, secret)
-    if kept is not None and not ledger.total("answers") and _difference(kept, table, min_group):
-        kept = None  # nothing has left yet
-    if kept is None:
-        made = form(table, min_group, secret, progress)
-        _keep(made, folder, ledger, name, "formed", Change(formed=made.n_formed))
-        return made.view(table)
-    difference = _difference(kept, table, min_group)
+    kept = load(folder, _secret(ledger))
+    difference = "" if kept is None else _difference(kept, table, min_group)
+    if kept is None or (difference and not ledger.total("answers")):  # nothing has left yet
+        return _formed(table, min_group, ledger, folder, name, "formed", progress)
     if difference:
         raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
     made, change = update(kept, table, progress)
@@ -66,8 +62,14 @@ def regroup(
     folder = groups_folder(ledger, name)
     if folder is None:
         raise InputError("a site without a ledger file keeps no groups; there is nothing to form anew.")
+    return _formed(table, min_group, ledger, folder, name, "regrouped", progress)
+
+
+def _formed(
+    table: Table, min_group: int, ledger: SiteLedger, folder: Path, name: str, how: str, progress: Progress | None
+) -> GroupedTable:
     made = form(table, min_group, _secret(ledger), progress)
-    _keep(made, folder, ledger, name, "regrouped", Change(formed=made.n_formed))
+    _keep(made, folder, ledger, name, how, Change(formed=made.n_formed))
     return made.view(table)
 
 
@@ -101,8 +103,8 @@ def _difference(kept: Grouping, table: Table, min_group: int) -> str:
     names = tuple(column.name for column in table.columns)
     if kept.columns != names:
         return (
-            f"the site's groups were formed on the columns {_listed(kept.columns)}, and the table now has "
-            f"{_listed(names)}; offer the same columns"
+            f"the site's groups were formed on the columns {listed(kept.columns)}, and the table now has "
+            f"{listed(names)}; offer the same columns"
         )
     if kept.min_group < min_group:
         return (
@@ -110,8 +112,3 @@ def _difference(kept: Grouping, table: Table, min_group: int) -> str:
             "(min_group); ask for as few as before"
         )
     return ""
-
-
-def _listed(names: tuple[str, ...], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
