@@ -69,8 +69,8 @@ def moments_of(rows: Rows, labels: Indices, squared: Floats, n_cells: int, weigh
     return Moments(sums, counts_by_cell(labels, each, n_cells), np.asarray(squared @ each))
 
 
-def counts_by_cell(labels: Indices, weights: Floats, n_cells: int) -> Floats:
-    """The weight of each cell's rows."""
+def counts_by_cell(labels: Array, weights: Floats, n_cells: int) -> Floats:
+    """The weight of each cell's rows: floats, where there are no labels at all, too."""
     counted: Floats = np.bincount(labels, weights, n_cells).astype(np.float64, copy=False)
     return counted
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from coterie.arrays import Floats, Integers
 from coterie.errors import InputError
+from coterie.maths.clustering import counts_by_cell
 
 Labels = npt.NDArray[np.integer[Any]]
 
@@ -55,11 +56,7 @@ def drawn_by_weight(counts: Floats, size: int, seed: int) -> Integers:
 
 def cell_remainders(labels: Labels, counts: Floats, drawn: Integers, weights: Floats, k: int) -> Floats:
     """What is left of every cell's rows for its center once its sampled rows have their weights; may be negative."""
-    return _by_cell(labels, counts, k) - _by_cell(labels[drawn], weights, k)
-
-
-def _by_cell(labels: Labels, weights: Floats, k: int) -> Floats:
-    return np.bincount(labels, weights, k).astype(np.float64)  # whole numbers where there are no labels at all
+    return counts_by_cell(labels, counts, k) - counts_by_cell(labels[drawn], weights, k)
 
 
 def solvable_weights(weights: Floats) -> Floats:

@@ -53,10 +53,6 @@ class Joined:
             made = np.add(made, part, out=made) if self.kernel == "linear" else np.multiply(made, part, out=made)
         return made
 
-    def rows(self, start: int, stop: int) -> Floats:
-        """Some rows of K_hat."""
-        return self.tile(slice(start, stop), slice(None))
-
     def times(self, block: Floats) -> Floats:
         """K_hat times a few vectors; never more of K_hat at once than a few rows."""
         if self.kernel == "linear":
@@ -89,7 +85,7 @@ class Joined:
 
         times = self.times
         if self.kernel == "rbf" and SMALL < self.size <= WRITTEN:
-            whole = self.rows(0, self.size)
+            whole = self.tile(slice(None), slice(None))
 
             def times(block: Floats) -> Floats:
                 return np.asarray(whole @ block)
@@ -118,12 +114,6 @@ def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Fl
     return made
 
 
-def products_with_kernel(kernel: Kernel, rows: Rows, block: Floats) -> Floats:
-    """K times a few vectors, K the kernel matrix of rows, a tile of it at a time."""
-    near = rows.astype(np.float64, copy=False)
-    return symmetric_times(lambda i, j: np.asarray(kernel.quick(near[i], near[j]), np.float64), len(near), block)
-
-
 def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
     """The leading eigenpairs of one part's kernel matrix; linear ones by the smaller of its two Grams."""
     exact, (n, d) = rows.astype(np.float64, copy=False), rows.shape
@@ -142,7 +132,11 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
     if SMALL < n <= WRITTEN:
         whole = rbf.quick(exact, exact)
         return leading_pairs(lambda block: whole @ block, n, count, seed=seed)
-    return leading_pairs(lambda block: products_with_kernel(rbf, exact, block), n, count, seed=seed)
+
+    def tile(i: slice, j: slice) -> Floats:
+        return np.asarray(rbf.quick(exact[i], exact[j]), np.float64)
+
+    return leading_pairs(lambda block: symmetric_times(tile, n, block), n, count, seed=seed)
 
 
 def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:

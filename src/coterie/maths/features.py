@@ -6,9 +6,9 @@ map is ever sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,8 @@ from coterie.arrays import Integers, Rows
 from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 
-
-class FeatureMap(Protocol):
-    """Turns rows into features, in the precision of the frequencies it was drawn with."""
-
-    def __call__(self, rows: Rows) -> Rows:
-        """One row of features for every row."""
-        ...
+FeatureMap = Callable[[Rows], Rows]
+"""Makes one row of features of every row, in the precision of the frequencies it was drawn with."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ two of its rows alone hold another value than the many others, they count as hol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -44,13 +44,12 @@ class GroupCells:
 
     def without(self, hidden: Mask) -> GroupCells:
         """The same groups, with nothing shown in the hidden cells."""
-        return GroupCells(
-            self.sizes,
-            self.weights,
-            np.where(hidden, np.nan, self.means),
-            np.where(hidden, 0.0, self.present),
-            np.where(hidden, 0.0, self.squares),
-            self.full & ~hidden,
+        return replace(
+            self,
+            means=np.where(hidden, np.nan, self.means),
+            present=np.where(hidden, 0.0, self.present),
+            squares=np.where(hidden, 0.0, self.squares),
+            full=self.full & ~hidden,
         )
 
     @classmethod

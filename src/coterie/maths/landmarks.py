@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.arrays import Floats, Integers, Rows
-from coterie.maths.clustering import nearest, weighted_kmeans
+from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import inverse_root
 
@@ -71,12 +71,11 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
     """The same points, or where there are more than twice ``most`` their centers, with the rows each stands for."""
     points, weights = points[weights > 0], weights[weights > 0]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
-    together: Floats = np.bincount(place.ravel(), weights, len(distinct)).astype(np.float64)
+    together = counts_by_cell(place.ravel(), weights, len(distinct))
     if len(distinct) <= 2 * most:
         return distinct, together
     centers = weighted_kmeans(distinct, together, most, seed=seed, n_init=1)
-    labels = nearest(distinct, centers)[0]
-    counts: Floats = np.bincount(labels, together, most).astype(np.float64)
+    counts = counts_by_cell(nearest(distinct, centers)[0], together, most)
     return centers[counts > 0], counts[counts > 0]
 
 

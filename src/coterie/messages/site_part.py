@@ -63,20 +63,16 @@ class Table(Protocol):
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns, in order."""
-        ...
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        ...
 
     def raw_blocks(self) -> Iterator[Block]:
         """The rows, in order, as they are: missing values are NaN."""
-        ...
 
     def blocks(self) -> Iterator[Block]:
         """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
-        ...
 
 
 def keys_of(table: Table) -> tuple[str, ...] | None:
@@ -161,23 +157,18 @@ class Exit(Protocol):
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites; the site's policy may refuse."""
-        ...
 
     def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
         """Agree that an upload is summed up with those left; the site's policy may refuse."""
-        ...
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
         """The answer to a carried request, once the site's policy has nothing against it."""
-        ...
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
-        ...
 
     def once(self, run: bytes, what: str) -> bool:
         """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
-        ...
 
 
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.errors import InputError
@@ -23,7 +23,7 @@ class Choice:
 
     columns: Sequence[str] | None = None
     ignore: Collection[str] = ()
-    categories: Categories | None = field(default=None)
+    categories: Categories | None = None
 
     def __post_init__(self) -> None:
         for option in ("columns", "ignore"):
@@ -41,8 +41,8 @@ class Choice:
     def without(self, column: str) -> Choice:
         """The same choice, this column left out."""
         if self.columns is None:
-            return Choice(None, [*self.ignore, column], self.categories)
-        return Choice([c for c in self.columns if c != column], self.ignore, self.categories)
+            return replace(self, ignore=[*self.ignore, column])
+        return replace(self, columns=[c for c in self.columns if c != column])
 
 
 def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:

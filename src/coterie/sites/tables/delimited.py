@@ -36,8 +36,8 @@ class CsvSource(Source):
         self._chunk = min(max(CHUNK, 32 * first_line), LARGEST_CHUNK)
         self._names = self._header(head)
         check_names(name, self._names)
-        cells = self._first_cells()
-        forms = [(n, form_of(cells[n]) if n in cells else pa.float64()) for n in self._names]
+        first = next(self._cells(self._names), None)
+        forms = [(n, pa.float64() if first is None else form_of(first.column(n))) for n in self._names]
         super().__init__(name, pa.schema(forms), None)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
@@ -82,10 +82,6 @@ class CsvSource(Source):
                 f"{self.name}: columns are separated by ';' ({quoted(names[0])}); save it with ',' between"
             )
         return names
-
-    def _first_cells(self) -> dict[str, Any]:
-        batch = next(self._cells(self._names), None)
-        return {} if batch is None else {name: batch.column(name) for name in self._names}
 
     def _cells(self, names: Sequence[str]) -> Iterator[Any]:
         if self._only_header:

@@ -60,10 +60,8 @@ class NumberEncoder:
         """Where whole numbers are too large for float64."""
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
-        signed = _signed(values)
-        largest = (
-            LARGEST if signed else pa.scalar(LARGEST, values.type)
-        )  # unsigned numbers compare with their own kind
+        signed = not kinds.is_uint64(values.type)  # unsigned numbers compare with their own kind
+        largest = LARGEST if signed else pa.scalar(LARGEST, values.type)
         bad = pc.greater(values, largest)
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
         found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
@@ -72,10 +70,6 @@ class NumberEncoder:
     def complaint(self, fault: Fault) -> str:
         """What is said of faulty values."""
         return too_large(self.column, fault.first, fault.value)
-
-
-def _signed(values: Any) -> bool:
-    return not kinds.is_uint64(values.type)
 
 
 def too_large(column: str, row: int, value: object) -> str:

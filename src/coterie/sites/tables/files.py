@@ -26,12 +26,10 @@ class ParquetSource(Source):
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """Batches of ``step`` rows, whatever the row groups are."""
-        with reading(self.name, "Parquet file"), self._streamed() as file:
+        # without a buffer Arrow would hold a whole row group
+        streamed = {"pre_buffer": False, "buffer_size": BUFFER}
+        with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
             yield from file.iter_batches(batch_size=step, columns=list(names), use_threads=False)
-
-    def _streamed(self) -> Any:
-        """The file, read a little at a time: without a buffer Arrow would hold a whole row group."""
-        return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=BUFFER)
 
 
 class IpcSource(Source):

@@ -53,23 +53,14 @@ def open_table(
     of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
     ``.npz``. ``key`` is a column that names each row wherever columns of it are held; it is none of the columns.
     """
-    found = source_of(source, name)
-    choice = Choice(columns, ignore, categories)
-    if key is not None:
-        return _keyed(found, choice, key, block_bytes)
-    encoders = encoders_of(found, choice)
-    if isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
+    found, choice = source_of(source, name), Choice(columns, ignore, categories)
+    keys = None if key is None else _keys(found, key)
+    encoders = encoders_of(found, choice if key is None else choice.without(key))
+    if keys is None and isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
         names = [encoder.column for encoder in encoders]
         return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
-    return StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-
-
-def _keyed(found: Source, choice: Choice, key: str, block_bytes: int) -> Table:
-    """A table whose rows have names."""
-    keys = _keys(found, key)
-    encoders = encoders_of(found, choice.without(key))
     table = StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-    table.keys = checked_keys(found.name, keys, table.n_rows)
+    table.keys = None if keys is None else checked_keys(found.name, keys, table.n_rows)
     return table
 
 
