@@ -173,21 +173,22 @@ class Exit(Protocol):
 
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]
 """Takes the site's exit, the run's memory, the envelope and the request."""
-_CARRIERS: dict[type[Request[Any]], Carrying] = {}
-_ANSWERS: dict[type[Request[Any]], Answering] = {}
-_KEEPERS: dict[type[Request[Any]], Keeping] = {}
+CARRIERS: dict[type[Request[Any]], Carrying] = {}
+ANSWERS: dict[type[Request[Any]], Answering] = {}
+KEEPERS: dict[type[Request[Any]], Keeping] = {}
+"""The functions installed, by the type of request."""
 
 
 def answers(
     request: type[Request[R]],
 ) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
     """Mark the function with which a site answers ``request``."""
-    return _registered(_ANSWERS, request)
+    return _registered(ANSWERS, request)
 
 
 def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
     """Mark the function that answers a request which carries another one, or belongs to carrying (masks)."""
-    return _registered(_CARRIERS, request)
+    return _registered(CARRIERS, request)
 
 
 def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[Any]]) -> Callable[[T], T]:
@@ -201,11 +202,6 @@ def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[
     return register
 
 
-def find_carrier(request: type[Request[Any]]) -> Carrying | None:
-    """The function that answers a carrying request, if one is installed."""
-    return _CARRIERS.get(request)
-
-
 def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
     """Mark the function with which a site updates its memory on ``request``, before it answers.
 
@@ -215,15 +211,5 @@ def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
     if not request.remembered:
         raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
     if reply_type(request) is Nothing:  # unless a function of its own looks at the rows once more
-        _ANSWERS.setdefault(request, lambda *_: Nothing())
-    return _registered(_KEEPERS, request)
-
-
-def find_answer(request: type[Request[Any]]) -> Answering | None:
-    """The function that answers ``request``, if one is installed."""
-    return _ANSWERS.get(request)
-
-
-def find_keeper(request: type[Request[Any]]) -> Keeping | None:
-    """The function that remembers ``request``, if one is installed."""
-    return _KEEPERS.get(request)
+        ANSWERS.setdefault(request, lambda *_: Nothing())
+    return _registered(KEEPERS, request)

@@ -56,21 +56,12 @@ class InstalledSite:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.books = folder / "coterie"
-        self._held = ExitStack()
-
-    @property
-    def _told(self) -> Path:
-        return self.folder / "local" / "coterie.json"
-
-    @property
-    def ledger_path(self) -> Path:
+        self.ledger_path = self.books / "ledger.jsonl"
         """What left this site, in all runs."""
-        return self.books / "ledger.jsonl"
-
-    @property
-    def log_path(self) -> Path:
+        self.log_path = self.books / "site.log"
         """What happened here, a JSON line each."""
-        return self.books / "site.log"
+        self._told = folder / "local" / "coterie.json"
+        self._held = ExitStack()
 
     def tell(self, holdings: Holdings) -> Table:
         """Write down what the site holds, once it has been seen that it can be opened; relative paths are made

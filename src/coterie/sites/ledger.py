@@ -50,7 +50,7 @@ class SiteLedger:
     """
 
     def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
-        self._chain = Chain(path, durable=durable)
+        self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
         for start, line in self._chain.reopen():
@@ -64,11 +64,6 @@ class SiteLedger:
                 self._pages(run).notes.setdefault(line["what"], []).append(start)
             elif event == "answer":
                 self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
-
-    @property
-    def path(self) -> Path | None:
-        """The file, if there is one."""
-        return self._chain.path
 
     def total(self, what: str) -> int:
         """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""

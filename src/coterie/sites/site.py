@@ -17,7 +17,7 @@ from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper, rows_behind
+from coterie.messages.site_part import ANSWERS, CARRIERS, KEEPERS, Evaluated, Table, rows_behind
 from coterie.messages.verbs import Seen
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
@@ -148,8 +148,8 @@ class Site:
         layout = _layout(request)
         if request.remembered:
             self._remember(envelope, request, decoded.bodies[0])
-        carrier = find_carrier(type(request))
-        reply = self._compute(envelope, request) if carrier is None else carrier(self, run.memory, envelope, request)
+        carrier = CARRIERS.get(type(request))
+        reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(envelope, frame, layout.numbers, **_facts(request, decoded.seen))
         return frame
@@ -159,7 +159,7 @@ class Site:
         request, envelope = decoded.request, decoded.envelope
         if request is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
-        if find_carrier(type(request)) is None:
+        if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
             raise _Refused(Refusal.METHOD_FORBIDDEN)
@@ -178,7 +178,7 @@ class Site:
 
     def _check_rows(self, envelope: Envelope, limits: Mapping[str, float]) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
-        held = rows_behind(self._memory(envelope).memory.table or self._table(envelope.method))
+        held = rows_behind(self._memory(envelope).table or self._table(envelope.method))
         if held > limits.get("rows", float("inf")):
             raise OutOfRange(f"{self.name} holds {held} rows; declared were {limits['rows']:g}")
 
@@ -199,7 +199,7 @@ class Site:
 
     def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""
-        if find_answer(type(request)) is None:
+        if ANSWERS.get(type(request)) is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
         objection = self.policy.objection(method, type(request), is_masked=is_masked)
         if objection is not None:
@@ -245,7 +245,7 @@ class Site:
 
     def _compute(self, envelope: Envelope, request: Request[Any]) -> Reply:
         """What the protocol's own function answers."""
-        compute, memory = find_answer(type(request)), self._memory(envelope).memory
+        compute, memory = ANSWERS.get(type(request)), self._memory(envelope)
         assert compute is not None
         began = time.perf_counter()
         try:
@@ -255,10 +255,10 @@ class Site:
 
     def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
-        kept, keep = self._memory(envelope), find_keeper(type(request))
+        kept, keep = self._memory(envelope), KEEPERS.get(type(request))
         try:
             if keep is not None:
-                keep(kept.memory.table or self._table(envelope.method), kept.memory, request)
+                keep(kept.table or self._table(envelope.method), kept, request)
         except Exception:
             self._memories.forget(envelope.run)
             raise
@@ -272,13 +272,13 @@ class Site:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
-            carrier = find_carrier(type(request))
+            carrier = CARRIERS.get(type(request))
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             self._remember(envelope, request, body)
             if carrier is not None:  # what it checks when asked, such as pinned keys, holds here, too
                 try:
-                    carrier(self, self._memory(envelope).memory, envelope, request)
+                    carrier(self, self._memory(envelope), envelope, request)
                 except Exception:
                     self._memories.forget(envelope.run)
                     raise

@@ -74,30 +74,9 @@ def kind_of(data: bytes) -> type[Request[Any]] | None:
     return request_type(data[1 : 1 + data[0]].decode(errors="replace")) if data else None
 
 
-def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Mapping[str, float]]:
-    """The request in ``data`` and its limits; None for a request this installation does not know.
-
-    ``digest`` is the digest of ``data``, where the caller has computed it already.
-    """
-    return _decode_body(digest or request_digest(data), _Carried(data))
-
-
-class _Carried:
-    """Bytes that ride along with a cache key without being part of it."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Carried)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(maxsize=16)  # in one process many sites are asked the same; the digest stands for the bytes
-def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None, Mapping[str, float]]:  # noqa: ARG001
-    data = carried.data
+@lru_cache(maxsize=16)  # in one process many sites are asked the same
+def decode_body(data: bytes) -> tuple[Request[Any] | None, Mapping[str, float]]:
+    """The request in ``data`` and its limits; None for a request this installation does not know."""
     if len(data) < 2 or len(data) < 1 + data[0]:
         raise MalformedMessage("the request is cut short")
     try:

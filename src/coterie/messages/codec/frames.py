@@ -109,7 +109,7 @@ def decode_question(frame: bytes) -> Decoded:
         seen = Seen(seen)
     except ValueError:
         raise MalformedMessage(f"nobody sees an answer in way {seen}") from None
-    request, limits = decode_body(body, envelope.request)
+    request, limits = decode_body(body)
     return Decoded(envelope, form, (body,), request, limits, seen, transcript)
 
 

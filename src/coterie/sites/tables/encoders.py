@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 
 from coterie.arrays import Integers, Mask
 from coterie.messages.site_part import Rows
-from coterie.sites.tables.kinds import as_text, is_single, is_wide
+from coterie.sites.tables.kinds import as_text, is_wide
 from coterie.sites.tables.wording import leave_out, listed, quoted
 
 LARGEST = 2**53
@@ -43,7 +43,7 @@ class NumberEncoder:
     @property
     def single(self) -> bool:
         """Whether float32 is enough."""
-        return is_single(self.kind)
+        return bool(kinds.is_float32(self.kind) or kinds.is_float16(self.kind))
 
     @property
     def suspect(self) -> bool:

@@ -30,11 +30,6 @@ def kind_of(kind: Any) -> Kind:
     return Kind.DATE if kinds.is_temporal(kind) else Kind.OTHER
 
 
-def is_single(kind: Any) -> bool:
-    """Whether float32 holds every value of this type."""
-    return bool(kinds.is_float32(kind) or kinds.is_float16(kind))
-
-
 def is_wide(kind: Any) -> bool:
     """Whether this type has whole numbers that float64 cannot hold."""
     return bool(kinds.is_int64(kind) or kinds.is_uint64(kind) or (kinds.is_decimal(kind) and kind.scale <= 0))

@@ -71,11 +71,6 @@ class ArraySource(Source):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in rows.T], names=list(names))
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the rows stay in a file."""
-        return isinstance(self.values, np.memmap)
-
     def taken(self, places: Integers) -> ArraySource:
         """The rows at these places."""
         return ArraySource(self.values[places], self.schema.names, self.name)

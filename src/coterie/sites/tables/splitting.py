@@ -50,7 +50,8 @@ def split_by_site(
     found.texts = {site_column: frozenset()}
     encoders = encoders_of(found, Choice(columns, ignore, categories).without(site_column))
     sizes = _sizes(found, encoders, site_column)
-    if isinstance(found, MemorySource) or (isinstance(found, ArraySource) and not found.is_mapped):
+    is_mapped = isinstance(found, ArraySource) and isinstance(found.values, np.memmap)
+    if isinstance(found, MemorySource | ArraySource) and not is_mapped:
         return _parts(found, encoders, site_column, sizes, block_bytes)
     if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
         return _held(found, encoders, site_column, sizes, block_bytes)

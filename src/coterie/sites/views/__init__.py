@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
@@ -50,7 +51,7 @@ def grouped_view(
     if difference:
         raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
     made, change = update(kept, table, progress)
-    if not change.is_none or len(made.rows.tokens) != len(kept.rows.tokens):
+    if change.formed or change.broken or len(made.rows.tokens) != len(kept.rows.tokens):
         _keep(made, folder, ledger, name, "updated", change)
     return made.view(table)
 
@@ -92,9 +93,7 @@ def _keep(grouping: Grouping, folder: Path, ledger: SiteLedger, name: str, how: 
         min_group=grouping.min_group,
         groups=len(grouping.numbers),
         rows=int(grouping.cells.sizes.sum()),
-        formed=change.formed,
-        broken=change.broken,
-        waiting=change.waiting,
+        **asdict(change),
     )
 
 

@@ -60,11 +60,6 @@ class Change:
     broken: int = 0
     waiting: int = 0
 
-    @property
-    def is_none(self) -> bool:
-        """Whether the view is what it was."""
-        return not (self.formed or self.broken)
-
 
 @dataclass(frozen=True)
 class Grouping:
