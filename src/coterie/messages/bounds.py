@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Mapping
 
-_OPERATORS = (ast.Add, ast.Mult, ast.Pow)
+_NODES = (ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.Add, ast.Mult, ast.Pow)
 
 
 class Bound:
@@ -28,7 +28,11 @@ class Bound:
             self._tree = ast.parse(text, mode="eval").body
         except SyntaxError:
             raise ValueError(f"bound {text!r} is no expression") from None
-        self.names = frozenset(_names(self._tree, text))
+        nodes = list(ast.walk(self._tree))
+        values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        if not all(isinstance(node, _NODES) for node in nodes) or any(type(v) not in (int, float) for v in values):
+            raise ValueError(f"bound {text!r} may hold names, numbers, +, * and ** only")
+        self.names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
     def value(self, names: Mapping[str, float]) -> float:
         """The bound as a number, infinite where nothing can be said: a name is missing, the number too large."""
@@ -42,17 +46,6 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"Bound({self.text!r})"
-
-
-def _names(node: ast.expr, text: str) -> set[str]:
-    match node:
-        case ast.Name(id=name):
-            return {name}
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return set()
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
-            return _names(left, text) | _names(right, text)
-    raise ValueError(f"bound {text!r} may hold names, numbers, +, * and ** only")
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
 from coterie.sites.tables import fingerprint, open_table
-from coterie.sites.views import GroupedTable, grouped_view, regroup
+from coterie.sites.views import GroupedTable, grouped_view
 from coterie.sites.views.forming import Progress
 
 PATIENCE = 15.0
@@ -93,17 +92,17 @@ class InstalledSite:
 
     def grouped(self, progress: Progress | None = None) -> GroupedTable:
         """The site's table as groups, formed or brought up to date where that is due."""
-        return self._viewed(grouped_view, progress)
+        return self._viewed(False, progress)
 
     def regrouped(self, progress: Progress | None = None) -> GroupedTable:
         """The same with all groups formed anew."""
-        return self._viewed(regroup, progress)
+        return self._viewed(True, progress)
 
-    def _viewed(self, make: Callable[..., GroupedTable], progress: Progress | None) -> GroupedTable:
+    def _viewed(self, anew: bool, progress: Progress | None) -> GroupedTable:
         with self._locked(), closing(SiteLedger(self.ledger_path, durable=True)) as ledger:
             holdings = self.holdings()
-            name = holdings.table_name
-            return make(holdings.table(), holdings.rules().min_group, ledger, name=name, progress=progress)
+            table, min_group, name = holdings.table(), holdings.rules().min_group, holdings.table_name
+            return grouped_view(table, min_group, ledger, name=name, anew=anew, progress=progress)
 
     def _locked(self) -> AbstractContextManager[object]:
         """The site's files, for this process alone from now on."""

@@ -207,22 +207,18 @@ class Site:
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
-        if not self._joins(run, roster):
-            raise _Refused(Refusal.ROSTER_FORBIDDEN)
+        self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
 
     def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
         """Agree that an upload is summed up with those left, a roster like any other."""
-        if not self._joins(run, survivors):
-            raise _Refused(Refusal.UNMASKING_FORBIDDEN)
+        self._join(run, survivors, Refusal.UNMASKING_FORBIDDEN)
 
-    def _joins(self, run: bytes, roster: tuple[str, ...]) -> bool:
-        """Whether the site may be summed up with these sites after the rosters before; written down."""
+    def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
         before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
         if not self.policy.lets_join(roster, before):
-            return False
+            raise _Refused(otherwise)
         if not before or before[-1] != list(roster):
             self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
-        return True
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""

@@ -36,8 +36,8 @@ def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:
 
 def form_of(cells: Any) -> Any:
     """The Arrow type that a column's first cells suggest; a column mostly of numbers is one of numbers."""
-    with suppress(pa.ArrowInvalid):  # the common case, at once
-        return cells.slice(0, SAMPLE).cast(pa.float64()).type
+    if _cast(cells.slice(0, SAMPLE)) is not None:  # the common case, at once
+        return pa.float64()
     seen = _trimmed(cells.slice(0, SAMPLE)).drop_null()
     if not len(seen) or 2 * _matching(seen, NUMBER) >= len(seen):
         return pa.float64()
@@ -48,15 +48,13 @@ def form_of(cells: Any) -> Any:
 
 def as_number(cells: Any, where: Where, start: int) -> Any:
     """The cells as float64; a cell that is neither a number nor missing is refused, with its row."""
-    try:
-        values = cells.cast(pa.float64())
-    except pa.ArrowInvalid:
+    values = _cast(cells)
+    if values is None:
         cells = _trimmed(cells)
-        try:
-            values = cells.cast(pa.float64())
-        except pa.ArrowInvalid:
-            place = _first_stray(cells)
-            raise _stray(where, start + place + 1, cells[place].as_py(), "numbers") from None
+        values = _cast(cells)
+    if values is None:
+        place = _first_stray(cells)
+        raise _stray(where, start + place + 1, cells[place].as_py(), "numbers")
     _check_digits(cells, values, where, start)
     return values
 
@@ -69,6 +67,13 @@ def as_truth(cells: Any, where: Where, start: int) -> Any:
     if stray >= 0:
         raise _stray(where, start + stray + 1, cells[stray].as_py(), "true and false")
     return found
+
+
+def _cast(cells: Any) -> Any:
+    """The cells as float64; None where one is no number."""
+    with suppress(pa.ArrowInvalid):
+        return cells.cast(pa.float64())
+    return None
 
 
 def _trimmed(cells: Any) -> Any:
@@ -84,11 +89,10 @@ def _first_stray(cells: Any) -> int:
     good, bad = 0, len(cells)
     while bad - good > 1:
         middle = (good + bad) // 2
-        try:
-            cells.slice(good, middle - good).cast(pa.float64())
-            good = middle
-        except pa.ArrowInvalid:
+        if _cast(cells.slice(good, middle - good)) is None:
             bad = middle
+        else:
+            good = middle
     return good
 
 

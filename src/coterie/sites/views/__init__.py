@@ -16,7 +16,7 @@ from coterie.sites.views.forming import Progress
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.store import Change, Grouping, form, load, save, update
 
-__all__ = ["FEW_GROUPS", "GroupedTable", "grouped_view", "groups_folder", "regroup"]
+__all__ = ["FEW_GROUPS", "GroupedTable", "grouped_view", "groups_folder"]
 
 FEW_GROUPS = 8
 """A site with fewer than so many times ``min_group`` rows is warned: its groups are few, and of unlike rows."""
@@ -31,12 +31,14 @@ def grouped_view(
     ledger: SiteLedger,
     *,
     name: str = "table",
+    anew: bool = False,
     progress: Progress | None = None,
 ) -> GroupedTable:
     """The table as fixed groups of at least ``min_group`` rows.
 
     Where the ledger is a file, the grouping is kept beside it under the table's ``name``: formed once, and from then
-    on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger.
+    on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger. With ``anew`` all
+    groups are formed again: what left before and what leaves from now on are then functions of two groupings.
     """
     folder = groups_folder(ledger, name)
     if folder is None:
@@ -44,10 +46,13 @@ def grouped_view(
         if min_group not in views:
             views[min_group] = form(table, min_group, bytes(32), progress).view(table)
         return views[min_group]
-    kept = load(folder, _secret(ledger))
+    secret = hashlib.blake2b(b"rows", key=ledger.secret()).digest()
+    kept = None if anew else load(folder, secret)
     difference = "" if kept is None else _difference(kept, table, min_group)
     if kept is None or (difference and not ledger.total("answers")):  # nothing has left yet
-        return _formed(table, min_group, ledger, folder, name, "formed", progress)
+        made = form(table, min_group, secret, progress)
+        _keep(made, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=made.n_formed))
+        return made.view(table)
     if difference:
         raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
     made, change = update(kept, table, progress)
@@ -56,33 +61,11 @@ def grouped_view(
     return made.view(table)
 
 
-def regroup(
-    table: Table, min_group: int, ledger: SiteLedger, *, name: str = "table", progress: Progress | None = None
-) -> GroupedTable:
-    """Form all groups anew: what left before and what leaves from now on are then functions of two groupings."""
-    folder = groups_folder(ledger, name)
-    if folder is None:
-        raise InputError("a site without a ledger file keeps no groups; there is nothing to form anew.")
-    return _formed(table, min_group, ledger, folder, name, "regrouped", progress)
-
-
-def _formed(
-    table: Table, min_group: int, ledger: SiteLedger, folder: Path, name: str, how: str, progress: Progress | None
-) -> GroupedTable:
-    made = form(table, min_group, _secret(ledger), progress)
-    _keep(made, folder, ledger, name, how, Change(formed=made.n_formed))
-    return made.view(table)
-
-
 def groups_folder(ledger: SiteLedger, name: str) -> Path | None:
     """Where the grouping of a table is kept; None without a ledger file."""
     if ledger.path is None:
         return None
     return ledger.path.with_name(ledger.path.stem + ".groups") / quote(name, safe="")
-
-
-def _secret(ledger: SiteLedger) -> bytes:
-    return hashlib.blake2b(b"rows", key=ledger.secret()).digest()
 
 
 def _keep(grouping: Grouping, folder: Path, ledger: SiteLedger, name: str, how: str, change: Change) -> None:
