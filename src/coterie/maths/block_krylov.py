@@ -90,16 +90,18 @@ def _orthogonal(product: Floats, basis: Floats, rng: np.random.Generator) -> Flo
     room = basis.shape[0] - basis.shape[1]
     wanted = min(product.shape[1], room)
     scale = float(np.linalg.norm(product, axis=0).max(initial=0.0))
-    new = product
-    for _ in range(2):
-        new = new - basis @ (basis.T @ new)
+    new = _freed(product, basis)
     lengths = np.linalg.norm(new, axis=0)
     lost = lengths <= 1e-12 * max(scale, 1e-300)
     if lost.any():  # the space is exhausted in these directions
-        fresh = rng.normal(size=(len(new), int(lost.sum())))
-        for _ in range(2):
-            fresh = fresh - basis @ (basis.T @ fresh)
-        new[:, lost] = fresh
+        new[:, lost] = _freed(rng.normal(size=(len(new), int(lost.sum()))), basis)
     block = linalg.qr(new / np.maximum(np.linalg.norm(new, axis=0), 1e-300), mode="economic")[0]
     block = block - basis @ (basis.T @ block)
     return np.asarray(linalg.qr(block, mode="economic")[0][:, :wanted])
+
+
+def _freed(block: Floats, basis: Floats) -> Floats:
+    """What of a block is orthogonal to the basis; done twice, as rounding leaves something the first time."""
+    for _ in range(2):
+        block = block - basis @ (basis.T @ block)
+    return block
