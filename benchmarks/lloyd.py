@@ -96,9 +96,9 @@ _CLUSTER_LARGE = textwrap.dedent(
     from coterie.engines.inprocess import in_process
     from coterie.protocols.lloyd import lloyd
     from coterie.runtime.run import run
-    from coterie.sites.tables import ParquetTable
+    from coterie.sites.tables import open_table
     began = time.perf_counter()
-    with in_process({"large": ParquetTable(Path(sys.argv[1]))}) as channel:
+    with in_process({"large": open_table(Path(sys.argv[1]))}) as channel:
         start = np.random.default_rng(1).normal(size=(8, 20)) * 3
         fit = run(lloyd(start, max_rounds=5, tol=-1.0), channel, method="lloyd")
     status = Path("/proc/self/status").read_text()  # unlike getrusage, this forgets what the parent held

@@ -7,6 +7,7 @@ the groups but who is in which.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,16 +23,19 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
-from coterie.sites.views import _secret, groups_folder, regroup
+from coterie.sites.views import grouped_view, groups_folder
 from coterie.sites.views.identity import row_tokens
 from coterie.sites.views.store import Grouping, load
 from tests.attacks.asker import Asker, sum_columns
 from tests.attacks.auditor import few_rows_told
 
-__all__ = ["Audited", "Rows", "ShownSite"]
-
 Rows = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
+
+
+def rows_secret(ledger: SiteLedger) -> bytes:
+    """The key that a site's rows are recognised by."""
+    return hashlib.blake2b(b"rows", key=ledger.secret()).digest()
 
 
 class Audited(NamedTuple):
@@ -100,10 +104,10 @@ class ShownSite:
         """
         ledger = SiteLedger(self.path)
         if anew:
-            regroup(self.table, self.tau, ledger)
+            grouped_view(self.table, self.tau, ledger, anew=True)
             self.generation += 1
         site = Site("here", self.table, policy=self.policy, ledger=ledger)
-        folder, secret = groups_folder(ledger, "table"), _secret(ledger)
+        folder, secret = groups_folder(ledger, "table"), rows_secret(ledger)
         assert folder is not None
         grouping = load(folder, secret)
         assert grouping is not None

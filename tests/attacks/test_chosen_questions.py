@@ -237,7 +237,7 @@ def test_no_view_of_a_run_holds_a_row(grabbing, monkeypatch):
     def watched(self: Site, envelope: Any, request: Any) -> Reply:
         nonlocal n_seen
         reply = compute(self, envelope, request)
-        memory = self._memory(envelope).memory
+        memory = self._memory(envelope)
         numbers = np.concatenate([np.zeros(4), *reached(memory), *reached(self._table(envelope.method))])
         own = tables[self.name]
         assert windows(numbers[np.isfinite(numbers)], own) == 0

@@ -13,12 +13,12 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
-from coterie.sites.views import _secret, forming, grouped_view, groups_folder
+from coterie.sites.views import forming, grouped_view, groups_folder
 from coterie.sites.views.identity import row_tokens
 from coterie.sites.views.store import load
 from tests.attacks.asker import Asker, sum_columns
 from tests.attacks.auditor import few_rows_told, memberships
-from tests.attacks.shown import Audited, Rows, ShownSite
+from tests.attacks.shown import Audited, Rows, ShownSite, rows_secret
 
 NONE = Audited(None, None)
 COLUMNS = range(4)
@@ -123,9 +123,9 @@ def _groups_of(rows: Rows, chosen: Sequence[int], ledger: SiteLedger, name: str)
     grouped_view(table, 5, ledger, name=name)
     folder = groups_folder(ledger, name)
     assert folder is not None
-    grouping = load(folder, _secret(ledger))
+    grouping = load(folder, rows_secret(ledger))
     assert grouping is not None
-    places = dict(zip(row_tokens(table, _secret(ledger)).rows.tolist(), range(len(rows)), strict=True))
+    places = dict(zip(row_tokens(table, rows_secret(ledger)).rows.tolist(), range(len(rows)), strict=True))
     kept = grouping.rows
     return [[places[token] for token in kept.tokens[kept.place == number].tolist()] for number in grouping.numbers]
 

@@ -19,7 +19,7 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
-from coterie.messages.site_part import Evaluated, find_carrier
+from coterie.messages.site_part import CARRIERS, Evaluated
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import forming
@@ -172,7 +172,7 @@ class Recorder:
         found = codec.decode_answer(frame, asked.envelope, request.layout, request.layout.bounds(asked.limits))
         if isinstance(found, Refusal):
             self._add(name, Answer(request.kind, False, refusal=found))
-        elif find_carrier(type(request)) is None:  # keys, masks and shares are drawn anew in every run
+        elif type(request) not in CARRIERS:  # keys, masks and shares are drawn anew in every run
             self._add(name, Answer(request.kind, False, _numbers(found)))
 
     def _add(self, name: str, answer: Answer) -> None:

@@ -19,7 +19,7 @@ from coterie.errors import MalformedMessage
 from coterie.messages.codec import Form, read_envelope
 from coterie.messages.codec.envelope import HEADER, header, request_digest
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import request_kinds, request_type
+from coterie.messages.schema import _KINDS
 
 NUMBERS = (0, 1, 2, 3, 4, 5, 8, -1, 127, 128, 255, 256, 65535, 65536, 2**31 - 1, 2**32, 2**53, 2**63 - 1, 2**64 - 1)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-310, 1e300, -1e300, float("nan"), float("inf"), 5e4)
@@ -32,9 +32,7 @@ def _kinds() -> tuple[bytes, ...]:
     for package in (coterie.protocols, coterie.secure):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
-    own = [
-        kind for kind in request_kinds() if str(getattr(request_type(kind), "__module__", "")).startswith("coterie.")
-    ]
+    own = [kind for kind, request in _KINDS.items() if request.__module__.startswith("coterie.")]
     return tuple(kind.encode() for kind in sorted(own))
 
 

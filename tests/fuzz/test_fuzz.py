@@ -98,7 +98,7 @@ def _outcome(found):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
-    carrying = {kind for kind in site_part._CARRIERS if kind.__module__.startswith("coterie.")}
+    carrying = {kind for kind in site_part.CARRIERS if kind.__module__.startswith("coterie.")}
     declared = {kind for method in METHODS.values() for kind in method.requests} | {*PREPARATION} | carrying
     lacking = declared - {type(request) for request in SAMPLES}
     assert not lacking, f"give SAMPLES in tests/fuzz/target.py a question of each of {lacking}"

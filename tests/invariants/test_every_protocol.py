@@ -11,7 +11,7 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost
 from coterie.messages.codec import read_envelope
 from coterie.messages.schema import Request, message_fields, reply_type
-from coterie.messages.site_part import Memory, find_answer, find_keeper
+from coterie.messages.site_part import ANSWERS, KEEPERS, Memory
 from coterie.messages.verbs import Present
 from coterie.protocols.methods import METHODS, audit
 from coterie.runtime.journal import Journal
@@ -191,10 +191,10 @@ def test_the_server_half_can_be_driven_by_hand(case):
 
     def local(name, request: Request):
         memory = memories[name]
-        keep = find_keeper(type(request))
+        keep = KEEPERS.get(type(request))
         if keep:
             keep(memory.table or tables[name], memory, request)
-        return find_answer(type(request))(memory.table or tables[name], memory, request)
+        return ANSWERS[type(request)](memory.table or tables[name], memory, request)
 
     protocol, answer = case.protocol(ROWS), None
     try:

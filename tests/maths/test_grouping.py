@@ -138,14 +138,6 @@ def test_what_cannot_be_grouped_is_refused():
         regroup_remains(rows, np.zeros(3, int), 5)
 
 
-def test_progress_counts_up_to_all_rows():
-    seen = []
-    group_rows(np.random.default_rng(0).normal(size=(9000, 2)), 5, progress=lambda done, of: seen.append((done, of)))
-    assert len(seen) > 1
-    assert seen == sorted(seen)
-    assert seen[-1] == (9000, 9000)
-
-
 @given(st.integers(2, 60), st.integers(0, 5000), st.integers(1, 900))
 def test_chunks_are_of_like_size_and_none_is_too_small(min_group, more, target):
     n = min_group + more

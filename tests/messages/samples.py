@@ -16,6 +16,7 @@ import coterie.protocols
 from coterie.messages.codec import FORMAT_VERSION, Envelope, roster_digest, site_tag
 from coterie.messages.numbers import Wire, wire
 from coterie.messages.schema import (
+    _KINDS,
     Floats,
     Integers,
     Layout,
@@ -24,8 +25,6 @@ from coterie.messages.schema import (
     array,
     message_fields,
     reply_type,
-    request_kinds,
-    request_type,
 )
 
 Array = npt.NDArray[Any]
@@ -77,8 +76,8 @@ class AskRounded(Request[Rounded], remembered=True):
 def _declared() -> tuple[type[Request[Any]], ...]:
     for module in pkgutil.iter_modules(coterie.protocols.__path__, "coterie.protocols."):
         importlib.import_module(module.name)
-    found = [request_type(kind) for kind in request_kinds()]
-    return tuple(kind for kind in found if kind is not None and kind.__module__.startswith("coterie.protocols."))
+    found = [_KINDS[kind] for kind in sorted(_KINDS)]
+    return tuple(kind for kind in found if kind.__module__.startswith("coterie.protocols."))
 
 
 DECLARED = _declared()

@@ -8,9 +8,8 @@ from threadpoolctl import threadpool_limits
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, MalformedMessage, QuorumLost, RunError
-from coterie.maths import dpca as twin
 from coterie.messages.schema import reply_type
-from coterie.messages.site_part import Memory, find_answer
+from coterie.messages.site_part import ANSWERS, Memory
 from coterie.protocols.dpca import (
     CountColumns,
     SendComponents,
@@ -27,6 +26,7 @@ from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy, has_row_axis
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut
+from tests.maths import dpca_twin as twin
 
 REQUESTS = (CountColumns, SolveCopy, SendComponents)
 
@@ -120,7 +120,7 @@ def test_answers_in_any_order_find_their_sites():
         while True:
             question, names = protocol.send(answer), [f"site-{j}" for j in order]
             asked = {name: question.request_for(name) for name in names}
-            answer = {name: find_answer(type(ask))(sites[name], Memory(), ask) for name, ask in asked.items()}
+            answer = {name: ANSWERS[type(ask)](sites[name], Memory(), ask) for name, ask in asked.items()}
     assert_is(stop.value.value, twin.dpca(parts, 2, neighbours=3, n_iter=4, seed=7))
 
 

@@ -137,5 +137,5 @@ def test_a_bound_may_differ_by_column():
     names = {"rows": 10.0, "box": (1.0, 1e3)}
     assert Bound("rows * box**2").value(names).tolist() == [10.0, 1e7]
     assert Bound("rows * box * other").value({**names, "other": (1.0, 2.0, 3.0)}) == np.inf
-    with pytest.raises(MalformedMessage, match="2 limits for sums"):
+    with pytest.raises(MalformedMessage, match="2 limits for an array of shape"):
         Assign(np.zeros((1, 3))).layout.bounds(names)

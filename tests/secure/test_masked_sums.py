@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
-from coterie.maths.masks import add_in_ring
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import answers
@@ -30,6 +29,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
+from tests.maths.rings import add_in_ring
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def test_a_new_ledger_holds_nothing(ledger):
     assert totals(ledger) == {"floats_up": 0, "bytes_up": 0, "answers": 0}
     assert ledger.stored(key()) is None
     assert ledger.newest(key().run) == (-1, -1)
-    assert ledger.answers(key().run) == 0
-    assert ledger.head == START
+    assert ledger.replies(key().run) == 0
+    assert ledger._chain.head == START
 
 
 def test_numbers_bytes_and_answers_add_up_over_all_runs(ledger):
@@ -54,7 +54,7 @@ def test_numbers_bytes_and_answers_add_up_over_all_runs(ledger):
     put(ledger, b"123", floats=2, round=1)
     put(ledger, b"1", floats=1, run=2)
     assert totals(ledger) == {"floats_up": 7, "bytes_up": 9, "answers": 3}
-    assert (ledger.answers(key(1).run), ledger.answers(key(2).run), ledger.answers(key(3).run)) == (2, 1, 0)
+    assert (ledger.replies(key(1).run), ledger.replies(key(2).run), ledger.replies(key(3).run)) == (2, 1, 0)
 
 
 def test_bytes_that_leave_without_an_answer_are_counted_as_bytes_only(ledger):
@@ -64,7 +64,7 @@ def test_bytes_that_leave_without_an_answer_are_counted_as_bytes_only(ledger):
     ledger.refusal(envelope(round=2), 60, "STALE")
     assert totals(ledger) == {"floats_up": 4, "bytes_up": 5 + 5 + 70 + 60, "answers": 1}
     assert ledger.newest(key().run) == (0, 0)
-    assert ledger.answers(key().run) == 1
+    assert ledger.replies(key().run) == 2
 
 
 def test_the_newest_answer_is_found_by_its_question(ledger):
@@ -97,7 +97,7 @@ def test_without_a_file_only_the_newest_answer_of_each_run_is_kept():
     assert ledger.stored(key(1, 0)) is None
     assert ledger.stored(key(1, 1)) == ((7).to_bytes(16), b"one again")
     assert ledger.stored(key(2, 0)) == ((7).to_bytes(16), b"two")
-    assert ledger.answers(key(1).run) == 2
+    assert ledger.replies(key(1).run) == 2
 
 
 def test_without_a_file_the_run_not_heard_of_for_longest_goes_first():
@@ -140,11 +140,11 @@ def test_every_event_is_one_sealed_line_that_says_what_left(tmp_path):
     }
     assert lines[3]["code"] == "STALE"
     assert all(line["run"] == key().run.hex() for line in lines)
-    assert ledger.head == lines[-1]["chain"]
+    assert ledger._chain.head == lines[-1]["chain"]
 
 
 def test_every_event_moves_the_head(ledger):
-    heads = [ledger.head]
+    heads = [ledger._chain.head]
     for act in (
         lambda: put(ledger, b"x"),
         lambda: ledger.resend(envelope(), 1),
@@ -152,7 +152,7 @@ def test_every_event_moves_the_head(ledger):
         lambda: ledger.refusal(envelope(), 1, "STALE"),
     ):
         act()
-        heads.append(ledger.head)
+        heads.append(ledger._chain.head)
     assert len(set(heads)) == 5
 
 
@@ -181,10 +181,10 @@ def test_a_ledger_opened_again_knows_what_it_knew(tmp_path_factory, done):
     first.close()
     again = SiteLedger(path)
     assert totals(again) == totals(first)
-    assert again.head == first.head
+    assert again._chain.head == first._chain.head
     for run in range(3):
         assert again.newest(key(run).run) == first.newest(key(run).run)
-        assert again.answers(key(run).run) == first.answers(key(run).run)
+        assert again.replies(key(run).run) == first.replies(key(run).run)
         for round in range(3):
             for attempt in range(3):
                 assert again.stored(key(run, round, attempt)) == first.stored(key(run, round, attempt))

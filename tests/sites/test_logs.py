@@ -10,6 +10,7 @@ import pytest
 
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
+from coterie.messages.site_part import ANSWERS
 from coterie.messages.verbs import Seen
 from coterie.protocols.lloyd import Assign, lloyd
 from coterie.runtime.layers import PlainSums
@@ -110,7 +111,7 @@ def test_what_went_wrong_is_in_the_log_and_nowhere_else(logged, monkeypatch):
     def fails(table, memory, ask):
         raise RuntimeError(f"a row holds {SECRET}\nand more")
 
-    monkeypatch.setattr(site, "find_answer", lambda kind: fails)
+    monkeypatch.setitem(ANSWERS, Assign, fails)
     with federation(ROWS) as channel:
         frame = channel.members["site-0"].answer(frame_for("site-0", Assign(ROWS[:2])))
     assert b"31415" not in frame

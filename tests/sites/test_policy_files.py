@@ -154,8 +154,8 @@ def test_every_rule_can_be_written(written):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('methods = "lloyd"', "methods is a list of names, not 'lloyd'; leave it out to allow all"),
-        ("methods = [1]", r"methods is a list of names, not \[1\]"),
+        ('methods = "lloyd"', r"methods is a list of names \(left out, it allows all of them\), not 'lloyd'"),
+        ("methods = [1]", r"methods is a list of names \(left out, it allows all of them\), not \[1\]"),
         ('methods = ["loyd"]', re.escape(f"there is no method 'loyd'; there are {', '.join(sorted(METHODS))}")),
         ('per_site_results = "all"', "per_site_results is none, averages or rows, not 'all'"),
         ("per_site_results = []", r"per_site_results is none, averages or rows, not \[\]"),

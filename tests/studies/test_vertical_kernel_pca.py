@@ -12,7 +12,6 @@ from sklearn.svm import SVC
 
 from coterie.errors import InputError
 from coterie.estimators import VerticalKernelPCA
-from coterie.maths import dpca as twin
 from coterie.maths.factors import kernel_pairs
 from coterie.protocols.dpca import dpca_cost
 from coterie.studies import vertical_kernel_pca as study
@@ -44,6 +43,7 @@ from coterie.studies.vertical_kernel_pca_sets import (
 )
 from coterie.studies.vertical_kernel_pca_svm import WAYS, classified, classified_as_printed, drawn
 from coterie.studies.vertical_kernel_pca_told import fitted_to, rows_from_pairs, told_by_pairs
+from tests.maths import dpca_twin as twin
 
 FEW = Replicas("8", ("3",), 24)
 TASK = Task("8 vs 3", FEW, 40, 4, 4.5, (1, 3, 5, 10, 20, 40), 2, (2, 2, 1))

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from filelock import FileLock, Timeout
 
 from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_order
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
-from coterie.messages.holding import Hold
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
@@ -149,13 +149,15 @@ def _stop(channel: AuxChannel) -> dict[str, Any]:
 def _claimed(home: Path) -> Iterator[None]:
     """A run's folder at the server, held by one process at a time."""
     lock = home.with_suffix(".lock")
-    hold = Hold(lock)
-    if not hold.take(PATIENCE):
-        raise RunError("another job carries this run out already.")
-    home.mkdir(exist_ok=True, mode=0o700)
+    home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        yield
-    finally:
-        if not home.exists():
-            lock.unlink(missing_ok=True)
-        hold.give_back()
+        held = FileLock(lock, PATIENCE, mode=0o600, thread_local=False).acquire()
+    except Timeout:
+        raise RunError("another job carries this run out already.") from None
+    with held:
+        home.mkdir(exist_ok=True, mode=0o700)
+        try:
+            yield
+        finally:
+            if not home.exists():
+                lock.unlink(missing_ok=True)

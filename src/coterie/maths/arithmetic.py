@@ -9,33 +9,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import scipy.linalg  # noqa: F401  (has a BLAS of its own, which must be loaded before it can be limited)
 from numpy.lib import introspect
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["THREADS", "described", "fixed_threads"]
-
 THREADS = 1
 """Threads of BLAS and of OpenMP. More of them take sums in another order, and OpenMP's in the order they finish."""
 
 
-class _Pools(NamedTuple):
-    """The thread pools of the libraries loaded: those the process has once, and those every thread has for itself."""
-
-    shared: list[Any]
-    own: list[Any]
-
-
 @lru_cache(maxsize=1)
-def _pools(n_modules: int) -> _Pools:  # noqa: ARG001  (a key)
-    """Libraries come with modules: as long as there are as many modules, there are the same libraries."""
-    pools = _Pools([], [])
+def _pools(n_modules: int) -> tuple[list[Any], list[Any]]:  # noqa: ARG001  (a key)
+    """The thread pools of the libraries loaded: those the process has once, and those every thread has for itself.
+
+    Libraries come with modules: as long as there are as many modules, there are the same libraries.
+    """
+    shared: list[Any] = []
+    own: list[Any] = []
     for pool in ThreadpoolController().lib_controllers:
         is_own = "openmp" in (pool.user_api, getattr(pool, "threading_layer", ""))
-        (pools.own if is_own else pools.shared).append(pool)
-    return pools
+        (own if is_own else shared).append(pool)
+    return shared, own
 
 
 _lock = threading.Lock()
@@ -47,10 +42,10 @@ _before: dict[str, tuple[Any, int]] = {}
 @contextmanager
 def fixed_threads() -> Iterator[None]:
     """Within, BLAS and OpenMP compute on ``THREADS`` threads; whoever leaves last restores the shared pools."""
-    pools = _pools(len(sys.modules))
-    _enter(pools.shared)
-    mine = [(pool, pool.num_threads) for pool in pools.own]
-    for pool in pools.own:
+    shared, own = _pools(len(sys.modules))
+    _enter(shared)
+    mine = [(pool, pool.num_threads) for pool in own]
+    for pool in own:
         pool.set_num_threads(THREADS)
     try:
         yield

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["Axes", "add_products", "principal_axes"]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
+from coterie.arrays import Floats, Rows
 
 WIDE = 2048
 """Columns up to which products of all pairs are kept; beyond, a random range of a few more than the axes wanted."""

@@ -6,14 +6,10 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
-from coterie.maths.spectra import Ritz
-
-__all__ = ["leading_pairs"]
-
-Floats = npt.NDArray[np.float64]
+from coterie.arrays import Floats
+from coterie.maths.spectra import TOLERANCE, Ritz
 
 SMALL = 1200
 """Up to so many rows the matrix is solved whole."""
@@ -27,19 +23,13 @@ MOST_RESTARTS = 6
 
 
 def leading_pairs(
-    multiply: Callable[[Floats], Floats],
-    size: int,
-    count: int,
-    *,
-    seed: int,
-    tolerance: float = 1e-10,
-    spare: int = SPARE,
+    multiply: Callable[[Floats], Floats], size: int, count: int, *, seed: int, spare: int = SPARE
 ) -> Ritz:
     """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
 
     Block Lanczos with full reorthogonalisation: all blocks and their products are kept, so that the Rayleigh-Ritz
     step and true residuals need no pass of their own. A pass multiplies the matrix with one block. Ends when every
-    residual is below ``tolerance`` times the largest eigenvalue. After ``MOST_PASSES`` the basis is cut back to its
+    residual is below ``TOLERANCE`` times the largest eigenvalue. After ``MOST_PASSES`` the basis is cut back to its
     best vectors and grows again, a few times; where eigenvalues lie so close that this does not do, a matrix of up to
     ``WRITTEN`` rows is solved whole, and of a larger one what was found is returned with a warning in the log. Small
     matrices, and requests for a good part of all pairs, are solved whole at once. A block has ``spare`` vectors
@@ -59,7 +49,7 @@ def leading_pairs(
             product = multiply(block)
             basis, products = np.hstack([basis, block]), np.hstack([products, product])
             found, left, turn = _ritz(basis, products, count, width)
-            if left <= tolerance * max(float(found.values[0]), 1e-300):
+            if left <= TOLERANCE * max(float(found.values[0]), 1e-300):
                 return found
             block = _orthogonal(product, basis, rng)
             if not block.shape[1]:
@@ -100,16 +90,18 @@ def _orthogonal(product: Floats, basis: Floats, rng: np.random.Generator) -> Flo
     room = basis.shape[0] - basis.shape[1]
     wanted = min(product.shape[1], room)
     scale = float(np.linalg.norm(product, axis=0).max(initial=0.0))
-    new = product
-    for _ in range(2):
-        new = new - basis @ (basis.T @ new)
+    new = _freed(product, basis)
     lengths = np.linalg.norm(new, axis=0)
     lost = lengths <= 1e-12 * max(scale, 1e-300)
     if lost.any():  # the space is exhausted in these directions
-        fresh = rng.normal(size=(len(new), int(lost.sum())))
-        for _ in range(2):
-            fresh = fresh - basis @ (basis.T @ fresh)
-        new[:, lost] = fresh
+        new[:, lost] = _freed(rng.normal(size=(len(new), int(lost.sum()))), basis)
     block = linalg.qr(new / np.maximum(np.linalg.norm(new, axis=0), 1e-300), mode="economic")[0]
     block = block - basis @ (basis.T @ block)
     return np.asarray(linalg.qr(block, mode="economic")[0][:, :wanted])
+
+
+def _freed(block: Floats, basis: Floats) -> Floats:
+    """What of a block is orthogonal to the basis; done twice, as rounding leaves something the first time."""
+    for _ in range(2):
+        block = block - basis @ (basis.T @ block)
+    return block

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from coterie.arrays import Array, Floats, Indices, Rows
 from coterie.maths.arithmetic import fixed_threads
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-__all__ = [
-    "Moments",
-    "cell_sums",
-    "cells_of",
-    "largest_first",
-    "mean_and_error",
-    "means",
-    "moments",
-    "moments_of",
-    "nearest",
-    "nearest_of_each",
-    "random_in_box",
-    "rough_centers",
-    "several_starts",
-    "squared_shift",
-    "var_part_centers",
-    "var_part_cuts",
-    "weighted_kmeans",
-]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
-Labels = npt.NDArray[np.intp]
 
 SMALL = 1 << 17
 """Multiplications below which building a sparse matrix costs more than it saves."""
@@ -51,7 +28,7 @@ class Moments(NamedTuple):
     cost: Floats
 
 
-def nearest(rows: Rows, centers: Floats) -> tuple[Labels, Floats]:
+def nearest(rows: Rows, centers: Floats) -> tuple[Indices, Floats]:
     """The nearest center of each row and the squared distance to it.
 
     Works in the rows' own precision, by |x|^2 - 2<x, c> + |c|^2. Where the centers lie far from the origin
@@ -85,20 +62,20 @@ def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Momen
     return moments_of(rows, *nearest(rows, centers), len(centers), weights)
 
 
-def moments_of(rows: Rows, labels: Labels, squared: Floats, n_cells: int, weights: Floats | None = None) -> Moments:
+def moments_of(rows: Rows, labels: Indices, squared: Floats, n_cells: int, weights: Floats | None = None) -> Moments:
     """The moments of rows whose cell and squared distance from its center are known."""
     each = np.ones(len(rows)) if weights is None else weights
     sums = sums_by_cell(rows, labels, each, n_cells)
     return Moments(sums, counts_by_cell(labels, each, n_cells), np.asarray(squared @ each))
 
 
-def counts_by_cell(labels: Labels, weights: Floats, n_cells: int) -> Floats:
-    """The weight of each cell's rows."""
+def counts_by_cell(labels: Array, weights: Floats, n_cells: int) -> Floats:
+    """The weight of each cell's rows: floats, where there are no labels at all, too."""
     counted: Floats = np.bincount(labels, weights, n_cells).astype(np.float64, copy=False)
     return counted
 
 
-def sums_by_cell(rows: Rows, labels: Labels, weights: Floats, n_cells: int) -> Floats:
+def sums_by_cell(rows: Rows, labels: Indices, weights: Floats, n_cells: int) -> Floats:
     """The weighted sum of each cell's rows, in float64: a product with a sparse matrix, or a small dense one."""
     n = len(labels)
     if n_cells * rows.size <= SMALL:
@@ -108,7 +85,7 @@ def sums_by_cell(rows: Rows, labels: Labels, weights: Floats, n_cells: int) -> F
     return summed
 
 
-def cells_of(rows: Rows, parent: npt.NDArray[Any], column: npt.NDArray[Any], threshold: npt.NDArray[Any]) -> Labels:
+def cells_of(rows: Rows, parent: Array, column: Array, threshold: Array) -> Indices:
     """The cell each row falls into: cut ``i`` moves what lies above it from its parent into cell ``i + 1``."""
     cells = np.zeros(len(rows), np.intp)
     for i, (cell, where, cut) in enumerate(zip(parent, column, threshold, strict=True)):
@@ -117,7 +94,7 @@ def cells_of(rows: Rows, parent: npt.NDArray[Any], column: npt.NDArray[Any], thr
 
 
 def cell_sums(
-    rows: Rows, cells: Labels, n_cells: int, origin: Floats, weights: Floats | None = None
+    rows: Rows, cells: Indices, n_cells: int, origin: Floats, weights: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Per cell the number of rows, their sum and their sum of squares by column, about ``origin``."""
     each, about = np.ones(len(rows)) if weights is None else weights, rows - origin

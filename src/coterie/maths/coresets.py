@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers
 from coterie.errors import InputError
+from coterie.maths.clustering import counts_by_cell
 
-__all__ = ["allotted", "cell_remainders", "drawn_by_weight", "importance_sample", "solvable_weights"]
-
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.integer[Any]]
 
 
@@ -31,7 +30,7 @@ def allotted(n_points: int, costs: Floats) -> tuple[int, ...]:
 
 def importance_sample(
     squared: Floats, counts: Floats, size: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.int64], Floats]:
+) -> tuple[Integers, Floats]:
     """Places drawn with chance ~ count * squared distance, with replacement, in order, and what each stands for.
 
     A row of squared distance m drawn once in t draws stands for sum(m) / (t m) rows: sums over the rows off their
@@ -45,23 +44,19 @@ def importance_sample(
     return drawn, mass / (size * squared[drawn])
 
 
-def drawn_by_weight(counts: Floats, size: int, seed: int) -> npt.NDArray[np.int64]:
+def drawn_by_weight(counts: Floats, size: int, seed: int) -> Integers:
     """Places of ``size`` rows, in order: drawn without replacement, each row being there as often as it counts."""
     ends = np.cumsum(counts)
     copies = max(int((counts > 0).sum()), int(np.ceil(ends[-1])))  # each as long as a row that counts once, at most
     rng = np.random.default_rng([seed, copies])
     drawn = rng.choice(copies, min(size, copies), replace=False) + rng.random(min(size, copies))
-    places: npt.NDArray[np.int64] = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
+    places: Integers = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
     return np.minimum(places, len(counts) - 1)
 
 
-def cell_remainders(labels: Labels, counts: Floats, drawn: npt.NDArray[np.int64], weights: Floats, k: int) -> Floats:
+def cell_remainders(labels: Labels, counts: Floats, drawn: Integers, weights: Floats, k: int) -> Floats:
     """What is left of every cell's rows for its center once its sampled rows have their weights; may be negative."""
-    return _by_cell(labels, counts, k) - _by_cell(labels[drawn], weights, k)
-
-
-def _by_cell(labels: Labels, weights: Floats, k: int) -> Floats:
-    return np.bincount(labels, weights, k).astype(np.float64)  # whole numbers where there are no labels at all
+    return counts_by_cell(labels, counts, k) - counts_by_cell(labels[drawn], weights, k)
 
 
 def solvable_weights(weights: Floats) -> Floats:

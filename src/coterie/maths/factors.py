@@ -7,28 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
 from coterie.maths.block_krylov import SMALL, WRITTEN, leading_pairs
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
-
-__all__ = [
-    "JOINS",
-    "Joined",
-    "found_for",
-    "kernel_pairs",
-    "pairs_left_out",
-    "products_with_kernel",
-    "rank_for",
-    "scaled_distances",
-    "sin_theta",
-]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating]
 
 JOINS = ("linear", "rbf")
 """Kernels of a joined table that follow from its parts': a sum of theirs, or their product entry by entry."""
@@ -68,10 +53,6 @@ class Joined:
             made = np.add(made, part, out=made) if self.kernel == "linear" else np.multiply(made, part, out=made)
         return made
 
-    def rows(self, start: int, stop: int) -> Floats:
-        """Some rows of K_hat."""
-        return self.tile(slice(start, stop), slice(None))
-
     def times(self, block: Floats) -> Floats:
         """K_hat times a few vectors; never more of K_hat at once than a few rows."""
         if self.kernel == "linear":
@@ -99,12 +80,12 @@ class Joined:
             bound += float(rest)
         return bound
 
-    def leading(self, count: int, *, center: bool, seed: int, tolerance: float = 1e-10) -> Ritz:
+    def leading(self, count: int, *, center: bool, seed: int) -> Ritz:
         """The leading eigenpairs of K_hat, or of K_hat with the features' mean taken off."""
 
         times = self.times
         if self.kernel == "rbf" and SMALL < self.size <= WRITTEN:
-            whole = self.rows(0, self.size)
+            whole = self.tile(slice(None), slice(None))
 
             def times(block: Floats) -> Floats:
                 return np.asarray(whole @ block)
@@ -116,7 +97,7 @@ class Joined:
             return np.asarray(made - made.mean(axis=0))
 
         spare = 2 * count + 40 if self.kernel == "rbf" else 10  # rows of a product of matrices are costly
-        found = leading_pairs(centered, self.size, count, seed=seed, tolerance=tolerance, spare=spare)
+        found = leading_pairs(centered, self.size, count, seed=seed, spare=spare)
         return found.signed()
 
 
@@ -133,13 +114,7 @@ def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Fl
     return made
 
 
-def products_with_kernel(kernel: Kernel, rows: Rows, block: Floats) -> Floats:
-    """K times a few vectors, K the kernel matrix of rows, a tile of it at a time."""
-    near = rows.astype(np.float64, copy=False)
-    return symmetric_times(lambda i, j: np.asarray(kernel.quick(near[i], near[j]), np.float64), len(near), block)
-
-
-def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int, tolerance: float = 1e-10) -> Ritz:
+def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
     """The leading eigenpairs of one part's kernel matrix; linear ones by the smaller of its two Grams."""
     exact, (n, d) = rows.astype(np.float64, copy=False), rows.shape
     count = min(count, n)
@@ -156,10 +131,12 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
     rbf = Kernel("rbf", gamma)
     if SMALL < n <= WRITTEN:
         whole = rbf.quick(exact, exact)
-        return leading_pairs(lambda block: whole @ block, n, count, seed=seed, tolerance=tolerance)
-    return leading_pairs(
-        lambda block: products_with_kernel(rbf, exact, block), n, count, seed=seed, tolerance=tolerance
-    )
+        return leading_pairs(lambda block: whole @ block, n, count, seed=seed)
+
+    def tile(i: slice, j: slice) -> Floats:
+        return np.asarray(rbf.quick(exact[i], exact[j]), np.float64)
+
+    return leading_pairs(lambda block: symmetric_times(tile, n, block), n, count, seed=seed)
 
 
 def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:

@@ -6,28 +6,19 @@ map is ever sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Integers, Rows
 from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 
-__all__ = ["FeatureMap", "FourierMap", "MaclaurinMap", "draw_features"]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
-
-
-class FeatureMap(Protocol):
-    """Turns rows into features, in the precision of the frequencies it was drawn with."""
-
-    def __call__(self, rows: Rows) -> Rows:
-        """One row of features for every row."""
-        ...
+FeatureMap = Callable[[Rows], Rows]
+"""Makes one row of features of every row, in the precision of the frequencies it was drawn with."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ class FourierMap:
 class MaclaurinMap:
     """Products of signs for dot-product kernels (Kar & Karnick 2012): sqrt(a_n / p_n) prod_{j<=n} <w_j, x>."""
 
-    orders: npt.NDArray[np.int64]
+    orders: Integers
     signs: Rows
     """degree x d x D."""
     scales: Rows

@@ -8,17 +8,11 @@ two of its rows alone hold another value than the many others, they count as hol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["GroupCells", "group_cells", "rounded"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from coterie.arrays import Array, Floats, Integers, Mask
 
 MOST_OFF = 2
 """A cell is thin where only so many of its rows hold another value than most rows of the table do."""
@@ -44,19 +38,18 @@ class GroupCells:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def taken(self, which: npt.NDArray[Any]) -> GroupCells:
+    def taken(self, which: Array) -> GroupCells:
         """Some of the groups, by mask or by place."""
         return GroupCells(*[getattr(self, item.name)[which] for item in fields(self)])
 
     def without(self, hidden: Mask) -> GroupCells:
         """The same groups, with nothing shown in the hidden cells."""
-        return GroupCells(
-            self.sizes,
-            self.weights,
-            np.where(hidden, np.nan, self.means),
-            np.where(hidden, 0.0, self.present),
-            np.where(hidden, 0.0, self.squares),
-            self.full & ~hidden,
+        return replace(
+            self,
+            means=np.where(hidden, np.nan, self.means),
+            present=np.where(hidden, 0.0, self.present),
+            squares=np.where(hidden, 0.0, self.squares),
+            full=self.full & ~hidden,
         )
 
     @classmethod
@@ -94,7 +87,7 @@ def group_cells(
     return cells
 
 
-def _is_thin(n_present: npt.NDArray[Any], n_off: npt.NDArray[Any], min_group: int) -> Mask:
+def _is_thin(n_present: Array, n_off: Array, min_group: int) -> Mask:
     thin: Mask = ((n_present > 0) & (n_present < min_group)) | ((n_off > 0) & (n_off <= MOST_OFF))
     return thin
 
@@ -130,10 +123,10 @@ class _Groups:
             values = values * (self.each if values.ndim == 1 else self.each[:, None])
         return self._added(values, np.float64)
 
-    def _added(self, values: npt.NDArray[Any], kind: type) -> npt.NDArray[Any]:
+    def _added(self, values: Array, kind: type) -> Array:
         if not len(self.starts):
             return np.zeros((0, *values.shape[1:]), kind)
-        added: npt.NDArray[Any] = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
+        added: Array = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
         return added
 
     def cells(self, x: Floats, there: Mask) -> GroupCells:

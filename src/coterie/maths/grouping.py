@@ -7,19 +7,15 @@ falls. Many leaves are worked on at once: arrays have the leaf as their first ax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Array, Floats, Indices
 from coterie.maths.clustering import counts_by_cell, sums_by_cell
 from coterie.maths.partitions import Partition
-
-__all__ = ["chunk_sizes", "group_rows", "regroup_remains", "within_squares"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.intp]
 
 LEAF = 256
 """Rows of a leaf, about; more where groups are large."""
@@ -33,13 +29,11 @@ DISSOLVINGS = 2
 """How often groups of a leaf are dissolved, at most."""
 
 
-def group_rows(
-    rows: npt.NDArray[Any], min_group: int, *, progress: Callable[[int, int], None] | None = None
-) -> Integers:
+def group_rows(rows: Array, min_group: int) -> Indices:
     """The number of each row's group: ``min_group`` to ``2 * min_group - 1`` similar rows, by Euclidean distance.
 
     The partition depends on the rows' values alone, not on their order, and so do the groups' numbers. Another BLAS
-    may round, and thus group, otherwise: store the result. ``progress`` gets the number of rows done and of all.
+    may round, and thus group, otherwise: store the result.
     """
     n = len(rows)
     if min_group < 2:
@@ -56,8 +50,6 @@ def group_rows(
         for leaf, labels in zip(batch, _leaf_groups(values, batch, min_group), strict=True):
             groups[leaf] = labels + n * done  # compressed below
             done += len(leaf)
-        if progress is not None:
-            progress(done, n)
     groups = np.unique(groups, return_inverse=True)[1]
     if len(leaves) > 1:
         groups = _mended(values, groups, min_group)
@@ -80,7 +72,7 @@ def chunk_sizes(n_rows: int, min_group: int, target: int = 1 << 15) -> list[int]
     return sizes
 
 
-def within_squares(rows: npt.NDArray[Any], labels: Integers) -> Floats:
+def within_squares(rows: Array, labels: Indices) -> Floats:
     """Of each group the sum of squared distances of its rows from their mean."""
     rows = np.asarray(rows, np.float64)
     counts, about = np.bincount(labels), rows - rows.mean(axis=0)
@@ -89,7 +81,7 @@ def within_squares(rows: npt.NDArray[Any], labels: Integers) -> Floats:
     return counts_by_cell(labels, np.vecdot(about, about), len(counts))
 
 
-def regroup_remains(rows: npt.NDArray[Any], origin: npt.NDArray[np.integer[Any]], min_group: int) -> Integers:
+def regroup_remains(rows: Array, origin: npt.NDArray[np.integer[Any]], min_group: int) -> Indices:
     """New groups for rows left over from broken groups: the number of each row's new group, -1 where it has none.
 
     ``origin`` is the number of the broken group that a row comes from. A new group has exactly ``min_group`` rows,
@@ -113,7 +105,7 @@ def regroup_remains(rows: npt.NDArray[Any], origin: npt.NDArray[np.integer[Any]]
     return groups
 
 
-def _most_groups(counts: Integers, min_group: int) -> int:
+def _most_groups(counts: Indices, min_group: int) -> int:
     """How many groups of rows of different origins there can be: the largest k with sum(min(counts, k)) >= k
     min_group."""
     most = int(counts.sum())
@@ -122,7 +114,7 @@ def _most_groups(counts: Integers, min_group: int) -> int:
     return most
 
 
-def _one_of_each(rows: Floats, source: Integers, min_group: int, n_groups: int) -> Integers:
+def _one_of_each(rows: Floats, source: Indices, min_group: int, n_groups: int) -> Indices:
     """One group of rows of different origins near each other, so that ``n_groups - 1`` more can follow.
 
     They can if the origins with at least ``n_groups`` rows that have no part in it are at most as many as there are
@@ -143,7 +135,7 @@ def _one_of_each(rows: Floats, source: Integers, min_group: int, n_groups: int) 
 # ---------------------------------------------------------------- one order, one scale
 
 
-def _canonical_order(rows: Floats) -> Integers:
+def _canonical_order(rows: Floats) -> Indices:
     """An order of the rows that depends on their values alone, and looks drawn at random: by 64 bits of each.
 
     Should the bits of different rows agree, all are sorted by their columns.
@@ -176,7 +168,7 @@ def _leaf_size(min_group: int) -> int:
     return max(LEAF, 16 * min_group)
 
 
-def _leaves(rows: Floats, min_group: int) -> list[Integers]:
+def _leaves(rows: Floats, min_group: int) -> list[Indices]:
     """Rows in leaves, each a multiple of ``min_group`` but one, halved by balanced 2-means."""
     most = _leaf_size(min_group) + min_group
     todo, leaves = [np.arange(len(rows))], []
@@ -208,7 +200,7 @@ def _direction(rows: Floats) -> Floats:
     return towards
 
 
-def _batches(leaves: list[Integers]) -> Iterator[list[Integers]]:
+def _batches(leaves: list[Indices]) -> Iterator[list[Indices]]:
     """Leaves that are worked on at once; those of like sizes come together."""
     leaves = sorted(leaves, key=len)
     per_batch = max(1, ENTRIES // max(map(len, leaves), default=1) ** 2)
@@ -216,7 +208,7 @@ def _batches(leaves: list[Integers]) -> Iterator[list[Integers]]:
         yield leaves[first : first + per_batch]
 
 
-def _mended(rows: Floats, groups: Integers, min_group: int) -> Integers:
+def _mended(rows: Floats, groups: Indices, min_group: int) -> Indices:
     """Groups across the cuts between leaves: the worst are formed anew, together with the groups nearest to their
     rows, where the squares within groups fall."""
     number, order, counts = int(groups.max()) + 1, np.argsort(groups, kind="stable"), np.bincount(groups)
@@ -231,7 +223,7 @@ def _mended(rows: Floats, groups: Integers, min_group: int) -> Integers:
     return np.unique(groups, return_inverse=True)[1]
 
 
-def _pools(rows: Floats, groups: Integers, members: list[Integers], min_group: int) -> list[list[int]]:
+def _pools(rows: Floats, groups: Indices, members: list[Indices], min_group: int) -> list[list[int]]:
     """The worst groups, each with the groups nearest to its rows; those that share a group together, up to a leaf."""
     counts, most = np.bincount(groups), _leaf_size(min_group)
     means = sums_by_cell(rows, groups, np.ones(len(rows)), len(counts)) / counts[:, None]
@@ -252,7 +244,7 @@ def _pools(rows: Floats, groups: Integers, members: list[Integers], min_group: i
     return list({min(pool): sorted(pool) for pool in pools.values()}.values())
 
 
-def _leaf_groups(rows: Floats, leaves: list[Integers], min_group: int) -> list[Integers]:
+def _leaf_groups(rows: Floats, leaves: list[Indices], min_group: int) -> list[Indices]:
     """The group of each row of each leaf."""
     sizes = np.array([len(leaf) for leaf in leaves])
     members = np.zeros((len(leaves), sizes.max()), np.intp)
@@ -287,7 +279,7 @@ def _squared_distances(rows: Floats) -> Floats:
     return np.maximum(squared, 0.0, out=squared)
 
 
-def _mdav(squared: Floats, sizes: Integers, min_group: int) -> Integers:
+def _mdav(squared: Floats, sizes: Indices, min_group: int) -> Indices:
     """Groups of ``min_group``: about the row farthest from the mean of those left, then about the one farthest from
     that, and so on; the last group takes what is left."""
     n_leaves, n_rows, _ = squared.shape

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
 
-__all__ = ["KERNELS", "Kernel", "average_distance_gamma"]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 Name = Literal["rbf", "laplacian", "polynomial"]
 
 KERNELS: tuple[Name, ...] = ("rbf", "laplacian", "polynomial")
@@ -41,13 +37,10 @@ class Kernel:
 
     def between(self, one: Rows, other: Rows) -> Floats:
         """The matrix of kernel values between two sets of rows."""
-        from sklearn.metrics import pairwise
+        from sklearn.metrics.pairwise import pairwise_kernels
 
-        if self.name == "polynomial":
-            values = pairwise.polynomial_kernel(one, other, self.degree, self.gamma, self.coef0)
-        else:
-            values = getattr(pairwise, f"{self.name}_kernel")(one, other, self.gamma)
-        return np.asarray(values, np.float64)
+        settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return np.asarray(pairwise_kernels(one, other, self.name, filter_params=True, **settings), np.float64)
 
     def quick(self, rows: Rows, points: Floats, variance: Rows | None = None) -> Rows:
         """The same in the rows' own precision, for an rbf kernel by one product of matrices.

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from coterie.maths.clustering import nearest, weighted_kmeans
+from coterie.arrays import Floats, Integers, Rows
+from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import inverse_root
-
-__all__ = ["LandmarkMap", "Landmarks", "coded", "decoded", "feature_root", "merged", "missed_share"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.floating[Any]]
 
 THRESHOLD = {8: 1e-12, 4: 1e-8}
 """Eigenvalues of K(L, L) below this share of the largest count as none, by the bytes of a row's numbers: what is lost
@@ -78,12 +71,11 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
     """The same points, or where there are more than twice ``most`` their centers, with the rows each stands for."""
     points, weights = points[weights > 0], weights[weights > 0]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
-    together: Floats = np.bincount(place.ravel(), weights, len(distinct)).astype(np.float64)
+    together = counts_by_cell(place.ravel(), weights, len(distinct))
     if len(distinct) <= 2 * most:
         return distinct, together
     centers = weighted_kmeans(distinct, together, most, seed=seed, n_init=1)
-    labels = nearest(distinct, centers)[0]
-    counts: Floats = np.bincount(labels, together, most).astype(np.float64)
+    counts = counts_by_cell(nearest(distinct, centers)[0], together, most)
     return centers[counts > 0], counts[counts > 0]
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FixedPoint", "Narrow", "Ring", "WholeNumbers", "add_in_ring", "add_streams", "mask_stream"]
+from coterie.arrays import Array, Floats
 
 Ring = npt.NDArray[np.uint64]
 Narrow = npt.NDArray[np.unsignedinteger[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,8 @@ class FixedPoint:
     """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits``, so that ``n_sites`` of them add up
     without wrapping.
 
-    A sum is then right to within ``error``: every site's number is rounded once. Several bounds are for the places of
-    the numbers' last axis.
+    A sum is then right to within half a step for each site: every site's number is rounded once. Several bounds are
+    for the places of the numbers' last axis.
     """
 
     bits: int
@@ -50,13 +49,7 @@ class FixedPoint:
         scale: Floats = np.ldexp(1.0, np.clip(exponent, -1000, 1000).astype(int))
         return scale
 
-    @property
-    def error(self) -> Floats:
-        """How far a decoded sum may be from the exact one, besides what float64 itself cannot hold."""
-        error: Floats = 0.5 * self.n_sites / self.scale
-        return error
-
-    def encode(self, values: npt.NDArray[Any]) -> Ring:
+    def encode(self, values: Array) -> Ring:
         """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
         shares, most = (numbers, self.bound) if np.ndim(self.bound) == 0 else (numbers / self.bound, 1.0)
@@ -92,7 +85,7 @@ class WholeNumbers:
         if not 1 <= self.bits <= 32:
             raise ValueError(f"a ring of {self.bits} bits for small whole numbers; it has 1 to 32")
 
-    def encode(self, values: npt.NDArray[Any]) -> Ring:
+    def encode(self, values: Array) -> Ring:
         """The numbers; what is none of the ring is a ``ValueError``."""
         numbers = np.asarray(values, np.float64)
         if not ((numbers >= 0) & (numbers < 1 << self.bits) & (numbers == np.rint(numbers))).all():
@@ -102,12 +95,6 @@ class WholeNumbers:
     def decode(self, total: Ring) -> Floats:
         """Their sum."""
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
-
-
-def add_in_ring(one: Ring, other: Ring, bits: int, *, minus: bool = False) -> Ring:
-    """The sum (or difference) of two vectors in the ring of ``2**bits``."""
-    result = one - other if minus else one + other  # unsigned: wraps at 2**64, which every smaller ring divides
-    return result if bits == 64 else result & np.uint64((1 << bits) - 1)
 
 
 def mask_stream(key: bytes, count: int, bits: int) -> Ring:

@@ -7,12 +7,8 @@ needed of the rows is the squared distances between them.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Partition"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.intp]
+from coterie.arrays import Floats, Indices
 
 TOLERANCE = 1e-11
 """Gains below it, as a share of a leaf's largest squared distance, may be rounding."""
@@ -25,7 +21,7 @@ SWEEPS = 1000
 class Partition:
     """Leaves in groups. A row has a slot: the k-th of its group; slots without a row fill groups up to one size."""
 
-    def __init__(self, squared: Floats, labels: Integers, rows: Integers | None = None) -> None:
+    def __init__(self, squared: Floats, labels: Indices, rows: Indices | None = None) -> None:
         """From squared distances, and the group, of the rows of each leaf; -1: there is no such row."""
         slots, self.sizes = _slots(labels)
         n_leaves, width, n_groups = slots.shape
@@ -46,7 +42,7 @@ class Partition:
         """Squared distance of each row from its group's mean; minus infinity where there is no row."""
         self._measure(*np.indices(self.sizes.shape).reshape(2, -1))
 
-    def _measure(self, leaf: Integers, group: Integers) -> None:
+    def _measure(self, leaf: Indices, group: Indices) -> None:
         """Bring ``within`` and ``own`` of some groups up to date."""
         share, taken = self.share[leaf, group], self.taken[leaf, :, group]
         sums = np.where(taken, self.sums[leaf, group, :, group], 0.0)
@@ -54,7 +50,7 @@ class Partition:
         self.within[leaf, group] = within
         self.own[leaf, :, group] = np.where(taken, sums * share[:, None] - within[:, None], -np.inf)
 
-    def labels(self, n_rows: int) -> Integers:
+    def labels(self, n_rows: int) -> Indices:
         """The group of each row of a leaf."""
         labels = np.full((len(self.rows), n_rows), -1, np.intp)
         leaf, place, group = np.nonzero(self.taken)
@@ -81,7 +77,7 @@ class Partition:
             self._exchange(leaf, a, b)
             leaf, group = np.concatenate([leaf, leaf]), np.concatenate([a, b])
 
-    def _best_gains(self, leaf: Integers, group: Integers) -> Floats:
+    def _best_gains(self, leaf: Indices, group: Indices) -> Floats:
         """Of some groups, with every other group of their leaf: the largest gain of a pair of rows."""
         share = self.share[leaf] + self.share[leaf, group][:, None]
         leaving = self.own[leaf, :, group][:, :, None] - self._from_means(leaf, group)
@@ -101,12 +97,12 @@ class Partition:
         most[np.arange(len(leaf)), group] = -np.inf
         return most
 
-    def _from_means(self, leaf: Integers, group: Integers) -> Floats:
+    def _from_means(self, leaf: Indices, group: Indices) -> Floats:
         """Squared distances of the rows of some groups from the means of all groups of their leaf."""
         sums = self.sums[leaf, :, :, group].swapaxes(1, 2)
         return sums * self.share[leaf][:, None] - self.within[leaf][:, None]
 
-    def _exchange(self, leaf: Integers, a: Integers, b: Integers) -> None:
+    def _exchange(self, leaf: Indices, a: Indices, b: Indices) -> None:
         """Carry out the best exchange between each pair of groups; no group is in two pairs."""
         gains = self.squared[leaf, :, a, :, b] * (self.share[leaf, a] + self.share[leaf, b])[:, None, None]
         gains += self._leaving(leaf, a, b)[:, :, None] + self._leaving(leaf, b, a)[:, None, :]
@@ -121,12 +117,12 @@ class Partition:
             values[first], values[second] = values[second], values[first]
         self._measure(np.concatenate([leaf, leaf]), np.concatenate([a, b]))
 
-    def _leaving(self, leaf: Integers, group: Integers, other: Integers) -> Floats:
+    def _leaving(self, leaf: Indices, group: Indices, other: Indices) -> Floats:
         """By how much the rows of a group are nearer to another group's mean than to their own."""
         apart = self.sums[leaf, other, :, group] * self.share[leaf, other][:, None]
         return self.own[leaf, :, group] - apart + self.within[leaf, other][:, None]
 
-    def dissolved(self, min_group: int) -> tuple[Integers, Integers]:
+    def dissolved(self, min_group: int) -> tuple[Indices, Indices]:
         """Let the rows of a group join the nearest groups that have room, the worst group first, where the squares
         within groups fall. The leaves where that happens, and the new group of every slot of theirs."""
         room = 2 * min_group - 1
@@ -165,8 +161,8 @@ class Partition:
         return added
 
     def _joined(
-        self, leaf: Integers, group: Integers, size: Floats, total: Floats, room: int
-    ) -> tuple[Floats, Integers]:
+        self, leaf: Indices, group: Indices, size: Floats, total: Floats, room: int
+    ) -> tuple[Floats, Indices]:
         """What the rows of a group, one after the other, add to the squares of the groups they join; and which."""
         lines, n = np.arange(len(leaf)), size[leaf]
         n[lines, group] = room
@@ -185,7 +181,7 @@ class Partition:
             n[lines, to] += real
         return added, target
 
-    def regrouped(self, leaf: Integers, labels: Integers) -> Partition:
+    def regrouped(self, leaf: Indices, labels: Indices) -> Partition:
         """Some of the leaves, their slots in other groups."""
         n_slots = labels.shape[1]
         squared = self.squared[leaf].reshape(len(leaf), n_slots, n_slots)
@@ -200,7 +196,7 @@ def _largest(values: Floats) -> Floats:
     return largest
 
 
-def _slots(labels: Integers) -> tuple[Integers, Integers]:
+def _slots(labels: Indices) -> tuple[Indices, Indices]:
     """Which row is the k-th of each group, -1 where a group has fewer, and the groups' sizes."""
     n_leaves, n_groups = len(labels), int(labels.max()) + 1
     order = np.argsort(labels, axis=1, kind="stable")
@@ -215,7 +211,7 @@ def _slots(labels: Integers) -> tuple[Integers, Integers]:
     return slots, sizes
 
 
-def _pairs(gains: Floats, leaves: Integers, least: Floats) -> tuple[Integers, Integers, Integers]:
+def _pairs(gains: Floats, leaves: Indices, least: Floats) -> tuple[Indices, Indices, Indices]:
     """Pairs of groups to exchange rows: of each leaf the pair of largest gain, and others that no better one touches,
     three times over; no group is in two."""
     left, out = gains[leaves], []

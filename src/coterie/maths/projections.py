@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg, sparse
 
+from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
-
-__all__ = ["FORMS", "Basis", "LinearMap", "Projection", "lifted", "mapped", "product"]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.floating[Any]]
 
 FORMS = ("gaussian", "sparse", "orthogonal")
 """Of random projections."""
@@ -24,33 +19,6 @@ LARGE = 1 << 24
 """Entries beyond which a sparse matrix is used as one: below, a dense product is faster."""
 MOST_DRAWS = 20
 """A sparse matrix may miss a column; it is drawn again until none is missed."""
-
-
-class LinearMap(Protocol):
-    """Rows of ``d`` columns to rows of ``p``, and points back."""
-
-    @property
-    def d(self) -> int:
-        """Columns before."""
-        ...
-
-    @property
-    def p(self) -> int:
-        """Columns after."""
-        ...
-
-    @property
-    def dense(self) -> Floats:
-        """The matrix: d rows, p columns."""
-        ...
-
-    def apply(self, rows: Rows) -> Rows:
-        """Rows mapped, in their own precision."""
-        ...
-
-    def lift(self, points: Floats) -> Floats:
-        """A point for each that is mapped onto it: the shortest such one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -152,6 +120,10 @@ class Basis:
     def lift(self, points: Floats) -> Floats:
         """The point of the subspace that has these coordinates."""
         return np.asarray(points @ self.vectors.T)
+
+
+LinearMap = Projection | Basis
+"""Rows of ``d`` columns to rows of ``p``, and points back: to the shortest one that is mapped onto each."""
 
 
 def mapped(rows: Rows, shift: Floats | None, maps: Sequence[LinearMap]) -> Rows:

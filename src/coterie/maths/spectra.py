@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
-__all__ = ["Krylov", "Ritz", "eigenpairs_above", "full_matrix", "inverse_root", "triangle"]
-
-Floats = npt.NDArray[np.float64]
+from coterie.arrays import Floats
 
 TOLERANCE = 1e-10
 """A residual below this share of the largest eigenvalue counts as none."""
@@ -52,9 +49,8 @@ class Krylov:
     twice.
     """
 
-    def __init__(self, size: int, rng: np.random.Generator, *, tolerance: float = TOLERANCE) -> None:
-        self.size, self.tolerance = size, tolerance
-        self._rng = rng
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
+        self.size, self._rng = size, rng
         self._basis = np.zeros((size, 0))
         self._products = np.zeros((size, 0))
         self._fresh_at = [0]
@@ -91,7 +87,7 @@ class Krylov:
         if self.n_products <= start or self.n_products < at_least:
             return False
         pairs, residuals = self._pairs()
-        smallest = self.tolerance * max(float(np.abs(pairs.values).max()), 1e-300)
+        smallest = TOLERANCE * max(float(np.abs(pairs.values).max()), 1e-300)
         threshold = min(threshold, float(pairs.values[max(at_least, 1) - 1]))
         is_wanted = pairs.values + residuals > threshold
         is_wanted[: max(at_least, 1)] = True

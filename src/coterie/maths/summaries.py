@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats
 from coterie.maths import clustering
 from coterie.maths.coresets import solvable_weights
-
-__all__ = ["Summary"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

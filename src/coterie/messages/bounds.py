@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bound", "Limits", "Magnitude"]
-
 Limits: TypeAlias = Mapping[str, float | tuple[float, ...]]
 """Limits a question is asked under, by name; several numbers are for the places of an answer's last axis."""
 Magnitude: TypeAlias = float | npt.NDArray[np.float64]
 
-_OPERATORS = (ast.Add, ast.Mult, ast.Pow)
+_NODES = (ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.Add, ast.Mult, ast.Pow)
 
 
 class Bound:
@@ -38,7 +36,11 @@ class Bound:
             self._tree = ast.parse(text, mode="eval").body
         except SyntaxError:
             raise ValueError(f"bound {text!r} is no expression") from None
-        self.names = frozenset(_names(self._tree, text))
+        nodes = list(ast.walk(self._tree))
+        values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        if not all(isinstance(node, _NODES) for node in nodes) or any(type(v) not in (int, float) for v in values):
+            raise ValueError(f"bound {text!r} may hold names, numbers, +, * and ** only")
+        self.names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
     def value(self, names: Limits) -> Magnitude:
         """The bound, infinite where nothing can be said: a name is missing, the number too large.
@@ -60,17 +62,6 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"Bound({self.text!r})"
-
-
-def _names(node: ast.expr, text: str) -> set[str]:
-    match node:
-        case ast.Name(id=name):
-            return {name}
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return set()
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
-            return _names(left, text) | _names(right, text)
-    raise ValueError(f"bound {text!r} may hold names, numbers, +, * and ** only")
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -18,8 +18,6 @@ import msgspec
 
 from coterie.errors import LedgerBroken
 
-__all__ = ["Chain", "head_path", "read_chain", "read_open_chain"]
-
 START = "0" * 64
 _MARK = b',"chain":"'
 _HEAD = "{:020d} {}\n"

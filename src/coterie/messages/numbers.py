@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Wire", "wire"]
-
-Array = npt.NDArray[Any]
+from coterie.arrays import Array
 
 CHUNK = 1 << 13
 """Numbers packed at a time; a multiple of 8."""
@@ -36,9 +34,11 @@ class Wire:
     def is_float(self) -> bool:
         return self.family == "float"
 
-    @property
-    def is_whole_bytes(self) -> bool:
-        return self.bits in (8, 16, 32, 64)
+    @cached_property
+    def byte_dtype(self) -> np.dtype[Any] | None:
+        """What lies in the bytes, where numbers take whole ones."""
+        letter = {"float": "f", "uint": "u", "int": "i"}[self.family]
+        return np.dtype(f"<{letter}{self.bits // 8}") if self.bits in (8, 16, 32, 64) else None
 
     @cached_property
     def memory_dtype(self) -> np.dtype[Any]:
@@ -71,24 +71,16 @@ class Wire:
     def to_bytes(self, values: Array) -> bytes:
         """The bytes of ``values``; ``ValueError`` for integers that do not fit."""
         whole = self.rounded(values)
-        if self.is_float:
-            return whole.tobytes()
-        if self.is_whole_bytes:
-            letter = "u" if self.family == "uint" else "i"
-            return whole.astype(f"<{letter}{self.bits // 8}", copy=False).tobytes()
+        if self.byte_dtype is not None:
+            return whole.astype(self.byte_dtype, copy=False).tobytes()
         raw = whole.astype("<i8", copy=False).view("<u8").reshape(-1)
         return b"".join(self._packed(raw[i : i + CHUNK]) for i in range(0, len(raw), CHUNK))
 
     def from_bytes(self, buffer: bytes | memoryview, shape: tuple[int, ...]) -> Array:
         """The array of that shape that ``buffer`` holds; the caller has checked the length."""
-        if self.is_float:
-            return np.frombuffer(buffer, self.memory_dtype).reshape(shape)
-        count = math.prod(shape)
-        if self.is_whole_bytes:
-            letter = "u" if self.family == "uint" else "i"
-            values = np.frombuffer(buffer, f"<{letter}{self.bits // 8}")
-            return values.astype(self.memory_dtype, copy=False).reshape(shape)
-        raw = self._unpacked(np.frombuffer(buffer, np.uint8), count)
+        if self.byte_dtype is not None:
+            return np.frombuffer(buffer, self.byte_dtype).astype(self.memory_dtype, copy=False).reshape(shape)
+        raw = self._unpacked(np.frombuffer(buffer, np.uint8), math.prod(shape))
         if self.family == "int":  # shifting up and back down repeats the sign
             return ((raw << np.uint64(64 - self.bits)).view("<i8") >> np.int64(64 - self.bits)).reshape(shape)
         return raw.view("<i8").reshape(shape)

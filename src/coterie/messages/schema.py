@@ -13,7 +13,7 @@ states, so the size of an answer is known before it is asked for and tells nothi
 >>> ask = CountNearest(np.zeros((3, 2)))
 >>> ask.axes
 {'k': 3, 'd': 2}
->>> layout_of(ask).numbers, layout_of(ask).n_bytes
+>>> ask.layout.numbers, ask.layout.n_bytes
 (3, 24)
 """
 
@@ -23,39 +23,19 @@ import dataclasses
 import hashlib
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Array
+from coterie.arrays import Floats as Floats
+from coterie.arrays import Integers as Integers
 from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound, Limits, Magnitude
 from coterie.messages.numbers import Wire, wire
-
-__all__ = [
-    "ArraySpec",
-    "Content",
-    "Floats",
-    "Integers",
-    "LaidField",
-    "Layout",
-    "Nothing",
-    "Reply",
-    "Request",
-    "array",
-    "layout_of",
-    "message_fields",
-    "reply_type",
-    "request_kinds",
-    "request_type",
-]
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
 """What an answer is made of, from harmless to disclosing. Grams are sums of products of features: enough of them give
@@ -65,6 +45,12 @@ SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4
 
 R = TypeVar("R", bound="Reply")
+Of = TypeVar("Of")
+
+
+def cached(function: Callable[[Any], Of]) -> Callable[[Any], Of]:
+    """``functools.cache`` for functions of a type, which mypy does not take for hashable."""
+    return cache(function)
 
 
 @dataclass(frozen=True)
@@ -77,6 +63,14 @@ class ArraySpec:
     nonnegative: bool
     is_counted: bool = True
     """Whether these are numbers of the algorithm; keys and shares of masks are not."""
+
+    def range(self, names: Limits, shape: tuple[int, ...]) -> tuple[Magnitude, Magnitude]:
+        """The lowest and the highest value allowed, given the values of names in the bound."""
+        high = math.inf if self.bound is None else self.bound.value(names)
+        if isinstance(high, np.ndarray) and shape[-1:] != high.shape:
+            raise MalformedMessage(f"{len(high)} limits for an array of shape {shape}")
+        high = np.maximum(0.0, high) if isinstance(high, np.ndarray) else max(0.0, high)
+        return 0.0 if self.nonnegative else -high, high
 
     def wire(self, request: Request[Any]) -> Wire:
         """The kind of number, with ``{names}`` filled in from the request's own fields."""
@@ -109,13 +103,9 @@ class FieldSpec(NamedTuple):
     type: Any
 
 
+@cached
 def message_fields(message: Any) -> tuple[FieldSpec, ...]:
     """The fields of a message type, in the order they travel."""
-    return _message_fields(message)
-
-
-@cache
-def _message_fields(message: Any) -> tuple[FieldSpec, ...]:
     name: str = message.__name__
     if not dataclasses.is_dataclass(message):
         raise TypeError(f"{name} must be a @dataclass(frozen=True)")
@@ -222,12 +212,8 @@ class Request(Generic[R]):
     @cached_property
     def numbers(self) -> dict[str, float]:
         """The names a bound may use: the axes and the numbers this request carries."""
-        plain = {
-            item.name: float(getattr(self, item.name))
-            for item in message_fields(type(self))
-            if item.array is None and item.type in (int, float)
-        }
-        return {**self.axes, **plain}
+        fields = [item.name for item in message_fields(type(self)) if item.type in (int, float)]
+        return {**self.axes, **{name: float(getattr(self, name)) for name in fields}}
 
     @property
     def subject(self) -> type[Request[Any]]:
@@ -254,8 +240,19 @@ class Request(Generic[R]):
 
     @cached_property
     def layout(self) -> Layout:
-        """What an answer to this very request looks like."""
-        return layout_of(self)
+        """What an answer to this very request looks like; found from the types and the request alone."""
+        reply = reply_type(type(self))
+        laid, start, numbers, entries = [], 0, 0, 0
+        for item in message_fields(reply):
+            spec = _spec(item)
+            shape, number = _shape(spec.axes, self.axes), spec.wire(self)
+            count = math.prod(shape)
+            stop = start + number.n_bytes(count)
+            laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
+            start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
+        text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
+        tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
+        return Layout(reply, tuple(laid), numbers, entries, start, tag, _names(self, laid))
 
 
 _KINDS: dict[str, type[Request[Any]]] = {}
@@ -266,19 +263,9 @@ def request_type(kind: str) -> type[Request[Any]] | None:
     return _KINDS.get(kind)
 
 
-def request_kinds() -> tuple[str, ...]:
-    """The names of all requests declared so far."""
-    return tuple(sorted(_KINDS))
-
-
-def reply_type(request: type[Request[Any]]) -> type[Reply]:
-    """The type of reply that answers ``request``, after checking that the request fixes its every axis."""
-    key: Any = request
-    return _reply_type(key)
-
-
-@cache
-def _reply_type(request: Any) -> type[Reply]:
+@cached
+def reply_type(request: Any) -> type[Reply]:
+    """The type of reply that answers a type of request, after checking that the request fixes its every axis."""
     for base in request.__orig_bases__:
         if typing.get_origin(base) is Request:
             reply: type[Reply] = typing.get_args(base)[0]
@@ -329,38 +316,13 @@ class Layout:
         """Lowest and highest allowed value of each array under these limits."""
         key = tuple(limits.items())
         if key not in self._bounds:
-            self._bounds[key] = self._find_bounds({**self.names, **limits})
+            names = {**self.names, **limits}
+            self._bounds[key] = tuple(item.spec.range(names, item.shape) for item in self.fields)
         return self._bounds[key]
-
-    def _find_bounds(self, names: Limits) -> tuple[tuple[Magnitude, Magnitude], ...]:
-        bounds: list[tuple[Magnitude, Magnitude]] = []
-        for item in self.fields:
-            high = math.inf if item.spec.bound is None else item.spec.bound.value(names)
-            if isinstance(high, np.ndarray) and item.shape[-1:] != high.shape:
-                raise MalformedMessage(f"{len(high)} limits for {item.name} of shape {item.shape}")
-            high = np.maximum(0.0, high) if isinstance(high, np.ndarray) else max(0.0, high)
-            bounds.append((0.0 if item.spec.nonnegative else -high, high))
-        return tuple(bounds)
 
     def is_bounded(self, limits: Limits) -> bool:
         """Whether every number of an answer has a bound under these limits."""
         return all(np.isfinite(high).all() for _, high in self.bounds(limits))
-
-
-def layout_of(request: Request[Any]) -> Layout:
-    """What an answer to ``request`` looks like; found from the types and the request alone."""
-    reply = reply_type(type(request))
-    laid, start, numbers, entries = [], 0, 0, 0
-    for item in message_fields(reply):
-        spec = _spec(item)
-        shape, number = _shape(spec.axes, request.axes), spec.wire(request)
-        count = math.prod(shape)
-        stop = start + number.n_bytes(count)
-        laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
-        start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
-    text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
-    tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
-    return Layout(reply, tuple(laid), numbers, entries, start, tag, _names(request, laid))
 
 
 def _names(request: Request[Any], laid: Iterable[LaidField]) -> Mapping[str, float]:

@@ -7,37 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Mask
+from coterie.arrays import Rows as Rows
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
-
-__all__ = [
-    "Block",
-    "Column",
-    "Evaluated",
-    "Exit",
-    "Memory",
-    "Rows",
-    "Table",
-    "Weights",
-    "answers",
-    "carries",
-    "find_answer",
-    "find_carrier",
-    "find_keeper",
-    "keys_of",
-    "new_rows_of",
-    "remembers",
-    "rows_at",
-    "rows_behind",
-    "within_columns",
-    "within_scatter",
-]
-
-Rows = npt.NDArray[np.floating[Any]]
-Weights = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
 
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
@@ -60,26 +34,26 @@ class Block(NamedTuple):
     """
 
     rows: Rows
-    weights: Weights | None = None
-    within: Weights | None = None
-    present: Weights | None = None
+    weights: Floats | None = None
+    within: Floats | None = None
+    present: Floats | None = None
 
     @property
-    def counts(self) -> Weights:
+    def counts(self) -> Floats:
         """What each row counts."""
         return np.ones(len(self.rows)) if self.weights is None else self.weights
 
     @property
-    def values(self) -> Weights:
+    def values(self) -> Floats:
         """What the values behind each value shown count; 0 where it is missing."""
         return self.counts[:, None] * ~np.isnan(self.rows) if self.present is None else self.present
 
     @property
-    def variance(self) -> Weights | None:
+    def variance(self) -> Floats | None:
         """By column, of the rows behind each row shown; None where rows are shown as they are."""
         return None if self.within is None else self.within / (self.counts * self.rows.shape[1])
 
-    def part(self, which: slice | npt.NDArray[np.bool_]) -> Block:
+    def part(self, which: slice | Mask) -> Block:
         """Some of these rows."""
         return Block(*[None if part is None else part[which] for part in self])  # type: ignore[arg-type]
 
@@ -90,20 +64,16 @@ class Table(Protocol):
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns, in order."""
-        ...
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        ...
 
     def raw_blocks(self) -> Iterator[Block]:
         """The rows, in order, as they are: missing values are NaN."""
-        ...
 
     def blocks(self) -> Iterator[Block]:
         """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
-        ...
 
 
 def keys_of(table: Table) -> tuple[str, ...] | None:
@@ -123,19 +93,19 @@ def rows_behind(table: Table) -> int:
     return int(getattr(table, "n_grouped", table.n_rows))
 
 
-def within_columns(table: Table) -> Weights:
+def within_columns(table: Table) -> Floats:
     """For every column the sum of squares of a table's rows about the rows it shows; zeros where it shows these."""
-    found: Weights | None = getattr(table, "within_columns", None)
+    found: Floats | None = getattr(table, "within_columns", None)
     return np.zeros(len(table.columns)) if found is None else found
 
 
-def within_scatter(table: Table) -> Weights | None:
+def within_scatter(table: Table) -> Floats | None:
     """The same for every pair of columns: the products' sums as a matrix; None where the table does not offer it."""
-    found: Weights | None = getattr(table, "within_scatter", None)
+    found: Floats | None = getattr(table, "within_scatter", None)
     return found
 
 
-def rows_at(table: Table, places: Places) -> tuple[Weights, Weights]:
+def rows_at(table: Table, places: Integers) -> tuple[Floats, Floats]:
     """The rows at places given in order, which may repeat, and what each row counts."""
     rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
     for block in table.blocks():
@@ -188,59 +158,49 @@ class Exit(Protocol):
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites; the site's policy may refuse."""
-        ...
 
     def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
         """Agree that an upload is summed up with those left; the site's policy may refuse."""
-        ...
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
         """The answer to a carried request, once the site's policy has nothing against it."""
-        ...
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
-        ...
 
     def once(self, run: bytes, what: str) -> bool:
         """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
-        ...
 
 
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]
 """Takes the site's exit, the run's memory, the envelope and the request."""
-_CARRIERS: dict[type[Request[Any]], Carrying] = {}
-_ANSWERS: dict[type[Request[Any]], Answering] = {}
-_KEEPERS: dict[type[Request[Any]], Keeping] = {}
+CARRIERS: dict[type[Request[Any]], Carrying] = {}
+ANSWERS: dict[type[Request[Any]], Answering] = {}
+KEEPERS: dict[type[Request[Any]], Keeping] = {}
+"""The functions installed, by the type of request."""
 
 
 def answers(
     request: type[Request[R]],
 ) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
     """Mark the function with which a site answers ``request``."""
-    reply_type(request)
-
-    def register(function: Callable[[Table, Memory, Any], R]) -> Callable[[Table, Memory, Any], R]:
-        _ANSWERS[request] = function
-        return function
-
-    return register
+    return _registered(ANSWERS, request)
 
 
 def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
     """Mark the function that answers a request which carries another one, or belongs to carrying (masks)."""
+    return _registered(CARRIERS, request)
+
+
+def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[Any]]) -> Callable[[T], T]:
+    """Enter the function that is marked; a request that does not fix its reply's every axis is refused here."""
     reply_type(request)
 
-    def register(function: Carrying) -> Carrying:
-        _CARRIERS[request] = function
+    def register(function: T) -> T:
+        functions[request] = function
         return function
 
     return register
-
-
-def find_carrier(request: type[Request[Any]]) -> Carrying | None:
-    """The function that answers a carrying request, if one is installed."""
-    return _CARRIERS.get(request)
 
 
 def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
@@ -252,20 +212,5 @@ def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
     if not request.remembered:
         raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
     if reply_type(request) is Nothing:  # unless a function of its own looks at the rows once more
-        _ANSWERS.setdefault(request, lambda *_: Nothing())
-
-    def register(function: Keeping) -> Keeping:
-        _KEEPERS[request] = function
-        return function
-
-    return register
-
-
-def find_answer(request: type[Request[Any]]) -> Answering | None:
-    """The function that answers ``request``, if one is installed."""
-    return _ANSWERS.get(request)
-
-
-def find_keeper(request: type[Request[Any]]) -> Keeping | None:
-    """The function that remembers ``request``, if one is installed."""
-    return _KEEPERS.get(request)
+        ANSWERS.setdefault(request, lambda *_: Nothing())
+    return _registered(KEEPERS, request)

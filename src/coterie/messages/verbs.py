@@ -14,8 +14,6 @@ from typing import Any, TypeAlias, TypeVar
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Reply, Request
 
-__all__ = ["Place", "Present", "Protocol", "Question", "Remain", "Seen", "each", "present", "total"]
-
 R = TypeVar("R", bound=Reply)
 T = TypeVar("T")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
-from coterie.messages.holding import Hold
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
@@ -17,10 +18,8 @@ from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
 from coterie.sites.tables import fingerprint, open_table
-from coterie.sites.views import GroupedTable, grouped_view, regroup
+from coterie.sites.views import GroupedTable, grouped_view
 from coterie.sites.views.forming import Progress
-
-__all__ = ["Holdings", "InstalledSite"]
 
 PATIENCE = 15.0
 """Seconds to wait for another process of this site that is about to end."""
@@ -56,35 +55,24 @@ class InstalledSite:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.books = folder / "coterie"
-        self._lock = Hold(self.books / "lock")
-        self._site: Site | None = None
-
-    @property
-    def _told(self) -> Path:
-        return self.folder / "local" / "coterie.json"
-
-    @property
-    def ledger_path(self) -> Path:
+        self.ledger_path = self.books / "ledger.jsonl"
         """What left this site, in all runs."""
-        return self.books / "ledger.jsonl"
-
-    @property
-    def log_path(self) -> Path:
+        self.log_path = self.books / "site.log"
         """What happened here, a JSON line each."""
-        return self.books / "site.log"
+        self._told = folder / "local" / "coterie.json"
+        self._held = ExitStack()
 
     def tell(self, holdings: Holdings) -> Table:
         """Write down what the site holds, once it has been seen that it can be opened; relative paths are made
         absolute, since whoever opens them works elsewhere."""
-        placed = {**asdict(holdings), "data": str(Path(holdings.data).absolute())}
+        placed = replace(holdings, data=str(Path(holdings.data).absolute()))
         if Path(holdings.policy).is_file():
-            placed["policy"] = str(Path(holdings.policy).absolute())
-        made = Holdings(**placed)
-        made.rules()
-        table = made.table()
+            placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
+        placed.rules()
+        table = placed.table()
         self._told.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._told.with_suffix(".tmp")
-        temporary.write_text(json.dumps(placed, indent=2) + "\n")
+        temporary.write_text(json.dumps(asdict(placed), indent=2) + "\n")
         temporary.chmod(0o600)
         temporary.replace(self._told)
         return table
@@ -92,60 +80,53 @@ class InstalledSite:
     def holdings(self) -> Holdings:
         """What the site's owner said it holds."""
         try:
-            raw: Any = json.loads(self._told.read_text())
-            return Holdings(**{item.name: raw[item.name] for item in fields(Holdings) if item.name in raw})
+            return msgspec.json.decode(self._told.read_bytes(), type=Holdings)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
             ) from None
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, msgspec.DecodeError):
             raise InputError(
                 f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None
 
     def grouped(self, progress: Progress | None = None) -> GroupedTable:
         """The site's table as groups, formed or brought up to date where that is due."""
-        return self._viewed(grouped_view, progress)
+        return self._viewed(False, progress)
 
     def regrouped(self, progress: Progress | None = None) -> GroupedTable:
         """The same with all groups formed anew."""
-        return self._viewed(regroup, progress)
+        return self._viewed(True, progress)
 
-    def _viewed(self, make: Callable[..., GroupedTable], progress: Progress | None) -> GroupedTable:
-        self._take_lock()
-        ledger = SiteLedger(self.ledger_path, durable=True)
-        try:
+    def _viewed(self, anew: bool, progress: Progress | None) -> GroupedTable:
+        with self._locked(), closing(SiteLedger(self.ledger_path, durable=True)) as ledger:
             holdings = self.holdings()
-            name = holdings.table_name
-            return make(holdings.table(), holdings.rules().min_group, ledger, name=name, progress=progress)
-        finally:
-            ledger.close()
-            self._lock.give_back()
+            table, min_group, name = holdings.table(), holdings.rules().min_group, holdings.table_name
+            return grouped_view(table, min_group, ledger, name=name, anew=anew, progress=progress)
 
-    def _take_lock(self) -> None:
-        if not self._lock.take(PATIENCE):
-            raise InputError(f"another process answers for {self.folder}; a site answers once.")
+    def _locked(self) -> AbstractContextManager[object]:
+        """The site's files, for this process alone from now on."""
+        self.books.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            return FileLock(self.books / "lock", PATIENCE, mode=0o600, thread_local=False).acquire()
+        except Timeout:
+            raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
-        self._take_lock()
+        self._held.enter_context(self._locked())
         log_to(self.log_path, name)
         holdings = self.holdings()
         table = holdings.table()
-        ledger = SiteLedger(self.ledger_path, durable=True)
-        self._site = Site(
+        return Site(
             name,
             table,
             policy=holdings.rules(),
-            ledger=ledger,
+            ledger=self._held.enter_context(closing(SiteLedger(self.ledger_path, durable=True))),
             rows=fingerprint(table),
             table_name=holdings.table_name,
         )
-        return self._site
 
     def close(self) -> None:
         """Give the books back."""
-        if self._site is not None:
-            self._site.ledger.close()
-            self._site = None
-        self._lock.give_back()
+        self._held.close()

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from coterie.messages.chain import Chain
 from coterie.messages.codec import Envelope
 
-__all__ = ["MAX_RUNS", "Key", "SiteLedger"]
-
 MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
 
@@ -40,6 +38,10 @@ class _RunPages:
     notes: dict[str, list[bytes | int]] = field(default_factory=dict)
 
 
+_NO_PAGES = _RunPages()
+"""Of a run the ledger does not know; never changed."""
+
+
 class SiteLedger:
     """What left this site.
 
@@ -48,31 +50,20 @@ class SiteLedger:
     """
 
     def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
-        self._chain = Chain(path, durable=durable)
+        self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
         for start, line in self._chain.reopen():
             self._count(line["floats"], line["bytes"], line["event"] == "answer")
-            if line["event"] == "once":
-                self._runs.setdefault(bytes.fromhex(line["run"]), _RunPages()).once.add(line["what"])
-            if line["event"] == "refusal" and bytes.fromhex(line["run"]) in self._runs:
-                self._runs[bytes.fromhex(line["run"])].refusals += 1
-            if line["event"] == "note":
-                pages = self._runs.setdefault(bytes.fromhex(line["run"]), _RunPages())
-                pages.notes.setdefault(line["what"], []).append(start)
-            if line["event"] == "answer":
-                key = Key(bytes.fromhex(line["run"]), line["round"], line["attempt"])
-                self._keep(key, bytes.fromhex(line["request"]), start)
-
-    @property
-    def path(self) -> Path | None:
-        """The file, if there is one."""
-        return self._chain.path
-
-    @property
-    def head(self) -> str:
-        """The hash that seals everything so far."""
-        return self._chain.head
+            event, run = line["event"], bytes.fromhex(line["run"])
+            if event == "once":
+                self._pages(run).once.add(line["what"])
+            elif event == "refusal" and run in self._runs:
+                self._runs[run].refusals += 1
+            elif event == "note":
+                self._pages(run).notes.setdefault(line["what"], []).append(start)
+            elif event == "answer":
+                self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
 
     def total(self, what: str) -> int:
         """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""
@@ -80,29 +71,17 @@ class SiteLedger:
 
     def stored(self, key: Key) -> tuple[bytes, bytes] | None:
         """The digest of the request answered under ``key``, and the bytes of the answer."""
-        pages = self._runs.get(key.run)
-        found = pages.stored.get((key.round, key.attempt)) if pages else None
-        if found is None:
-            return None
-        request, where = found
-        if isinstance(where, int):
-            return request, base64.b64decode(self._chain.line_at(where)["frame"])
-        return request, where
+        found = self._runs.get(key.run, _NO_PAGES).stored.get((key.round, key.attempt))
+        return None if found is None else (found[0], self._read(found[1], "frame"))
 
     def newest(self, run: bytes) -> tuple[int, int]:
         """Attempt and round of the newest answer in ``run``; (-1, -1) before the first."""
-        pages = self._runs.get(run)
-        return pages.newest if pages else (-1, -1)
-
-    def answers(self, run: bytes) -> int:
-        """How many questions of ``run`` this site has answered."""
-        pages = self._runs.get(run)
-        return pages.answers if pages else 0
+        return self._runs.get(run, _NO_PAGES).newest
 
     def replies(self, run: bytes) -> int:
         """How many questions of ``run`` this site has answered or refused."""
-        pages = self._runs.get(run)
-        return pages.answers + pages.refusals if pages else 0
+        pages = self._runs.get(run, _NO_PAGES)
+        return pages.answers + pages.refusals
 
     def n_runs_besides(self, run: bytes) -> int:
         """How many other runs this site has answered in."""
@@ -133,10 +112,10 @@ class SiteLedger:
 
     def once(self, run: bytes, what: str) -> bool:
         """Write down that ``what`` happens in ``run``; False where it did before."""
-        pages = self._runs.setdefault(run, _RunPages())
+        pages = self._pages(run)
         if what in pages.once:
             return False
-        self._chain.append({"event": "once", "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1})
+        self._remark("once", run, what)
         pages.once.add(what)
         return True
 
@@ -144,17 +123,12 @@ class SiteLedger:
         """Keep something about a run that must not be forgotten, not even over a restart."""
         start = self._chain.size
         facts = {} if self.path is None else {"data": base64.b64encode(data).decode()}
-        self._chain.append(
-            {"event": "note", "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1, **facts}
-        )
-        pages = self._runs.setdefault(run, _RunPages())
-        pages.notes.setdefault(what, []).append(data if self.path is None else start)
+        self._remark("note", run, what, **facts)
+        self._pages(run).notes.setdefault(what, []).append(data if self.path is None else start)
 
     def notes(self, run: bytes, what: str) -> list[bytes]:
         """Everything kept under ``what``, in order."""
-        pages = self._runs.get(run)
-        kept = pages.notes.get(what, []) if pages else []
-        return [base64.b64decode(self._chain.line_at(k)["data"]) if isinstance(k, int) else k for k in kept]
+        return [self._read(where, "data") for where in self._runs.get(run, _NO_PAGES).notes.get(what, [])]
 
     def grouping(self, how: str, **facts: Any) -> None:
         """The site's groups were formed, updated or formed anew; nothing leaves."""
@@ -180,6 +154,18 @@ class SiteLedger:
         """Write nothing any more, whoever still wants to: the file is another's now."""
         self._chain.abandon()
 
+    def _pages(self, run: bytes) -> _RunPages:
+        return self._runs.setdefault(run, _RunPages())
+
+    def _read(self, where: bytes | int, field: str) -> bytes:
+        """What was kept: in memory, or in a field of the line that begins at a byte of the file."""
+        return base64.b64decode(self._chain.line_at(where)[field]) if isinstance(where, int) else where
+
+    def _remark(self, event: str, run: bytes, what: str, **facts: str) -> None:
+        """A line about a run with which nothing leaves."""
+        line = {"event": event, "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1}
+        self._chain.append({**line, **facts})
+
     def _line(self, event: str, envelope: Envelope, floats: int, n_bytes: int, facts: dict[str, Any]) -> None:
         self._chain.append(
             {
@@ -203,7 +189,7 @@ class SiteLedger:
         self._totals["answers"] += is_answer
 
     def _keep(self, key: Key, request: bytes, where: bytes | int) -> None:
-        pages = self._runs.setdefault(key.run, _RunPages())
+        pages = self._pages(key.run)
         self._runs.move_to_end(key.run)
         if self.path is None:
             pages.stored.clear()

@@ -17,8 +17,6 @@ import msgspec
 
 from coterie.messages.codec import Envelope
 
-__all__ = ["LOGGER", "JsonLines", "SiteLogs", "about", "log_to"]
-
 LOGGER = "coterie.site"
 MAX_BYTES, KEPT = 10_000_000, 5
 _FACTS = ("site", "run", "round", "attempt", "method", "event", "code", "asked", "bytes", "seconds")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
 from coterie.messages.codec import NO_TRANSCRIPT
 from coterie.messages.site_part import Memory
 from coterie.sites.ledger import MAX_RUNS
 
-__all__ = ["RunMemories", "RunMemory"]
 
+class RunMemory(Memory):
+    """What the protocols' functions keep of one run, and the digest of the requests it was built from."""
 
-@dataclass
-class RunMemory:
-    """One run: what the protocols' functions keep, and the digest of the requests it was built from."""
-
-    memory: Memory = field(default_factory=Memory)
     transcript: bytes = NO_TRANSCRIPT
 
 
@@ -32,11 +27,8 @@ class RunMemories:
 
     def of(self, run: bytes, view: str = "") -> RunMemory:
         """The memory of ``run`` over one view of the table, a blank one where there is none."""
-        views = self._runs.setdefault(run, {})
-        if view not in views:
-            views[view] = RunMemory()
-            views[view].memory.alignment_key, views[view].memory.allows = self._alignment_key, self._allows
-        found = views[view]
+        found = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
+        found.alignment_key, found.allows = self._alignment_key, self._allows
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

@@ -11,8 +11,6 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.protocols.methods import METHODS, belongs
 
-__all__ = ["LARGEST_GROUP", "SMALLEST_GROUP", "Policy", "Protection"]
-
 Protection = Literal["groups", "none"]
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, "averages": 1, "rows": 2}

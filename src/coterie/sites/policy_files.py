@@ -12,24 +12,34 @@ from collections.abc import Mapping
 from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from coterie.errors import InputError
 from coterie.protocols.methods import METHODS, Method
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import nearest_name, read_toml
 
-__all__ = ["PRESETS", "explain_policy", "find_policy", "policy_text", "preset", "read_policy", "upgraded_policy"]
-
 PRESETS: tuple[str, ...] = ("strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""
 
-_WORDS: dict[str, tuple[str, ...]] = {
-    "protection": ("groups", "none"),
-    "per_site_results": ("none", "averages", "rows"),
-    "rosters": ("fixed", "shrinking", "any"),
+_POSITIVE = Annotated[int, msgspec.Meta(ge=1)], "a whole number, at least 1"
+_RULES: dict[str, tuple[Any, str]] = {
+    "methods": (frozenset[str], "a list of names (left out, it allows all of them)"),
+    "protection": (Protection, "groups or none"),
+    "min_group": (
+        Annotated[int, msgspec.Meta(ge=SMALLEST_GROUP, le=LARGEST_GROUP)],
+        f"a whole number from {SMALLEST_GROUP} to {LARGEST_GROUP}",
+    ),
+    "per_site_results": (Literal["none", "averages", "rows"], "none, averages or rows"),
+    "min_roster": _POSITIVE,
+    "rosters": (Literal["fixed", "shrinking", "any"], "fixed, shrinking or any"),
+    "max_questions": _POSITIVE,
+    "max_runs": _POSITIVE,
+    "min_rows": (Annotated[int, msgspec.Meta(ge=0)], "a whole number, at least 0"),
 }
-_LEAST = {"min_roster": 1, "max_questions": 1, "max_runs": 1, "min_rows": 0}
+"""The type of each key but tables and secrets, and what is said of it."""
 _KEYS = (*(field.name for field in fields(Policy) if field.name != "method_protection"), "method")
 _REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
 _HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
@@ -115,7 +125,7 @@ def upgraded_policy(path: Path) -> str:
     """The text of an older policy file under today's rules: a preset's comments, and this file's values."""
     rules = _new_rules(_read(path))
     _policy(rules, path)
-    tables = {name: rules.pop(name) for name in ("peers", "method") if name in rules}
+    peers, methods = rules.pop("peers", {}), rules.pop("method", {})
     lines = []
     for line in policy_text("standard").splitlines():
         found = re.match(r"(?:# )?(\w+) = ", line)
@@ -127,12 +137,10 @@ def upgraded_policy(path: Path) -> str:
             default = getattr(Policy(), found[1])
             lines.append(f"# {line.removeprefix('# ')}" if default is None else f"{found[1]} = {_toml(default)}")
     lines += [f"{name} = {_toml(value)}" for name, value in rules.items()]
-    for name, table in tables.items():
-        if name == "peers":
-            lines += ["", "[peers]", *(f"{_toml(site)} = {_toml(key)}" for site, key in table.items())]
-        else:
-            for method, rule in table.items():
-                lines += ["", f"[method.{method}]", *(f"{k} = {_toml(v)}" for k, v in rule.items())]
+    if peers:
+        lines += ["", "[peers]", *(f"{_toml(site)} = {_toml(key)}" for site, key in peers.items())]
+    for method, rule in methods.items():
+        lines += ["", f"[method.{method}]", *(f"{k} = {_toml(v)}" for k, v in rule.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -141,54 +149,32 @@ def _toml(value: Any) -> str:
 
 
 def _checked(where: object, key: str, value: Any) -> Any:
-    if key == "methods":
-        return _methods(where, value)
     if key == "peers":
         return _peers(where, value)
     if key == "alignment_key":
         return _secret(where, value)
-    if key in _WORDS:
-        *most, last = _WORDS[key]
-        if value not in _WORDS[key]:
-            raise InputError(f"{where}: {key} is {', '.join(most)} or {last}, not {value!r}")
-        return value
     if key == "method":
         return _method_tables(where, value)
-    if key == "min_group":
-        if not isinstance(value, int) or isinstance(value, bool) or not SMALLEST_GROUP <= value <= LARGEST_GROUP:
-            raise InputError(
-                f"{where}: min_group is a whole number from {SMALLEST_GROUP} to {LARGEST_GROUP}, not {value!r}"
-            )
-        return value
-    if not isinstance(value, int) or isinstance(value, bool) or value < _LEAST[key]:
-        raise InputError(f"{where}: {key} is a whole number, at least {_LEAST[key]}, not {value!r}")
-    return value
-
-
-def _methods(where: object, value: Any) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InputError(f"{where}: methods is a list of names, not {value!r}; leave it out to allow all of them")
-    for name in value:
+    kind, told = _RULES[key]
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise InputError(f"{where}: {key} is {told}, not {value!r}") from None
+    for name in value if key == "methods" else ():
         if name not in METHODS:
             raise InputError(f"{where}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
-    return frozenset(value)
+    return found
 
 
 def _method_tables(where: object, value: Any) -> dict[str, Protection]:
-    found: dict[str, Protection] = {}
-    for name, rules in value.items() if isinstance(value, dict) else ():
+    if not isinstance(value, dict) or not value:
+        raise InputError(f"{where}: method is a table for each method, [method.NAME], not {value!r}")
+    for name, rules in value.items():
         if name not in METHODS:
             raise InputError(f"{where}: [method.{name}]: there is no such method{nearest_name(name, METHODS)}")
-        if (
-            not isinstance(rules, dict)
-            or list(rules) != ["protection"]
-            or rules["protection"] not in ("groups", "none")
-        ):
+        if rules not in ({"protection": "groups"}, {"protection": "none"}):
             raise InputError(f'{where}: [method.{name}] has one line, protection = "none" or "groups", not {rules!r}')
-        found[name] = rules["protection"]
-    if not found:
-        raise InputError(f"{where}: method is a table for each method, [method.NAME], not {value!r}")
-    return found
+    return {name: rules["protection"] for name, rules in value.items()}
 
 
 def _peers(where: object, value: Any) -> dict[str, bytes]:
@@ -202,14 +188,20 @@ def _peers(where: object, value: Any) -> dict[str, bytes]:
 
 def _secret(where: object, text: Any) -> bytes:
     """The sites' common secret; never quoted in a message."""
+    found = _key_bytes(text)
+    if found is None:
+        raise InputError(
+            f"{where}: alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits; "
+            "`coterie policy secret` prints a new one, to be told to the other sites and not to the server"
+        )
+    return found
+
+
+def _key_bytes(text: Any) -> bytes | None:
+    """The 32 bytes of a key in hex digits or base64; None for anything else."""
     if isinstance(text, str) and _HEX.fullmatch(text):
         return bytes.fromhex(text)
-    if isinstance(text, str) and _BASE64.fullmatch(text):
-        return base64.b64decode(text)
-    raise InputError(
-        f"{where}: alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits; "
-        "`coterie policy secret` prints a new one, to be told to the other sites and not to the server"
-    )
+    return base64.b64decode(text) if isinstance(text, str) and _BASE64.fullmatch(text) else None
 
 
 def _public_key(where: object, site: str, text: Any) -> bytes:
@@ -217,15 +209,14 @@ def _public_key(where: object, site: str, text: Any) -> bytes:
         raise InputError(f"{where}: {site} stands below [peers] and so is read as a site; move it above")
     if site in {field.name for field in fields(Policy)}:
         raise InputError(f"{where}: {site} = {text!r} stands below [peers] and so is read as a site; move it above")
-    if isinstance(text, str) and _HEX.fullmatch(text):
-        return bytes.fromhex(text)
-    if isinstance(text, str) and _BASE64.fullmatch(text):
-        return base64.b64decode(text)
-    size = f" ({len(text)} characters)" if isinstance(text, str) else ""
-    raise InputError(
-        f"{where}: the key of {site} under [peers] is {text!r}{size}; a public key is 32 bytes as 44 characters of "
-        "base64 or 64 hex digits, and `coterie policy key LEDGER` prints a site's"
-    )
+    found = _key_bytes(text)
+    if found is None:
+        size = f" ({len(text)} characters)" if isinstance(text, str) else ""
+        raise InputError(
+            f"{where}: the key of {site} under [peers] is {text!r}{size}; a public key is 32 bytes as 44 characters "
+            "of base64 or 64 hex digits, and `coterie policy key LEDGER` prints a site's"
+        )
+    return found
 
 
 # ---------------------------------------------------------------- explaining

@@ -17,15 +17,13 @@ from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_part import Evaluated, Table, find_answer, find_carrier, find_keeper, rows_behind
+from coterie.messages.site_part import ANSWERS, CARRIERS, KEEPERS, Evaluated, Table, rows_behind
 from coterie.messages.verbs import Seen
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy, Protection
-from coterie.sites.views import FEW_GROUPS, GroupedTable, grouped_view
-
-__all__ = ["Site"]
+from coterie.sites.views import FEW_GROUPS, grouped_view
 
 
 class _Refused(Exception):
@@ -86,13 +84,10 @@ class Site:
         views: dict[Protection, Table] = {"none": table} if "none" in needed else {}
         if "groups" in needed:
             view = views["groups"] = grouped_view(table, self.policy.min_group, self.ledger, name=name)
-            self._warn_of_few(view)
+            if view.n_grouped < FEW_GROUPS * view.min_group:
+                held = (self.name, view.n_grouped, view.min_group)
+                self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
         return views
-
-    def _warn_of_few(self, view: GroupedTable) -> None:
-        if view.n_grouped < FEW_GROUPS * view.min_group:
-            held = (self.name, view.n_grouped, view.min_group)
-            self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
 
     def _table(self, method: str) -> Table:
         """The table as a method sees it."""
@@ -153,15 +148,10 @@ class Site:
         layout = _layout(request)
         if request.remembered:
             self._remember(envelope, request, decoded.bodies[0])
-        carrier = find_carrier(type(request))
-        reply = self._compute(envelope, request) if carrier is None else carrier(self, run.memory, envelope, request)
+        carrier = CARRIERS.get(type(request))
+        reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
-        self.ledger.answer(
-            envelope,
-            frame,
-            layout.numbers,
-            **_facts(request, decoded.seen),
-        )
+        self.ledger.answer(envelope, frame, layout.numbers, **_facts(request, decoded.seen))
         return frame
 
     def _permitted(self, decoded: Decoded) -> Request[Any]:
@@ -169,7 +159,7 @@ class Site:
         request, envelope = decoded.request, decoded.envelope
         if request is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
-        if find_carrier(type(request)) is None:
+        if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
             raise _Refused(Refusal.METHOD_FORBIDDEN)
@@ -188,7 +178,7 @@ class Site:
 
     def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
-        held = rows_behind(self._memory(envelope).memory.table or self._table(envelope.method))
+        held = rows_behind(self._memory(envelope).table or self._table(envelope.method))
         most = limits.get("rows", float("inf"))
         if isinstance(most, tuple) or held > most:
             raise OutOfRange(f"{self.name} holds {held} rows; declared were {most}")
@@ -210,7 +200,7 @@ class Site:
 
     def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""
-        if find_answer(type(request)) is None:
+        if ANSWERS.get(type(request)) is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
         objection = self.policy.objection(method, type(request), is_masked=is_masked)
         if objection is not None:
@@ -218,22 +208,18 @@ class Site:
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
-        if not self._joins(run, roster):
-            raise _Refused(Refusal.ROSTER_FORBIDDEN)
+        self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
 
     def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
         """Agree that an upload is summed up with those left, a roster like any other."""
-        if not self._joins(run, survivors):
-            raise _Refused(Refusal.UNMASKING_FORBIDDEN)
+        self._join(run, survivors, Refusal.UNMASKING_FORBIDDEN)
 
-    def _joins(self, run: bytes, roster: tuple[str, ...]) -> bool:
-        """Whether the site may be summed up with these sites after the rosters before; written down."""
+    def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
         before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
         if not self.policy.lets_join(roster, before):
-            return False
+            raise _Refused(otherwise)
         if not before or before[-1] != list(roster):
             self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
-        return True
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
@@ -256,7 +242,7 @@ class Site:
 
     def _compute(self, envelope: Envelope, request: Request[Any]) -> Reply:
         """What the protocol's own function answers."""
-        compute, memory = find_answer(type(request)), self._memory(envelope).memory
+        compute, memory = ANSWERS.get(type(request)), self._memory(envelope)
         assert compute is not None
         began = time.perf_counter()
         try:
@@ -266,10 +252,10 @@ class Site:
 
     def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
-        kept, keep = self._memory(envelope), find_keeper(type(request))
+        kept, keep = self._memory(envelope), KEEPERS.get(type(request))
         try:
             if keep is not None:
-                keep(kept.memory.table or self._table(envelope.method), kept.memory, request)
+                keep(kept.table or self._table(envelope.method), kept, request)
         except Exception:
             self._memories.forget(envelope.run)
             raise
@@ -283,13 +269,13 @@ class Site:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
-            carrier = find_carrier(type(request))
+            carrier = CARRIERS.get(type(request))
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             self._remember(envelope, request, body)
             if carrier is not None:  # what it checks when asked, such as pinned keys, holds here, too
                 try:
-                    carrier(self, self._memory(envelope).memory, envelope, request)
+                    carrier(self, self._memory(envelope), envelope, request)
                 except Exception:
                     self._memories.forget(envelope.run)
                     raise

@@ -10,8 +10,6 @@ from typing import Any
 
 from coterie.errors import InputError
 
-__all__ = ["nearest_name", "read_toml"]
-
 
 def read_toml(
     path: Path, known: Iterable[str], *, offered: Iterable[str] | None = None, absent: str = ""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import numpy.typing as npt
 
+from coterie.arrays import Array
 from coterie.errors import MalformedMessage
 from coterie.messages.numbers import wire
 from coterie.messages.schema import Reply, Request, message_fields, reply_type
-
-Array = npt.NDArray[Any]
 
 
 class _Free(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -25,7 +24,7 @@ _FREE = msgspec.msgpack.Decoder(list[_Free])
 
 
 def pack_arrays(arrays: Iterable[Array]) -> bytes:
-    """Arrays with their shapes and exact numbers, for a journal rather than for the wire."""
+    """Arrays with their shapes and exact numbers."""
     packed = []
     for value in arrays:
         name = {"f": "float", "i": "int", "u": "uint"}[value.dtype.kind] + str(value.dtype.itemsize * 8)
@@ -39,10 +38,8 @@ def unpack_arrays(data: bytes) -> list[Array]:
         free = _FREE.decode(data)
         found = []
         for item in free:
-            number, count = wire(item.number), 1
-            for length in item.shape:
-                count *= length
-            if len(item.data) != number.n_bytes(count):
+            number = wire(item.number)
+            if len(item.data) != number.n_bytes(math.prod(item.shape)):
                 raise MalformedMessage("recorded numbers are cut short")
             found.append(number.from_bytes(item.data, tuple(item.shape)))
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):

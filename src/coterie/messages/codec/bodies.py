@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Limits
 from coterie.messages.codec.envelope import request_digest
 from coterie.messages.numbers import wire
-from coterie.messages.schema import Request, message_fields, request_type
+from coterie.messages.schema import Request, cached, message_fields, request_type
 
 MAX_ITEMS = 1 << 17
 """How many strings or recalled requests one message may list."""
@@ -41,12 +41,8 @@ class _Coder(NamedTuple):
     decoder: msgspec.msgpack.Decoder[Any]
 
 
+@cached
 def _coder(kind: Any) -> _Coder:
-    return _coder_of(kind)
-
-
-@cache
-def _coder_of(kind: Any) -> _Coder:
     """The wire form of a request: its limits, then its fields in order."""
     fields: list[tuple[str, Any]] = [("limits_", _LIMITS)]
     for item in message_fields(kind):
@@ -78,30 +74,9 @@ def kind_of(data: bytes) -> type[Request[Any]] | None:
     return request_type(data[1 : 1 + data[0]].decode(errors="replace")) if data else None
 
 
-def decode_body(data: bytes, digest: bytes | None = None) -> tuple[Request[Any] | None, Limits]:
-    """The request in ``data`` and its limits; None for a request this installation does not know.
-
-    ``digest`` is the digest of ``data``, where the caller has computed it already.
-    """
-    return _decode_body(digest or request_digest(data), _Carried(data))
-
-
-class _Carried:
-    """Bytes that ride along with a cache key without being part of it."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Carried)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(maxsize=16)  # in one process many sites are asked the same; the digest stands for the bytes
-def _decode_body(digest: bytes, carried: _Carried) -> tuple[Request[Any] | None, Limits]:  # noqa: ARG001
-    data = carried.data
+@lru_cache(maxsize=16)  # in one process many sites are asked the same
+def decode_body(data: bytes) -> tuple[Request[Any] | None, Limits]:
+    """The request in ``data`` and its limits; None for a request this installation does not know."""
     if len(data) < 2 or len(data) < 1 + data[0]:
         raise MalformedMessage("the request is cut short")
     try:
@@ -128,7 +103,7 @@ def _check_limits(name: str, limits: Limits) -> None:
 
 def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
     plain = {i.name: getattr(raw, i.name) for i in message_fields(kind) if i.array is None}
-    values: dict[str, Any] = dict(plain)
+    values = dict(plain)
     for item in message_fields(kind):
         if item.array is None:
             continue
@@ -137,9 +112,7 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
             number = wire(item.array.dtype.format_map(plain))
         except (ValueError, KeyError):
             raise MalformedMessage(f"{kind.kind}.{item.name} has no such kind of number") from None
-        count = 1
-        for length in packed.shape:
-            count *= length
+        count = math.prod(packed.shape)
         if len(packed.data) != number.n_bytes(count):
             raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
         if not count and any(length > MAX_ITEMS for length in packed.shape):  # long axes that cost nothing to send

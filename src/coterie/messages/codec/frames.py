@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages.bounds import Limits, Magnitude
 from coterie.messages.codec.bodies import MANY, Body, decode_body
@@ -30,7 +30,6 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
 from coterie.messages.verbs import Seen
 
-Array = npt.NDArray[Any]
 Bounds = Sequence[tuple[Magnitude, Magnitude]]
 
 _QUESTION = struct.Struct("<8sB")
@@ -111,7 +110,7 @@ def decode_question(frame: bytes) -> Decoded:
         seen = Seen(seen)
     except ValueError:
         raise MalformedMessage(f"nobody sees an answer in way {seen}") from None
-    request, limits = decode_body(body, envelope.request)
+    request, limits = decode_body(body)
     return Decoded(envelope, form, (body,), request, limits, seen, transcript)
 
 

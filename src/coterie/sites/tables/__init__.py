@@ -1,7 +1,7 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
 from coterie.sites.tables.looking import fingerprint, look_through
-from coterie.sites.tables.opening import ParquetTable, open_table, read_columns, read_keys
+from coterie.sites.tables.opening import open_table, read_columns, read_keys
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, PairedTable, rows_a_block
 from coterie.sites.tables.splitting import split_by_site
 
@@ -9,7 +9,6 @@ __all__ = [
     "BLOCK_BYTES",
     "ArrayTable",
     "PairedTable",
-    "ParquetTable",
     "fingerprint",
     "look_through",
     "open_table",

@@ -12,8 +12,6 @@ from coterie.errors import InputError
 from coterie.sites.tables.sources import Source, source_of_array
 from coterie.sites.tables.wording import listed, reading
 
-__all__ = ["npy_source", "npz_names", "npz_source"]
-
 
 def npy_source(path: Path, name: str) -> Source:
     """An array file, of which only what is looked at is read."""

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import LARGEST, too_large
 from coterie.sites.tables.wording import leave_out, quoted
-
-__all__ = ["MISSING", "as_number", "as_truth", "form_of", "present"]
 
 MISSING = ("", "NA", "NaN", "nan", "null")
 """Cells that stand for a missing value."""
@@ -30,19 +30,14 @@ Where = tuple[str, str]
 
 def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:
     """The cells, null where one stands for a missing value and is not declared to mean something."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     missing = pa.array([token for token in MISSING if token not in declared], cells.type)
     return pc.if_else(pc.is_in(cells, value_set=missing), pa.scalar(None, cells.type), cells)
 
 
 def form_of(cells: Any) -> Any:
     """The Arrow type that a column's first cells suggest; a column mostly of numbers is one of numbers."""
-    import pyarrow as pa
-
-    with suppress(pa.ArrowInvalid):  # the common case, at once
-        return cells.slice(0, SAMPLE).cast(pa.float64()).type
+    if _cast(cells.slice(0, SAMPLE)) is not None:  # the common case, at once
+        return pa.float64()
     seen = _trimmed(cells.slice(0, SAMPLE)).drop_null()
     if not len(seen) or 2 * _matching(seen, NUMBER) >= len(seen):
         return pa.float64()
@@ -53,26 +48,19 @@ def form_of(cells: Any) -> Any:
 
 def as_number(cells: Any, where: Where, start: int) -> Any:
     """The cells as float64; a cell that is neither a number nor missing is refused, with its row."""
-    import pyarrow as pa
-
-    try:
-        values = cells.cast(pa.float64())
-    except pa.ArrowInvalid:
+    values = _cast(cells)
+    if values is None:
         cells = _trimmed(cells)
-        try:
-            values = cells.cast(pa.float64())
-        except pa.ArrowInvalid:
-            place = _first_stray(cells)
-            raise _stray(where, start + place + 1, cells[place].as_py(), "numbers") from None
+        values = _cast(cells)
+    if values is None:
+        place = _first_stray(cells)
+        raise _stray(where, start + place + 1, cells[place].as_py(), "numbers")
     _check_digits(cells, values, where, start)
     return values
 
 
 def as_truth(cells: Any, where: Where, start: int) -> Any:
     """Cells that say true or false as 1 and 0."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     cells = _trimmed(cells)
     found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
     stray = pc.index(pc.and_(cells.is_valid(), found.is_null()), True).as_py()
@@ -81,30 +69,30 @@ def as_truth(cells: Any, where: Where, start: int) -> Any:
     return found
 
 
-def _trimmed(cells: Any) -> Any:
-    import pyarrow.compute as pc
+def _cast(cells: Any) -> Any:
+    """The cells as float64; None where one is no number."""
+    with suppress(pa.ArrowInvalid):
+        return cells.cast(pa.float64())
+    return None
 
+
+def _trimmed(cells: Any) -> Any:
     return present(pc.utf8_trim_whitespace(cells))
 
 
 def _matching(cells: Any, pattern: str) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(pc.match_substring_regex(cells, pattern)).as_py())
 
 
 def _first_stray(cells: Any) -> int:
     """The place of the first cell that is no number, where there is one."""
-    import pyarrow as pa
-
     good, bad = 0, len(cells)
     while bad - good > 1:
         middle = (good + bad) // 2
-        try:
-            cells.slice(good, middle - good).cast(pa.float64())
-            good = middle
-        except pa.ArrowInvalid:
+        if _cast(cells.slice(good, middle - good)) is None:
             bad = middle
+        else:
+            good = middle
     return good
 
 
@@ -119,8 +107,6 @@ def _stray(where: Where, row: int, text: str, expected: str) -> InputError:
 
 def _check_digits(cells: Any, values: Any, where: Where, start: int) -> None:
     """Refuse whole numbers that float64 would round."""
-    import pyarrow.compute as pc
-
     large = np.abs(values.to_numpy(zero_copy_only=False)) >= LARGEST
     if not large.any():
         return

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import CategoryEncoder, Encoder, NumberEncoder
-from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.kinds import Kind, as_text, kind_of, number_in
 from coterie.sites.tables.sources import Source, check_names
 from coterie.sites.tables.wording import leave_out, no_column, quoted
-
-__all__ = ["Categories", "Choice", "encoders_of"]
 
 Categories = Mapping[str, Sequence[object]]
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -25,7 +23,7 @@ class Choice:
 
     columns: Sequence[str] | None = None
     ignore: Collection[str] = ()
-    categories: Categories | None = field(default=None)
+    categories: Categories | None = None
 
     def __post_init__(self) -> None:
         for option in ("columns", "ignore"):
@@ -43,8 +41,8 @@ class Choice:
     def without(self, column: str) -> Choice:
         """The same choice, this column left out."""
         if self.columns is None:
-            return Choice(None, [*self.ignore, column], self.categories)
-        return Choice([c for c in self.columns if c != column], self.ignore, self.categories)
+            return replace(self, ignore=[*self.ignore, column])
+        return replace(self, columns=[c for c in self.columns if c != column])
 
 
 def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
@@ -117,15 +115,7 @@ def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:
     start = 0
     for batch in source.batches([name], 1 << 14):
         for place, text in enumerate(as_text(batch.column(name), kind).to_pylist()):
-            if text is not None and not _is_number(text):
+            if text is not None and number_in(text) is None:
                 return text, start + place + 1
         start += batch.num_rows
     return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

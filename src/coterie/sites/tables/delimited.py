@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.types as kinds
+from pyarrow import csv as arrow_csv
+
 from coterie.errors import InputError
 from coterie.sites.tables.cells import as_number, as_truth, form_of, present
 from coterie.sites.tables.sources import Source, check_names
 from coterie.sites.tables.wording import quoted, reading
-
-__all__ = ["CsvSource"]
 
 CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26
 HEAD = 1 << 20
@@ -25,8 +27,6 @@ class CsvSource(Source):
     """A CSV or TSV file, compressed or not, with a header and UTF-8 text."""
 
     def __init__(self, path: Path, name: str) -> None:
-        import pyarrow as pa
-
         self.path, self.name = path, name
         self._gzip = path.suffix.lower() == ".gz"
         self._delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
@@ -36,14 +36,12 @@ class CsvSource(Source):
         self._chunk = min(max(CHUNK, 32 * first_line), LARGEST_CHUNK)
         self._names = self._header(head)
         check_names(name, self._names)
-        cells = self._first_cells()
-        forms = [(n, form_of(cells[n]) if n in cells else pa.float64()) for n in self._names]
+        first = next(self._cells(self._names), None)
+        forms = [(n, pa.float64() if first is None else form_of(first.column(n))) for n in self._names]
         super().__init__(name, pa.schema(forms), None)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """The file's rows, about 1 MB of text read at a time."""
-        import pyarrow as pa
-
         start = 0
         for batch in self._cells(names):
             columns = [self._converted(n, batch.column(n), start) for n in names]
@@ -52,8 +50,6 @@ class CsvSource(Source):
             start += read.num_rows
 
     def _converted(self, column: str, cells: Any, start: int) -> Any:
-        import pyarrow.types as kinds
-
         if column in self.texts:
             return present(cells, declared=self.texts[column])
         convert = as_truth if kinds.is_boolean(self.schema.field(column).type) else as_number
@@ -87,10 +83,6 @@ class CsvSource(Source):
             )
         return names
 
-    def _first_cells(self) -> dict[str, Any]:
-        batch = next(self._cells(self._names), None)
-        return {} if batch is None else {name: batch.column(name) for name in self._names}
-
     def _cells(self, names: Sequence[str]) -> Iterator[Any]:
         if self._only_header:
             return
@@ -98,16 +90,11 @@ class CsvSource(Source):
             yield from reader
 
     def _stream(self) -> Any:
-        import pyarrow as pa
-
         return pa.input_stream(str(self.path), compression="gzip" if self._gzip else None)
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:
         """A reader of these columns' cells as text (of none: for the header only)."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         ragged: list[Any] = []
 
         def keep(row: Any) -> str:
@@ -130,8 +117,6 @@ class CsvSource(Source):
     @contextmanager
     def _explained(self, ragged: list[Any]) -> Iterator[None]:
         """Say what Arrow found wrong, where it can be said better than 'not readable'."""
-        import pyarrow as pa
-
         try:
             yield
         except pa.ArrowInvalid as problem:

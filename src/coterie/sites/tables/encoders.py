@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
+from coterie.arrays import Integers, Mask
 from coterie.messages.site_part import Rows
-from coterie.sites.tables.kinds import as_text, is_single, is_wide
+from coterie.sites.tables.kinds import as_text, is_wide
 from coterie.sites.tables.wording import leave_out, listed, quoted
 
-__all__ = ["LARGEST", "CategoryEncoder", "Encoder", "Fault", "NumberEncoder", "too_large"]
-
 LARGEST = 2**53
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class NumberEncoder:
     @property
     def single(self) -> bool:
         """Whether float32 is enough."""
-        return is_single(self.kind)
+        return bool(kinds.is_float32(self.kind) or kinds.is_float16(self.kind))
 
     @property
     def suspect(self) -> bool:
@@ -52,24 +52,16 @@ class NumberEncoder:
 
     def put(self, values: Any, out: Rows) -> None:
         """Write the values into ``out``, missing ones as NaN."""
-        import pyarrow as pa
-        import pyarrow.types as kinds
-
         if not kinds.is_floating(values.type):
             values = values.cast(pa.float64(), safe=False)
         out[:, 0] = values.to_numpy(zero_copy_only=False)
 
     def faulty(self, values: Any) -> Mask:
         """Where whole numbers are too large for float64."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
-        signed = _signed(values)
-        largest = (
-            LARGEST if signed else pa.scalar(LARGEST, values.type)
-        )  # unsigned numbers compare with their own kind
+        signed = not kinds.is_uint64(values.type)  # unsigned numbers compare with their own kind
+        largest = LARGEST if signed else pa.scalar(LARGEST, values.type)
         bad = pc.greater(values, largest)
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
         found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
@@ -78,12 +70,6 @@ class NumberEncoder:
     def complaint(self, fault: Fault) -> str:
         """What is said of faulty values."""
         return too_large(self.column, fault.first, fault.value)
-
-
-def _signed(values: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return not kinds.is_uint64(values.type)
 
 
 def too_large(column: str, row: int, value: object) -> str:
@@ -130,17 +116,13 @@ class CategoryEncoder:
             f"{listed(self.categories)}); declare every category, mend the rows, or {leave_out(self.column)}"
         )
 
-    def _places(self, values: Any) -> npt.NDArray[np.int64]:
-        import pyarrow.compute as pc
-
+    def _places(self, values: Any) -> Integers:
         found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
-        places: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False)
         return places
 
     @cached_property
     def _declared(self) -> Any:
-        import pyarrow as pa
-
         return pa.array(self.categories, pa.large_string())
 
 

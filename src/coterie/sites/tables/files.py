@@ -7,34 +7,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from coterie.sites.tables.sources import Source
 from coterie.sites.tables.wording import reading
 
 BUFFER = 1 << 18
-
-__all__ = ["IpcSource", "ParquetSource"]
 
 
 class ParquetSource(Source):
     """A Parquet file."""
 
     def __init__(self, path: Path, name: str) -> None:
-        import pyarrow.parquet as pq
-
         self.path = path
         with reading(name, "Parquet file"), pq.ParquetFile(path) as file:
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """Batches of ``step`` rows, whatever the row groups are."""
-        with reading(self.name, "Parquet file"), self._streamed() as file:
+        # without a buffer Arrow would hold a whole row group
+        streamed = {"pre_buffer": False, "buffer_size": BUFFER}
+        with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
             yield from file.iter_batches(batch_size=step, columns=list(names), use_threads=False)
-
-    def _streamed(self) -> Any:
-        """The file, read a little at a time: without a buffer Arrow would hold a whole row group."""
-        import pyarrow.parquet as pq
-
-        return pq.ParquetFile(self.path, pre_buffer=False, buffer_size=BUFFER)
 
 
 class IpcSource(Source):
@@ -58,8 +53,6 @@ class IpcSource(Source):
 
     @contextmanager
     def _opened(self, names: Sequence[str] | None) -> Iterator[Any]:
-        import pyarrow as pa
-
         fields = None if names is None else sorted(self.schema.get_field_index(name) for name in names)
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         with (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-__all__ = ["Kind", "as_text", "is_single", "is_wide", "kind_of", "owners"]
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 
 class Kind(Enum):
@@ -19,8 +21,6 @@ class Kind(Enum):
 
 def kind_of(kind: Any) -> Kind:
     """What a column of this Arrow type holds; categories count as text whatever they stand for."""
-    import pyarrow.types as kinds
-
     numbers = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
     texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view, kinds.is_dictionary)
     if any(test(kind) for test in numbers):
@@ -30,26 +30,13 @@ def kind_of(kind: Any) -> Kind:
     return Kind.DATE if kinds.is_temporal(kind) else Kind.OTHER
 
 
-def is_single(kind: Any) -> bool:
-    """Whether float32 holds every value of this type."""
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_float32(kind) or kinds.is_float16(kind))
-
-
 def is_wide(kind: Any) -> bool:
     """Whether this type has whole numbers that float64 cannot hold."""
-    import pyarrow.types as kinds
-
     return bool(kinds.is_int64(kind) or kinds.is_uint64(kind) or (kinds.is_decimal(kind) and kind.scale <= 0))
 
 
 def as_text(values: Any, kind: Any) -> Any:
     """The values as text, NaN as missing; a whole number of a column of type ``kind`` is written without '.0'."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as kinds
-
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_float16(values.type):
@@ -64,8 +51,13 @@ def as_text(values: Any, kind: Any) -> Any:
 
 def owners(values: Any, kind: Any) -> Any:
     """The names of sites in a column, null where there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     text = pc.utf8_trim_whitespace(as_text(values, kind))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text is, if it is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Integers
 from coterie.errors import InputError
 from coterie.messages.site_part import Table, keys_of
-
-__all__ = ["fingerprint", "look_through"]
 
 LARGEST = 1e150
 """Squares of larger values do not fit a float64."""
 
 
-def look_through(table: Table) -> tuple[npt.NDArray[np.int64], str]:
+def look_through(table: Table) -> tuple[Integers, str]:
     """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
     missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
     name = str(getattr(table, "name", "table"))

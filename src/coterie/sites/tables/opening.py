@@ -21,8 +21,6 @@ from coterie.sites.tables.sources import ArraySource, Source, source_of_object
 from coterie.sites.tables.streams import LOOK, StreamedTable, counted
 from coterie.sites.tables.wording import no_column, quoted, reading
 
-__all__ = ["ParquetTable", "open_table", "read_columns", "read_keys", "source_of"]
-
 READERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": ParquetSource,
     ".pq": ParquetSource,
@@ -55,23 +53,14 @@ def open_table(
     of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
     ``.npz``. ``key`` is a column that names each row wherever columns of it are held; it is none of the columns.
     """
-    found = source_of(source, name)
-    choice = Choice(columns, ignore, categories)
-    if key is not None:
-        return _keyed(found, choice, key, block_bytes)
-    encoders = encoders_of(found, choice)
-    if isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
+    found, choice = source_of(source, name), Choice(columns, ignore, categories)
+    keys = None if key is None else _keys(found, key)
+    encoders = encoders_of(found, choice if key is None else choice.without(key))
+    if keys is None and isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
         names = [encoder.column for encoder in encoders]
         return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
-    return StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-
-
-def _keyed(found: Source, choice: Choice, key: str, block_bytes: int) -> Table:
-    """A table whose rows have names."""
-    keys = _keys(found, key)
-    encoders = encoders_of(found, choice.without(key))
     table = StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-    table.keys = checked_keys(found.name, keys, table.n_rows)
+    table.keys = None if keys is None else checked_keys(found.name, keys, table.n_rows)
     return table
 
 
@@ -143,13 +132,3 @@ def _is_as_it_is(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
     """Whether all columns are taken in order from an array that needs no conversion."""
     same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
     return same and source.values.dtype in (np.float32, np.float64)
-
-
-class ParquetTable(StreamedTable):
-    """Rows streamed from a Parquet file of numbers, so that it may exceed memory."""
-
-    def __init__(self, path: Path, *, columns: Sequence[str] | None = None, block_bytes: int = BLOCK_BYTES) -> None:
-        self.path = path
-        source = ParquetSource(path, path.name)
-        encoders = encoders_of(source, Choice(columns))
-        super().__init__(source, encoders, counted(source, encoders), block_bytes=block_bytes)

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_part import Block, Column, Rows, Table, keys_of
 
-__all__ = ["BLOCK_BYTES", "ArrayTable", "CheckedTable", "PairedTable", "rows_a_block"]
-
 BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
 
@@ -121,9 +119,9 @@ class PairedTable:
 
     def __init__(self, table: Table, new: Table) -> None:
         self.columns, self.n_rows, self.new = table.columns, table.n_rows, new
+        self.name, self.keys = str(getattr(table, "name", "table")), keys_of(table)
         if [column.name for column in new.columns] != [column.name for column in table.columns]:
-            raise InputError(f"{_name(table)}: its new rows have other columns than those it was fitted on.")
-        self.name, self.keys = _name(table), keys_of(table)
+            raise InputError(f"{self.name}: its new rows have other columns than those it was fitted on.")
         self._table = table
 
     def raw_blocks(self) -> Iterator[Block]:
@@ -133,10 +131,6 @@ class PairedTable:
     def blocks(self) -> Iterator[Block]:
         """The rows, every value finite."""
         return self._table.blocks()
-
-
-def _name(table: Table) -> str:
-    return str(getattr(table, "name", "table"))
 
 
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:

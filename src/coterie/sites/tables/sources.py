@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
+from coterie.arrays import Array, Integers
 from coterie.errors import InputError
 from coterie.sites.tables.wording import quoted
-
-__all__ = ["ArraySource", "MemorySource", "Source", "check_names", "source_of_array", "source_of_object"]
 
 
 class Source(ABC):
@@ -51,21 +50,15 @@ class MemorySource(Source):
         """Slices of the table."""
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
-    def taken(self, order: npt.NDArray[np.int64]) -> MemorySource:
-        """The rows in another order."""
-        return MemorySource(self._table.take(order), self.name)
-
-    def part(self, start: int, stop: int) -> MemorySource:
-        """Some rows, not copied."""
-        return MemorySource(self._table.slice(start, stop - start), self.name)
+    def taken(self, places: Integers) -> MemorySource:
+        """The rows at these places."""
+        return MemorySource(self._table.take(places), self.name)
 
 
 class ArraySource(Source):
     """A 2-d array of numbers, in memory or mapped from a file; only a batch at a time is copied."""
 
-    def __init__(self, values: npt.NDArray[Any], names: Sequence[str], name: str) -> None:
-        import pyarrow as pa
-
+    def __init__(self, values: Array, names: Sequence[str], name: str) -> None:
         wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
         self._dtype = np.dtype(np.float64) if wide else values.dtype.newbyteorder("=")
         self.values = values
@@ -73,31 +66,18 @@ class ArraySource(Source):
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         """Blocks of rows, turned into columns."""
-        import pyarrow as pa
-
         places = [self.schema.get_field_index(name) for name in names]
         for start in range(0, len(self.values), step):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in rows.T], names=list(names))
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the rows stay in a file."""
-        return isinstance(self.values, np.memmap)
-
-    def taken(self, order: npt.NDArray[np.int64]) -> ArraySource:
-        """The rows in another order."""
-        return ArraySource(self.values[order], self.schema.names, self.name)
-
-    def part(self, start: int, stop: int) -> ArraySource:
-        """Some rows, not copied."""
-        return ArraySource(self.values[start:stop], self.schema.names, self.name)
+    def taken(self, places: Integers) -> ArraySource:
+        """The rows at these places."""
+        return ArraySource(self.values[places], self.schema.names, self.name)
 
 
 def source_of_object(thing: object, name: str) -> Source:
     """The source for an array, a data frame or an Arrow table."""
-    import pyarrow as pa
-
     pandas = sys.modules.get("pandas")
     if isinstance(thing, np.ndarray):
         return source_of_array(thing, None, name)
@@ -114,7 +94,7 @@ def source_of_object(thing: object, name: str) -> Source:
     )
 
 
-def source_of_array(values: npt.NDArray[Any], names: Sequence[str] | None, name: str) -> Source:
+def source_of_array(values: Array, names: Sequence[str] | None, name: str) -> Source:
     """The source for a 2-d array; columns without names are x0, x1 and so on."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{name}: is a masked array; fill what is masked with NaN first (values.filled(np.nan))")
@@ -130,8 +110,6 @@ def source_of_array(values: npt.NDArray[Any], names: Sequence[str] | None, name:
 
 def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source:
     """Columns of any kind as an Arrow table, if each holds one kind of thing."""
-    import pyarrow as pa
-
     check_names(name, names)
     made = []
     for label, column in zip(names, columns, strict=True):

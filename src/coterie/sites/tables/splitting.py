@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from coterie.arrays import Integers
 from coterie.errors import InputError
 from coterie.messages.site_part import Table
 from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.encoders import Encoder
-from coterie.sites.tables.kinds import Kind, kind_of, owners
+from coterie.sites.tables.kinds import Kind, kind_of, number_in, owners
 from coterie.sites.tables.opening import source_of
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
 from coterie.sites.tables.wording import no_column, quoted
-
-__all__ = ["split_by_site"]
 
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28
@@ -39,7 +39,7 @@ def split_by_site(
 ) -> dict[str, Table]:
     """One table for each site named in ``site_column``, which is left out of the columns; options as `open_table`.
 
-    A file is streamed by every site's table, its own rows kept; rows in memory are sorted by site once.
+    A file is streamed by every site's table, its own rows kept; rows in memory are copied for each site once.
     """
     found = source_of(source, name)
     if site_column not in found.schema.names:
@@ -50,7 +50,8 @@ def split_by_site(
     found.texts = {site_column: frozenset()}
     encoders = encoders_of(found, Choice(columns, ignore, categories).without(site_column))
     sizes = _sizes(found, encoders, site_column)
-    if isinstance(found, MemorySource) or (isinstance(found, ArraySource) and not found.is_mapped):
+    is_mapped = isinstance(found, ArraySource) and isinstance(found.values, np.memmap)
+    if isinstance(found, MemorySource | ArraySource) and not is_mapped:
         return _parts(found, encoders, site_column, sizes, block_bytes)
     if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
         return _held(found, encoders, site_column, sizes, block_bytes)
@@ -66,27 +67,20 @@ def _held(
     """Tables of a file that fits in memory: read once, then cut."""
     whole = StreamedTable(source, encoders, sum(sizes.values()))
     rows = np.concatenate([block.rows for block in whole.raw_blocks()])
-    order, columns = np.argsort(_owner_places(source, column, sizes), kind="stable"), [c.name for c in whole.columns]
-    tables: dict[str, Table] = {}
-    start = 0
-    for site, size in sizes.items():
-        own = rows[order[start : start + size]]
-        tables[site] = ArrayTable(own, columns=columns, name=source.name, block_bytes=block_bytes)
-        start += size
-    return tables
+    columns = [c.name for c in whole.columns]
+    return {
+        site: ArrayTable(rows[own], columns=columns, name=source.name, block_bytes=block_bytes)
+        for site, own in _places(source, column, sizes).items()
+    }
 
 
-def _owner_places(source: Source, column: str, sizes: dict[str, int]) -> np.ndarray[Any, np.dtype[Any]]:
-    """For every row the place of its site in the order of sites."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Integers]:
+    """Where the rows of each site are, in order."""
     kind = source.schema.field(column).type
     named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
-    places: np.ndarray[Any, np.dtype[Any]] = pc.index_in(
-        named, value_set=pa.array(list(sizes), pa.large_string())
-    ).to_numpy()
-    return places
+    sites = pc.index_in(named, value_set=pa.array(list(sizes), pa.large_string())).to_numpy()
+    order = np.argsort(sites, kind="stable")
+    return dict(zip(sizes, np.split(order, np.cumsum(list(sizes.values()))[:-1]), strict=True))
 
 
 def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
@@ -112,21 +106,13 @@ def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str
 def _check_sites(table: str, column: str, sites: Sequence[str]) -> None:
     if not sites:
         raise InputError(f"{table}: has no rows, so column {column!r} names no sites; give a table with rows")
-    numbers = [_number(site) for site in sites]
-    fractions = [site for site, number in zip(sites, numbers, strict=True) if number is not None and number % 1]
-    if fractions and None not in numbers:
+    numbers = [number for number in map(number_in, sites) if number is not None and math.isfinite(number)]
+    if len(numbers) == len(sites) and any(number % 1 for number in numbers):
+        fraction = next(site for site, number in zip(sites, numbers, strict=True) if number % 1)
         raise InputError(
-            f"{table}: column {column!r} holds numbers with fractions ({quoted(fractions[0])}), not names of sites; "
+            f"{table}: column {column!r} holds numbers with fractions ({quoted(fraction)}), not names of sites; "
             "name the column that says who owns a row"
         )
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _parts(
@@ -136,12 +122,8 @@ def _parts(
     sizes: dict[str, int],
     block_bytes: int,
 ) -> dict[str, Table]:
-    """Tables of rows in memory: sorted by site once, then cut."""
-    ordered = source.taken(np.argsort(_owner_places(source, column, sizes), kind="stable"))
-    tables: dict[str, Table] = {}
-    start = 0
-    for site, size in sizes.items():
-        part = ordered.part(start, start + size)
-        tables[site] = StreamedTable(part, encoders, size, block_bytes=block_bytes)
-        start += size
-    return tables
+    """Tables of rows in memory, a copy of its own rows each."""
+    return {
+        site: StreamedTable(source.taken(own), encoders, len(own), block_bytes=block_bytes)
+        for site, own in _places(source, column, sizes).items()
+    }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column, Rows
@@ -14,8 +15,6 @@ from coterie.sites.tables.encoders import CategoryEncoder, Encoder, Fault
 from coterie.sites.tables.kinds import as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
-
-__all__ = ["HELD_BYTES", "LOOK", "StreamedTable", "counted", "looked_at"]
 
 HELD_BYTES = 1 << 25
 """A table of at most so many bytes of rows is kept in memory once it was read; text is slow to read again."""
@@ -123,8 +122,6 @@ class StreamedTable(CheckedTable):
         return self._owned(names, *self._owner)
 
     def _owned(self, names: list[str], column: str, site: str) -> Iterator[Any]:
-        import pyarrow.compute as pc
-
         kind = self._source.schema.field(column).type
         for batch in self._source.batches([column, *names], self._step):
             yield batch.filter(pc.equal(owners(batch.column(column), kind), site))

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from coterie.errors import InputError
+import pyarrow as pa
 
-__all__ = ["leave_out", "listed", "no_column", "quoted", "reading"]
+from coterie.errors import InputError
 
 SHOWN = 6
 LONGEST = 40
@@ -44,8 +44,6 @@ def no_column(table: str, column: object, names: Sequence[str]) -> InputError:
 @contextmanager
 def reading(table: str, what: str) -> Iterator[None]:
     """Turn whatever a reading library raises into one sentence."""
-    import pyarrow as pa
-
     try:
         yield
     except InputError:

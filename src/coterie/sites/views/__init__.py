@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
@@ -10,11 +11,12 @@ from weakref import WeakKeyDictionary
 from coterie.errors import InputError
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
+from coterie.sites.tables.wording import listed
 from coterie.sites.views.forming import Progress
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.store import Change, Grouping, form, load, save, update
 
-__all__ = ["FEW_GROUPS", "GroupedTable", "grouped_view", "groups_folder", "regroup"]
+__all__ = ["FEW_GROUPS", "GroupedTable", "grouped_view", "groups_folder"]
 
 FEW_GROUPS = 8
 """A site with fewer than so many times ``min_group`` rows is warned: its groups are few, and of unlike rows."""
@@ -29,12 +31,14 @@ def grouped_view(
     ledger: SiteLedger,
     *,
     name: str = "table",
+    anew: bool = False,
     progress: Progress | None = None,
 ) -> GroupedTable:
     """The table as fixed groups of at least ``min_group`` rows.
 
     Where the ledger is a file, the grouping is kept beside it under the table's ``name``: formed once, and from then
-    on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger.
+    on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger. With ``anew`` all
+    groups are formed again: what left before and what leaves from now on are then functions of two groupings.
     """
     folder = groups_folder(ledger, name)
     if folder is None:
@@ -42,32 +46,18 @@ def grouped_view(
         if min_group not in views:
             views[min_group] = form(table, min_group, bytes(32), progress).view(table)
         return views[min_group]
-    secret = _secret(ledger)
-    kept = load(folder, secret)
-    if kept is not None and not ledger.total("answers") and _difference(kept, table, min_group):
-        kept = None  # nothing has left yet
-    if kept is None:
+    secret = hashlib.blake2b(b"rows", key=ledger.secret()).digest()
+    kept = None if anew else load(folder, secret)
+    difference = "" if kept is None else _difference(kept, table, min_group)
+    if kept is None or (difference and not ledger.total("answers")):  # nothing has left yet
         made = form(table, min_group, secret, progress)
-        _keep(made, folder, ledger, name, "formed", Change(formed=made.n_formed))
+        _keep(made, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=made.n_formed))
         return made.view(table)
-    difference = _difference(kept, table, min_group)
     if difference:
         raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
     made, change = update(kept, table, progress)
-    if not change.is_none or len(made.rows.tokens) != len(kept.rows.tokens):
+    if change.formed or change.broken or len(made.rows.tokens) != len(kept.rows.tokens):
         _keep(made, folder, ledger, name, "updated", change)
-    return made.view(table)
-
-
-def regroup(
-    table: Table, min_group: int, ledger: SiteLedger, *, name: str = "table", progress: Progress | None = None
-) -> GroupedTable:
-    """Form all groups anew: what left before and what leaves from now on are then functions of two groupings."""
-    folder = groups_folder(ledger, name)
-    if folder is None:
-        raise InputError("a site without a ledger file keeps no groups; there is nothing to form anew.")
-    made = form(table, min_group, _secret(ledger), progress)
-    _keep(made, folder, ledger, name, "regrouped", Change(formed=made.n_formed))
     return made.view(table)
 
 
@@ -78,10 +68,6 @@ def groups_folder(ledger: SiteLedger, name: str) -> Path | None:
     return ledger.path.with_name(ledger.path.stem + ".groups") / quote(name, safe="")
 
 
-def _secret(ledger: SiteLedger) -> bytes:
-    return hashlib.blake2b(b"rows", key=ledger.secret()).digest()
-
-
 def _keep(grouping: Grouping, folder: Path, ledger: SiteLedger, name: str, how: str, change: Change) -> None:
     save(grouping, folder)
     ledger.grouping(
@@ -90,9 +76,7 @@ def _keep(grouping: Grouping, folder: Path, ledger: SiteLedger, name: str, how: 
         min_group=grouping.min_group,
         groups=len(grouping.numbers),
         rows=int(grouping.cells.sizes.sum()),
-        formed=change.formed,
-        broken=change.broken,
-        waiting=change.waiting,
+        **asdict(change),
     )
 
 
@@ -101,8 +85,8 @@ def _difference(kept: Grouping, table: Table, min_group: int) -> str:
     names = tuple(column.name for column in table.columns)
     if kept.columns != names:
         return (
-            f"the site's groups were formed on the columns {_listed(kept.columns)}, and the table now has "
-            f"{_listed(names)}; offer the same columns"
+            f"the site's groups were formed on the columns {listed(kept.columns)}, and the table now has "
+            f"{listed(names)}; offer the same columns"
         )
     if kept.min_group < min_group:
         return (
@@ -110,8 +94,3 @@ def _difference(kept: Grouping, table: Table, min_group: int) -> str:
             "(min_group); ask for as few as before"
         )
     return ""
-
-
-def _listed(names: tuple[str, ...], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

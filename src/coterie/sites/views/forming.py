@@ -6,17 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats, Integers, Mask
 from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_part import Table
 
-__all__ = ["Formed", "OwnScale", "Progress", "chosen_rows", "form_groups", "is_of_few_groups", "own_scale"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 """Called with how many rows are grouped, and how many are to be."""
 
@@ -134,26 +129,27 @@ def is_of_few_groups(away: Floats, labels: Integers, min_group: int) -> bool:
 
 def chosen_rows(table: Table, chosen: Mask) -> tuple[Floats, Floats]:
     """The chosen rows, and what each counts."""
-    rows, weights, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
+    none = np.zeros((0, len(table.columns))), np.zeros(0)
+    rows, weights = zip(none, *_chosen_blocks(table, chosen), strict=True)
+    return np.concatenate(rows), np.concatenate(weights)
+
+
+def _chosen_blocks(table: Table, chosen: Mask) -> Iterator[tuple[Floats, Floats]]:
+    """Of each block the chosen rows, and what each counts."""
+    start = 0
     for block in table.raw_blocks():
         here = chosen[start : start + len(block.rows)]
         start += len(block.rows)
-        rows.append(block.rows[here].astype(np.float64))
-        weights.append(block.counts[here])
-    return np.concatenate(rows), np.concatenate(weights)
+        yield block.rows[here].astype(np.float64), block.counts[here]
 
 
 def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats, Floats]]:
     """The chosen rows in chunks of about one size, none smaller than a group."""
     target = min(CHUNK_ROWS, CHUNK_BYTES // (8 * max(1, len(table.columns))))
     ends = np.cumsum(chunk_sizes(int(chosen.sum()), min_group, target)).tolist()
-    rows = np.zeros((0, len(table.columns)))
-    weights, start, done = np.zeros(0), 0, 0
-    for block in table.raw_blocks():
-        here = chosen[start : start + len(block.rows)]
-        start += len(block.rows)
-        rows = np.concatenate([rows, block.rows[here].astype(np.float64)])
-        weights = np.concatenate([weights, block.counts[here]])
+    rows, weights, done = np.zeros((0, len(table.columns))), np.zeros(0), 0
+    for more, counts in _chosen_blocks(table, chosen):
+        rows, weights = np.concatenate([rows, more]), np.concatenate([weights, counts])
         while ends and done + len(rows) >= ends[0]:
             size = ends.pop(0) - done
             yield rows[:size].copy(), weights[:size]
@@ -163,32 +159,21 @@ def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats
 # ---------------------------------------------------------------- categories
 
 
-class _Rare(NamedTuple):
-    """A column of 0 and 1 that too few rows hold, and the one they join, where there is one."""
-
-    column: int
-    other: int | None
-
-
-def rare_categories(table: Table, chosen: Mask, min_group: int) -> list[_Rare]:
-    """Categories that fewer than ``min_group`` of the chosen rows hold."""
+def rare_categories(table: Table, chosen: Mask, min_group: int) -> list[tuple[int, int | None]]:
+    """Columns of 0 and 1 that fewer than ``min_group`` of the chosen rows hold, and the ones these join, if any."""
     blocks: tuple[tuple[int, int, int | None], ...] = getattr(table, "categories", ())
     if not blocks:
         return []
-    held, start = np.zeros(len(table.columns)), 0
-    for block in table.raw_blocks():
-        here = chosen[start : start + len(block.rows)]
-        start += len(block.rows)
-        held += (block.rows[here] == 1).sum(axis=0)
+    held = sum(((rows == 1).sum(axis=0) for rows, _ in _chosen_blocks(table, chosen)), np.zeros(len(table.columns)))
     return [
-        _Rare(column, other)
+        (column, other)
         for first, stop, other in blocks
         for column in range(first, stop)
         if 0 < held[column] < min_group and column != other
     ]
 
 
-def _join_other(rows: Floats, rare: list[_Rare]) -> None:
+def _join_other(rows: Floats, rare: list[tuple[int, int | None]]) -> None:
     for column, other in rare:
         held = rows[:, column] == 1
         rows[held, column] = 0.0

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from coterie.arrays import Floats
 from coterie.errors import MissingValues
 from coterie.maths.group_cells import GroupCells, rounded
 from coterie.messages.site_part import Block, Column
 from coterie.sites.tables.rows import rows_a_block
-
-__all__ = ["GroupedTable"]
-
-Floats = npt.NDArray[np.float64]
 
 WITHIN_BITS = 8
 """Of a group's sum of squares, which only steers kernels: all its digits would tell squares of single columns."""

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from coterie.messages.site_part import Rows, Table, keys_of
 
-__all__ = ["RowTokens", "row_tokens"]
-
 Tokens = npt.NDArray[np.uint64]
 STEP = np.uint64(0x9E3779B97F4A7C15)
 """Odd, so that no two occurrences of a token become the same one."""

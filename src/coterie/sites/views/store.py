@@ -14,32 +14,23 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Array, Floats, Integers, Mask
 from coterie.errors import InputError
 from coterie.maths.group_cells import GroupCells, group_cells
 from coterie.maths.grouping import regroup_remains
 from coterie.messages.site_part import Table
-from coterie.sites.views.forming import (
-    OwnScale,
-    Progress,
-    chosen_rows,
-    form_groups,
-    own_scale,
-)
+from coterie.sites.views.forming import OwnScale, Progress, chosen_rows, form_groups, own_scale
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.identity import RowTokens, row_tokens
 
-__all__ = ["Change", "Grouping", "form", "load", "save", "update"]
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Tokens = npt.NDArray[np.uint64]
 
 FORMAT = 1
@@ -68,12 +59,6 @@ class Change:
     formed: int = 0
     broken: int = 0
     waiting: int = 0
-    out: int = 0
-
-    @property
-    def is_none(self) -> bool:
-        """Whether the view is what it was."""
-        return not (self.formed or self.broken)
 
 
 @dataclass(frozen=True)
@@ -99,14 +84,8 @@ class Grouping:
 
     def view(self, table: Table) -> GroupedTable:
         """The table as a site shows it."""
-        return GroupedTable(
-            str(getattr(table, "name", "table")),
-            table.columns,
-            self.cells,
-            self.scale.scale,
-            self.min_group,
-            scatter=self.scatter,
-        )
+        name = str(getattr(table, "name", "table"))
+        return GroupedTable(name, table.columns, self.cells, self.scale.scale, self.min_group, scatter=self.scatter)
 
 
 # ---------------------------------------------------------------- forming and updating
@@ -114,30 +93,12 @@ class Grouping:
 
 def form(table: Table, min_group: int, secret: bytes, progress: Progress | None = None) -> Grouping:
     """The first grouping of a table; without groups where it has fewer than ``min_group`` rows."""
-    d = len(table.columns)
-    empty = GroupCells(
-        np.zeros(0, np.int64),
-        np.zeros(0),
-        np.zeros((0, d)),
-        np.zeros((0, d)),
-        np.zeros((0, d)),
-        np.zeros((0, d), bool),
-    )
-    nobody = KnownRows(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    blank = Grouping(
-        min_group,
-        tuple(column.name for column in table.columns),
-        OwnScale(np.zeros(d), np.ones(d)),
-        empty,
-        np.zeros(0, np.int64),
-        np.zeros(0, bool),
-        nobody,
-        np.zeros(0, np.int64),
-        np.zeros((0, d), bool),
-        None,
-        0,
-        secret,
-    )
+    columns, d = tuple(column.name for column in table.columns), len(table.columns)
+    scale = OwnScale(np.zeros(d), np.ones(d))
+    none, wide, hidden = np.zeros(0, np.int64), np.zeros((0, d)), np.zeros((0, d), bool)
+    cells = GroupCells(none, np.zeros(0), wide, wide, wide, hidden)
+    known = KnownRows(none.astype(np.uint64), none.astype(np.uint64), none, none)
+    blank = Grouping(min_group, columns, scale, cells, none, np.zeros(0, bool), known, none, hidden, None, 0, secret)
     return update(blank, table, progress)[0]
 
 
@@ -159,7 +120,6 @@ def update(grouping: Grouping, table: Table, progress: Progress | None = None) -
         formed=grouping.n_formed - n_before,
         broken=int((~standing).sum()),
         waiting=int(np.isin(known.place, (WAITING, REMAINS)).sum()),
-        out=int((known.place == OUT).sum()),
     )
     return replace(grouping, rows=known), change
 
@@ -319,9 +279,10 @@ def save(grouping: Grouping, folder: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True, mode=0o700)
     head = _Head(FORMAT, grouping.min_group, list(grouping.columns), grouping.n_formed)
-    _write(temporary / "head.json", msgspec.json.encode(head))
+    with _created(temporary / "head.json") as file:
+        file.write(msgspec.json.encode(head))
     for name, values in _arrays(grouping).items():
-        with os.fdopen(os.open(temporary / f"{name}.npy", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with _created(temporary / f"{name}.npy") as file:
             np.save(file, values, allow_pickle=False)
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
@@ -330,25 +291,13 @@ def save(grouping: Grouping, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+def _created(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _arrays(grouping: Grouping) -> dict[str, npt.NDArray[np.generic]]:
-    cells, rows = grouping.cells, grouping.rows
-    found: dict[str, npt.NDArray[np.generic]] = {
-        "center": grouping.scale.center,
-        "scale": grouping.scale.scale,
-        **{name: getattr(cells, name) for name in CELLS},
-        **{name: getattr(rows, name) for name in ROWS},
-        **{name: getattr(grouping, name) for name in ("numbers", "reformed", "broken", "broken_full")},
-    }
-    return found if grouping.scatter is None else {**found, "scatter": grouping.scatter}
-
-
-CELLS = ("sizes", "weights", "means", "present", "squares", "full")
-ROWS = ("tokens", "values", "place", "origin")
+def _arrays(grouping: Grouping) -> dict[str, Array]:
+    parts = {**vars(grouping), **grouping.scale._asdict(), **vars(grouping.cells), **vars(grouping.rows)}
+    return {name: values for name, values in parts.items() if isinstance(values, np.ndarray)}
 
 
 def load(folder: Path, secret: bytes) -> Grouping | None:
@@ -363,21 +312,20 @@ def load(folder: Path, secret: bytes) -> Grouping | None:
         if head.format != FORMAT:
             raise InputError(f"{folder}: a grouping of format {head.format} is not known here ({FORMAT} is).")
 
-        def array(name: str) -> npt.NDArray[np.generic]:
-            found: npt.NDArray[np.generic] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            return found
+        def array(name: str) -> Any:
+            return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
         return Grouping(
             head.min_group,
             tuple(head.columns),
-            OwnScale(array("center"), array("scale")),  # type: ignore[arg-type]
-            GroupCells(*[array(name) for name in CELLS]),  # type: ignore[arg-type]
-            array("numbers"),  # type: ignore[arg-type]
-            array("reformed"),  # type: ignore[arg-type]
-            KnownRows(*[array(name) for name in ROWS]),  # type: ignore[arg-type]
-            array("broken"),  # type: ignore[arg-type]
-            array("broken_full"),  # type: ignore[arg-type]
-            array("scatter") if (folder / "scatter.npy").exists() else None,  # type: ignore[arg-type]
+            OwnScale(*map(array, OwnScale._fields)),
+            GroupCells(*[array(item.name) for item in fields(GroupCells)]),
+            array("numbers"),
+            array("reformed"),
+            KnownRows(*[array(item.name) for item in fields(KnownRows)]),
+            array("broken"),
+            array("broken_full"),
+            array("scatter") if (folder / "scatter.npy").exists() else None,
             head.n_formed,
             secret,
         )
