@@ -11,8 +11,6 @@ from coterie.cli import cluster, deployment, federation, inspection, ledgers, st
 from coterie.cli.terminal import BAD_INPUT, BROKEN_LEDGER, INTERRUPTED, STOPPED, Interrupted, errors
 from coterie.errors import CoterieError, LedgerBroken, RunError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     help="Cluster and embed data that cannot be pooled, at a known cost in bytes and a known loss of privacy.",
     no_args_is_help=True,

@@ -17,8 +17,6 @@ from urllib.parse import quote
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS
 
-__all__ = ["Claimed", "SiteWords", "check_fingerprints", "is_at_work"]
-
 LOCK = ".running"
 TRIES = 3
 

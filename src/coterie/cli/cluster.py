@@ -12,8 +12,6 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, watching
 from coterie.errors import InputError
 
-__all__ = ["add_to", "categories_of", "names_of", "show_result", "site"]
-
 site = typer.Typer(help="What a site's owner wants to know before anything is sent.", no_args_is_help=True)
 
 Data = Annotated[

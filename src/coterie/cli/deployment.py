@@ -15,8 +15,6 @@ from coterie.cli.remote_jobs import check_installed
 from coterie.cli.terminal import console, grouping_bar, print_json, show_table
 from coterie.errors import InputError
 
-__all__ = ["SitePolicy", "add_to"]
-
 server = typer.Typer(help="The center of a federation: carries questions and adds answers up.", no_args_is_help=True)
 Kit = Annotated[Path, typer.Option(help="The start-up kit's folder, as `coterie provision` made it.")]
 Folder = Annotated[Path, typer.Option(help="The federation's folder.")]

@@ -29,8 +29,6 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     from coterie.sites.installed import Holdings
 
-__all__ = ["add_to"]
-
 federation = typer.Typer(
     help="A federation of real processes on this machine, in one folder, to try it out.", no_args_is_help=True
 )

@@ -14,8 +14,6 @@ from coterie.cli.claims import LOCK, is_at_work
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS, Line, whole_lines
 
-__all__ = ["Folder", "Followed", "SiteTold", "State"]
-
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
 ANSWERED = ("answered", "answered after being brought up to date")
 QUIET = 1.0

@@ -13,8 +13,6 @@ import coterie
 from coterie.cli.terminal import console, print_json, say, show_table
 from coterie.errors import InputError
 
-__all__ = ["add_to"]
-
 policy = typer.Typer(help="A site's rules: write, check and explain them.", no_args_is_help=True)
 
 T = TypeVar("T")

@@ -18,8 +18,6 @@ from coterie.sites.toml_files import read_toml
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
 
-__all__ = ["Job", "named_files", "read_job"]
-
 SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
 _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}

@@ -14,8 +14,6 @@ import typer
 from coterie.cli.terminal import console, print_json, say, show_table
 from coterie.errors import InputError
 
-__all__ = ["add_to", "groups_sentences"]
-
 ledger = typer.Typer(help="What left, and what the server saw of it.", no_args_is_help=True)
 
 T = TypeVar("T")

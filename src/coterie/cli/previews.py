@@ -17,8 +17,6 @@ from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.schema import message_fields, reply_type, request_type
 
-__all__ = ["played"]
-
 
 def played(job: Job) -> list[dict[str, Any]]:
     """Every kind of answer the job's one site gives, with its size and an example of its numbers."""

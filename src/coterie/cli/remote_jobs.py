@@ -13,8 +13,6 @@ from coterie.errors import CoterieError, InputError, RunError
 if TYPE_CHECKING:
     from coterie.deployment.order import Order
 
-__all__ = ["check_installed", "order_of", "run_remotely"]
-
 DEADLINE = 60.0
 """Seconds an exchange may take, where the job says nothing."""
 

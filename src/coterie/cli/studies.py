@@ -13,8 +13,6 @@ import typer
 from coterie.cli.terminal import Interrupted, console, show_table, steps, watching
 from coterie.errors import InputError
 
-__all__ = ["add_to"]
-
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""

@@ -13,19 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = [
-    "Interrupted",
-    "console",
-    "errors",
-    "grouping_bar",
-    "print_json",
-    "say",
-    "show_table",
-    "steps",
-    "telling",
-    "watching",
-]
-
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 
 

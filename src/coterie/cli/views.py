@@ -13,8 +13,6 @@ from rich.text import Text
 from coterie.cli.charts import chart
 from coterie.cli.followed import ANSWERED, Folder, Followed, SiteTold, State
 
-__all__ = ["ending", "line_of", "view"]
-
 HEIGHT = 8
 """Rows of the chart."""
 OTHER_LINES = 11

@@ -14,8 +14,6 @@ from coterie.errors import InputError
 if TYPE_CHECKING:
     from coterie.cli.followed import Folder
 
-__all__ = ["add_to"]
-
 SECONDS = 0.25
 """Between two looks."""
 

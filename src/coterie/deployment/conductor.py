@@ -25,8 +25,6 @@ from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
 from coterie.sites.logs import log_to
 
-__all__ = ["Conductor"]
-
 AWAY = ("was ", "could not be reached", "sits out", "takes no part any more: it was")
 """What is said of sites that may come back, as opposed to those that refused."""
 PATIENCE = 15.0

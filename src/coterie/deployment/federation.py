@@ -17,8 +17,6 @@ from coterie.errors import CoterieError, InputError
 from coterie.messages.site_part import Table
 from coterie.sites.installed import Holdings, InstalledSite
 
-__all__ = ["DATA", "Federation", "deal_out"]
-
 MARK, DATA = "federation.json", "data"
 UP = 60.0
 """Seconds the processes are given to find each other."""

@@ -13,8 +13,6 @@ from coterie.estimators.registry import make_estimator
 from coterie.messages.site_part import Column
 from coterie.runtime.terms import Terms
 
-__all__ = ["EVENTS", "OUTCOME", "STOP", "TOLD", "Order", "read_order"]
-
 EVENTS, STOP = "coterie.events", "coterie.stop"
 """What an analyst may ask a job that is running: what happened, and to end."""
 OUTCOME, TOLD = "outcome.json", "told.json"

@@ -18,8 +18,6 @@ from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
 
-__all__ = ["Remote", "Stopped"]
-
 POLL = 0.5
 LOOK = 5.0
 """Seconds between two looks for sites that came late or came back."""

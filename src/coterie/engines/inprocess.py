@@ -24,8 +24,6 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 
-__all__ = ["Fault", "InProcess", "Schedule", "in_process"]
-
 PAYS = 0.003
 """Seconds an answer must take for threads to pay."""
 

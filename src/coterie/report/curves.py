@@ -17,8 +17,6 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from coterie.report.pictures import COLOURS
 
-__all__ = ["Chart", "Line", "Panel", "Ratios", "Spot", "draw_lines", "draw_paths", "draw_ratios", "draw_spots"]
-
 GREY = "#8a8a8a"
 
 

@@ -21,8 +21,6 @@ from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
 
-__all__ = ["RESULT_SCHEMA", "asked_of", "labels_of", "result_of", "write_centers", "write_labels", "write_run"]
-
 RESULT_SCHEMA = 1
 DRAWN_ROWS = 1500
 DRAWN_SITES = 12

@@ -21,8 +21,6 @@ from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.sites.policy import Policy
 
-__all__ = ["labels_at_site", "write_vertical_run"]
-
 DRAWN_ROWS = 4000
 
 

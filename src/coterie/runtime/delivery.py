@@ -17,8 +17,6 @@ from coterie.runtime.channel import Channel, Outcome
 from coterie.runtime.ledger import SiteCount
 from coterie.runtime.terms import Terms
 
-__all__ = ["Asked", "Delivery"]
-
 
 @dataclass
 class Asked:

@@ -31,8 +31,6 @@ from coterie.errors import CoterieError
 from coterie.messages.schema import Reply
 from coterie.runtime.ledger import Exchange, Ledger
 
-__all__ = ["EVENTS", "EventFile", "Events", "Line", "Write", "whole_lines"]
-
 EVENTS = "events.jsonl"
 """What a run's events are called in its folder."""
 

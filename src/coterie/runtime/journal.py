@@ -19,8 +19,6 @@ from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
 
-__all__ = ["JOURNAL_SCHEMA", "Header", "Journal", "Record"]
-
 JOURNAL_SCHEMA = 2
 
 

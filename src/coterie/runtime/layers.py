@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Place, Present, Question, Remain, Seen
 
-__all__ = ["Below", "Declared", "Layer", "Lowering", "PlainSums", "ask_through", "sum_in_order"]
-
 Below = Question | Present | Place | Remain
 Lowering = Generator[Below, Any, Any]
 

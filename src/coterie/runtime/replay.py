@@ -21,8 +21,6 @@ from coterie.runtime.roster import Roster, Standing
 if TYPE_CHECKING:
     from coterie.runtime.run import Run
 
-__all__ = ["Recorder", "Replayed"]
-
 _RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLost, RosterChanged)}
 
 

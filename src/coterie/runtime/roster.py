@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-__all__ = ["Roster", "Standing"]
-
 LONGEST_PAUSE = 16
 
 

@@ -27,8 +27,6 @@ from coterie.runtime.roster import Roster
 from coterie.runtime.terms import Terms
 from coterie.runtime.transcript import Remembered, Transcript
 
-__all__ = ["Progress", "Run", "run"]
-
 T = TypeVar("T")
 
 

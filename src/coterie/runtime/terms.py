@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from coterie.errors import InputError
 
-__all__ = ["Terms"]
-
 
 @dataclass(frozen=True)
 class Terms:

@@ -6,8 +6,6 @@ import msgspec
 
 from coterie.messages import codec
 
-__all__ = ["Remembered", "Transcript"]
-
 
 class Remembered(msgspec.Struct, array_like=True):
     """One remembered request: its bytes, and the sites it was meant for (None: all, whoever was there)."""

@@ -19,8 +19,6 @@ from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, 
 from coterie.errors import CoterieError
 from coterie.runtime.channel import Outcome
 
-__all__ = ["AuxChannel", "Center", "Ended"]
-
 GRACE = 2.0
 """Seconds beyond its own time-out that the engine is given before it is no longer waited for."""
 LONGEST = 24 * 3600.0

@@ -19,8 +19,6 @@ from typing import Any
 
 from coterie.errors import InputError
 
-__all__ = ["CENTER_CLASS", "SITE_CLASS", "Kit", "place_server", "provision", "read_kit"]
-
 PROJECT = "coterie"
 SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
 CENTER_CLASS = "coterie.deployment.conductor.Conductor"

@@ -18,8 +18,6 @@ from typing import Any, Self
 from coterie.engines.nvflare.kits import CENTER_CLASS, SITE_CLASS, Kit
 from coterie.errors import CoterieError, InputError
 
-__all__ = ["Session", "Unreachable", "write_job"]
-
 COMMAND_SECONDS = 30.0
 
 
