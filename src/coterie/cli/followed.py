@@ -121,6 +121,11 @@ class Followed:
         seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
         return (len(self._recent) - 1) / seconds if seconds > 0 else None
 
+    def words(self) -> str:
+        """How far it is."""
+        last = self.exchanges[-1]
+        return f"round {last['round']}: {last['asked']}, {self.total('bytes_up'):,} bytes up so far"
+
     def plain(self, state: State, now: float) -> dict[str, Any]:
         """The same as plain values."""
         phases = [line["phase"] for line in self.exchanges]
@@ -169,10 +174,10 @@ class Folder:
 
     def look(self, *, sure: bool = False) -> None:
         """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""
-        self._read()
+        self.read()
         alive = self._is_alive(sure)
         if not alive:
-            self._read()  # what it told before it went
+            self.read()  # what it told before it went
         self.state = self._found(alive)
 
     def _found(self, alive: bool) -> State:
@@ -194,7 +199,8 @@ class Folder:
             return (self.path / LOCK).exists()
         return is_at_work(self.path)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Take in the events since the last time."""
         try:
             with (self.path / EVENTS).open("rb") as file:
                 self._notice(file.fileno())
@@ -218,3 +224,10 @@ class Folder:
         if self._file not in (-1, now.st_ino) or now.st_size < self._place:
             self.run, self._place = Followed(), 0
         self._file = now.st_ino
+
+
+def told_in(path: Path) -> Followed:
+    """What the events in a run's folder tell, where there are any."""
+    folder = Folder(path)
+    folder.read()
+    return folder.run

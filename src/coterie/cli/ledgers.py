@@ -11,26 +11,16 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from coterie.cli.terminal import console, print_json, say, show_table
+from coterie.cli.options import AsJson, ledger
+from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError
-
-ledger = typer.Typer(help="What left, and what the server saw of it.", no_args_is_help=True)
 
 T = TypeVar("T")
 Line = dict[str, Any]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    ledger.command("show")(ledger_show)
-    ledger.command("verify")(ledger_verify)
-    app.add_typer(ledger, name="ledger")
-
-
 Place = Annotated[Path, typer.Argument(help="A run's folder, or a ledger.jsonl of a server or a site.")]
 
 
+@ledger.command("show")
 def ledger_show(place: Place, as_json: AsJson = False) -> None:
     """What left, and what the server saw of it, in plain words."""
     from coterie.messages.chain import read_chain
@@ -40,7 +30,7 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
     if as_json:
         print_json(lines)
     elif not lines:
-        console.print(f"{path}: nothing is written there yet.", highlight=False, markup=False, soft_wrap=True)
+        tell(f"{path}: nothing is written there yet.")
     elif "event" in lines[0]:
         _show_site(path, lines)
     else:
@@ -312,6 +302,7 @@ def _names(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + more
 
 
+@ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
     from coterie.cli.books import compare_books
@@ -324,15 +315,14 @@ def ledger_verify(place: Place, as_json: AsJson = False) -> None:
         told = {"file": str(path), "lines": len(lines), "holds": True}
         print_json(told if compared is None else {**told, "sites": compared.sites, "resent": compared.resent})
         return
-    console.print(f"{path}: {len(lines)} lines, every seal holds.", highlight=False, soft_wrap=True)
+    tell(f"{path}: {len(lines)} lines, every seal holds.")
     if compared is None or not compared.sites:
-        console.print("No site's own book is here, so nothing was compared.", highlight=False)
+        tell("No site's own book is here, so nothing was compared.")
         return
-    console.print(f"The books of {compared.sites} sites add up to the server's, byte for byte.", highlight=False)
+    tell(f"The books of {compared.sites} sites add up to the server's, byte for byte.")
     if compared.resent:
-        console.print(
-            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted.",
-            highlight=False,
+        tell(
+            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted."
         )
 
 

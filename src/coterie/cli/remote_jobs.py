@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli.claims import Claimed
 from coterie.cli.jobs import Job
-from coterie.cli.terminal import Interrupted, errors, telling
+from coterie.cli.terminal import Interrupted, errors, watching
 from coterie.errors import CoterieError, InputError, RunError
 
 if TYPE_CHECKING:
@@ -57,21 +58,12 @@ def _columns(job: Job) -> list[str]:
     return found
 
 
-def _last_told(path: Path) -> float:
-    """When the last event came that is in the file."""
-    from coterie.runtime.events import whole_lines
-
-    times = [line.get("time", 0.0) for line, _ in whole_lines(path.read_bytes())] if path.exists() else []
-    return max(times, default=0.0)
-
-
 def run_remotely(
     job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
 ) -> dict[str, Any]:
     """Run a job over the federation of an analyst's kit; result files as of any other run, but for rows' own."""
-    import json
-
     check_installed()
+    from coterie.cli.followed import told_in
     from coterie.deployment.remote import Remote
     from coterie.engines.nvflare.kits import read_kit
     from coterie.engines.nvflare.session import Session
@@ -82,19 +74,18 @@ def run_remotely(
     order = order_of(job)
     with Session(read_kit(kit)) as session:
         session.connect(10.0)
-        with Claimed(out) as claim, EventFile(out / EVENTS) as file, telling(quiet=quiet) as show:
-
-            def tell(line: dict[str, Any]) -> None:
-                file(line)
-                show(line)
+        told = told_in(out)
+        with (
+            Claimed(out) as claim,
+            watching(told, quiet=quiet) as watch,
+            EventFile(out / EVENTS, watch) as events,
+        ):
 
             def say(words: str) -> None:
                 if not quiet:
                     errors.print(words, highlight=False, markup=False, soft_wrap=True)
 
-            remote = Remote(
-                session, out, attempts, patience, say, tell, job.sites, told_until=_last_told(out / EVENTS)
-            )
+            remote = Remote(session, out, attempts, patience, say, events, job.sites, told_until=told.last)
             try:
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:

@@ -123,9 +123,7 @@ def _clean(text: str) -> str:
 
 def line_of(run: Followed) -> str:
     """The run in a line, where there is no terminal to draw on."""
-    last = run.exchanges[-1]
-    cost = f", cost {run.costs[-1][1]:.6g}" if run.costs else ""
-    return _clean(f"round {last['round']}: {last['asked']}, {run.total('bytes_up'):,} bytes up so far{cost}")
+    return _clean(run.words() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
 
 
 def ending(folder: Folder) -> str:

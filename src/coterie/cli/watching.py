@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say
+from coterie.cli.options import app
+from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say, tell
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,11 +19,7 @@ SECONDS = 0.25
 """Between two looks."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this command."""
-    app.command("watch")(watch)
-
-
+@app.command()
 def watch(
     run: Annotated[Path, typer.Argument(help="The folder of a run, its --out.")] = Path("coterie-run"),
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a run that has not begun.")] = 0.0,
@@ -99,7 +96,7 @@ def _lines(folder: Folder) -> None:
         now = folder.run.exchanges[-1]["round"] // 10 if folder.run.exchanges else -1
         if now != tens:
             tens = now
-            console.print(line_of(folder.run), markup=False, highlight=False, soft_wrap=True)
+            tell(line_of(folder.run))
         time.sleep(SECONDS)
         folder.look()
     console.print(view(folder, console))

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -109,10 +108,13 @@ class Events:
 
 
 class EventFile:
-    """A file of events, a line of JSON each, in the file when the call returns; an old file is gone on with."""
+    """A file of events, a line of JSON each, in the file when the call returns; an old file is gone on with.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Whoever listens, ``also``, hears of an event once it is in the file.
+    """
+
+    def __init__(self, path: Path, also: Write = lambda _: None) -> None:
+        self.path, self._also = path, also
         self._file = -1
 
     def __enter__(self) -> Self:
@@ -120,9 +122,7 @@ class EventFile:
         os.ftruncate(self._file, self.path.read_bytes().rfind(b"\n") + 1)  # a line torn by a crash goes
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def __call__(self, line: Line) -> None:
@@ -130,6 +130,7 @@ class EventFile:
         left = msgspec.json.encode(line) + b"\n"
         while left:
             left = left[os.write(self._file, left) :]
+        self._also(line)
 
 
 def whole_lines(data: bytes) -> Iterator[tuple[Line, int]]:
