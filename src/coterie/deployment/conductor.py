@@ -73,8 +73,7 @@ class Conductor(Center):
 
     def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, told: Told) -> None:
         wrong = channel.greet()
-        needed = max(1, -(-len(channel.sites()) * order.quorum // 1))
-        if len(channel.sites()) - len(wrong) < needed:
+        if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
             words = "; ".join(f"{name} {what}" for name, what in wrong.items())
             outcomes = {name: wrong.get(name, "answered") for name in channel.sites()}
             raise QuorumLost(f"too few sites are ready. {words}.", outcomes)

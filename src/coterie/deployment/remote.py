@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +126,7 @@ class Remote:
                 if time.monotonic() - began > self.patience:
                     raise
                 there, missing = [], ["the server"]
-            wanted = max(1, math.ceil(order.quorum * len(state["sites"]) - 1e-9))
+            wanted = order.terms().needed(len(state["sites"]))
             waited = time.monotonic() - began
             if there and (not missing or (len(there) >= wanted and waited > min(SPARED, self.patience))):
                 break
@@ -163,7 +163,7 @@ class Remote:
     def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
         sites = self._gathered(state, order)
-        least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
+        least = order.terms().needed(len(sites))
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
         except Unreachable as problem:
@@ -213,10 +213,9 @@ class Remote:
         if order.sums == "masked" or order.quorum == 1 or now - self._looked < LOOK:
             return False
         self._looked = now
-        try:
+        with contextlib.suppress(CoterieError):
             return bool(self.session.idle())
-        except CoterieError:
-            return False
+        return False
 
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
@@ -225,10 +224,9 @@ class Remote:
                 self.tell(line)
 
     def _server_started(self) -> str:
-        try:
+        with contextlib.suppress(CoterieError):
             return self.session.server_started()
-        except CoterieError:
-            return ""
+        return ""
 
     def _fetched(self, job: str) -> dict[str, Any]:
         """What came of a job that is over."""
@@ -239,18 +237,14 @@ class Remote:
             outcome: dict[str, Any] = json.loads(path.read_text())
             self._take(json.loads(told.read_text())[self._seen :])
         except (CoterieError, OSError, ValueError):
-            words = "; ".join(self._problems(job))
+            words = ""
+            with contextlib.suppress(CoterieError):
+                words = "; ".join(self.session.problems(job))
             return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
         finally:
             path.unlink(missing_ok=True)
             told.unlink(missing_ok=True)
         return outcome
-
-    def _problems(self, job: str) -> list[str]:
-        try:
-            return self.session.problems(job)
-        except CoterieError:
-            return []
 
 
 def _problem(outcome: Mapping[str, Any]) -> CoterieError:
