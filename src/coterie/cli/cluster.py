@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.followed import told_in
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, tell, watching
@@ -109,8 +110,6 @@ def run(
 
 
 def _run(job: Job, resume: bool, as_json: bool) -> None:
-    from coterie.cli.followed import told_in
-
     try:
         with watching(told_in(Path(job.out)) if resume else None, quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)

@@ -14,7 +14,11 @@ from coterie.cli.ledgers import groups_sentences
 from coterie.cli.options import app, server, site
 from coterie.cli.remote_jobs import check_installed
 from coterie.cli.terminal import console, grouping_bar, print_json, show_table, tell
+from coterie.engines.nvflare.kits import Kit, read_kit
+from coterie.engines.nvflare.kits import provision as make_kits
+from coterie.engines.nvflare.processes import find_running, run_here
 from coterie.errors import InputError
+from coterie.messages.chain import read_open_chain
 
 
 @app.command()
@@ -36,10 +40,8 @@ def provision(
     Example: coterie provision --sites north,south,west --server center.example.org --out kits
     """
     check_installed()
-    from coterie.engines.nvflare.kits import provision as make
-
     before = {path.absolute() for path in (*out.glob("server"), *out.glob("sites/*"), *out.glob("analysts/*"))}
-    kits = make(out, opt.names_of(sites), server=server, port=port, analysts=analyst)
+    kits = make_kits(out, opt.names_of(sites), server=server, port=port, analysts=analyst)
     rows = []
     for kit in kits.values():
         place, note = kit.folder.relative_to(out.absolute()), "was there" if kit.folder in before else ""
@@ -53,8 +55,6 @@ def provision(
 def server_start(kit: opt.Kit) -> None:
     """Start the server in the foreground; Ctrl-C ends it. docs/operations.md has a systemd unit."""
     check_installed()
-    from coterie.engines.nvflare.processes import run_here
-
     run_here(_kit(kit, "server"))
 
 
@@ -62,8 +62,6 @@ def server_start(kit: opt.Kit) -> None:
 def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """Whether the server runs on this machine, and which runs wait to be resumed."""
     check_installed()
-    from coterie.engines.nvflare.processes import find_running
-
     found = _kit(kit, "server")
     running = find_running(found)
     runs = found.folder / "coterie" / "runs"
@@ -102,7 +100,6 @@ def site_start(
     Example: coterie site start --kit north --data patients.parquet --policy site.toml --ignore id,name
     """
     check_installed()
-    from coterie.engines.nvflare.processes import run_here
     from coterie.sites.installed import Holdings, InstalledSite
 
     found = _kit(kit, "site")
@@ -147,8 +144,6 @@ def _say_groups(installed: Any, table: Any) -> None:
 @site.command("status")
 def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """What this site holds, whether it runs, and what left it so far."""
-    from coterie.engines.nvflare.processes import find_running
-    from coterie.messages.chain import read_open_chain
     from coterie.sites.installed import InstalledSite
 
     found = _kit(kit, "site")
@@ -220,9 +215,7 @@ def site_regroup(
     tell(f"{view.n_rows:,} groups of at least {view.min_group} rows, formed anew; the ledger says so.")
 
 
-def _kit(path: Path, kind: str) -> Any:
-    from coterie.engines.nvflare.kits import read_kit
-
+def _kit(path: Path, kind: str) -> Kit:
     found = read_kit(path)
     if found.kind != kind:
         raise InputError(f"{path}: this is the kit of {found.kind} {found.name}; a {kind}'s is needed.")

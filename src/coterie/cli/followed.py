@@ -13,9 +13,9 @@ from coterie.cli.charts import Point
 from coterie.cli.claims import LOCK, is_at_work
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS, Line, whole_lines
+from coterie.runtime.ledger import GOOD
 
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
-ANSWERED = ("answered", "answered after being brought up to date")
 QUIET = 1.0
 """Seconds without an event after which it is asked whether anybody is at work."""
 
@@ -37,7 +37,7 @@ class SiteTold:
         self.outcome = told["outcome"]
         self.bytes_up += told["bytes_up"]
         self.bytes_down += told["bytes_down"]
-        if self.outcome in ANSWERED:
+        if self.outcome in GOOD:
             self.answered, self.seen = self.answered + 1, when
         else:
             self.missed += 1
@@ -51,7 +51,6 @@ class Followed:
         self.sites: dict[str, SiteTold] = {}
         self.exchanges: list[Line] = []
         self.costs: list[Point] = []
-        self.bytes_curve: list[Point] = []
         self.end: Line | None = None
         self.failure: Line | None = None
         self.last = 0.0
@@ -82,15 +81,13 @@ class Followed:
         self._before = self._before + self.last - self._began if first and self.about else 0.0
         self.about, self._began, self.end, self.failure = line, line["time"], None, None
         self.sites = {name: SiteTold() for name in line["sites"]}
-        self.exchanges, self.bytes_curve = [], []
+        self.exchanges = []
         for one in held:
             self._exchange(one)
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:
         self.exchanges.append(line)
-        before = self.bytes_curve[-1][1] if self.bytes_curve else 0
-        self.bytes_curve.append((line["round"], before + line["bytes_up"]))
         self._recent.append(line["time"])
         for name, told in line["sites"].items():
             self.sites.setdefault(name, SiteTold()).take(line["time"], told)

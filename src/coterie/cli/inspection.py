@@ -15,6 +15,7 @@ from coterie.cli import options as opt
 from coterie.cli.options import app, policy
 from coterie.cli.terminal import console, print_json, say, show_table, tell
 from coterie.errors import InputError
+from coterie.sites.toml_files import nearest_name
 
 Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: strict, standard, research, simulation.")]
 
@@ -43,7 +44,6 @@ def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_js
     """Everything a site can be made to send by a method, read off the types of its messages."""
     from coterie.protocols.methods import METHODS
     from coterie.protocols.methods import audit as audited
-    from coterie.sites.toml_files import nearest_name
 
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}")

@@ -14,10 +14,12 @@ import numpy as np
 from coterie.cli.claims import Claimed, SiteWords, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table, keys_of
+from coterie.runtime.events import EVENTS, EventFile, Write
+from coterie.runtime.terms import Terms
+from coterie.sites.logs import SiteLogs
 from coterie.sites.toml_files import read_toml
 
 if TYPE_CHECKING:
-    from coterie.runtime.events import Write
     from coterie.sites.policy import Policy
 
 SCALES = ("none", "standard", "minmax")
@@ -157,9 +159,6 @@ class Job:
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
         from coterie.report.vertical import write_vertical_run
-        from coterie.runtime.events import EVENTS, EventFile
-        from coterie.runtime.terms import Terms
-        from coterie.sites.logs import SiteLogs
 
         out = Path(self.out)
         self.check_folder(out, resume)

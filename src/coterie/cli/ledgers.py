@@ -9,11 +9,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
 
+from coterie.cli.books import compare_books
 from coterie.cli.options import AsJson, ledger
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError
+from coterie.messages.chain import read_chain
+from coterie.messages.refusals import Refusal
+from coterie.runtime.ledger import GOOD
 
 T = TypeVar("T")
 Line = dict[str, Any]
@@ -23,8 +28,6 @@ Place = Annotated[Path, typer.Argument(help="A run's folder, or a ledger.jsonl o
 @ledger.command("show")
 def ledger_show(place: Place, as_json: AsJson = False) -> None:
     """What left, and what the server saw of it, in plain words."""
-    from coterie.messages.chain import read_chain
-
     path = _ledger_file(place)
     lines = read_chain(path)
     if as_json:
@@ -141,8 +144,6 @@ def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
 
 def _other(line: Line, answered: _Left | None) -> _Left:
     """A refusal, a receipt, or an answer that leaves once more."""
-    from coterie.messages.refusals import Refusal
-
     plain = _Left(line["round"], line["event"], "a receipt", "nothing", line["floats"], line["bytes"])
     if line["event"] == "refusal":
         code = Refusal.__members__.get(line["code"])
@@ -155,8 +156,6 @@ def _other(line: Line, answered: _Left | None) -> _Left:
 
 def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
     """By round and attempt the sites over whose sum this site helped to take the masks off."""
-    import msgspec
-
     found: dict[tuple[int, int], list[str]] = {}
     roster: list[str] = []
     for line in lines:
@@ -236,8 +235,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
 
 def _good(line: Line) -> int:
     """How many of the sites asked answered."""
-    known = ("answered", "answered after being brought up to date")
-    return sum(count[0] in known for count in line["sites"].values())
+    return sum(count[0] in GOOD for count in line["sites"].values())
 
 
 def _server_sentences(lines: list[Line]) -> Iterator[str]:
@@ -305,9 +303,6 @@ def _names(names: Sequence[str], most: int = 8) -> str:
 @ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
-    from coterie.cli.books import compare_books
-    from coterie.messages.chain import read_chain
-
     path = _ledger_file(place)
     lines = read_chain(path)
     compared = compare_books(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli.claims import Claimed
+from coterie.cli.followed import told_in
 from coterie.cli.jobs import Job
 from coterie.cli.terminal import Interrupted, errors, watching
+from coterie.engines.nvflare.kits import read_kit
+from coterie.engines.nvflare.session import Session
 from coterie.errors import CoterieError, InputError, RunError
+from coterie.runtime.events import EVENTS, EventFile
 
 if TYPE_CHECKING:
     from coterie.deployment.order import Order
@@ -20,8 +25,6 @@ DEADLINE = 60.0
 
 def check_installed() -> None:
     """Say clearly that the engine is not there."""
-    from importlib.util import find_spec
-
     if find_spec("nvflare") is None:
         raise InputError("this takes NVFlare, which is not installed; pip install 'coterie[nvflare]' brings it.")
 
@@ -63,11 +66,7 @@ def run_remotely(
 ) -> dict[str, Any]:
     """Run a job over the federation of an analyst's kit; result files as of any other run, but for rows' own."""
     check_installed()
-    from coterie.cli.followed import told_in
     from coterie.deployment.remote import Remote
-    from coterie.engines.nvflare.kits import read_kit
-    from coterie.engines.nvflare.session import Session
-    from coterie.runtime.events import EVENTS, EventFile
 
     out = Path(job.out)
     job.check_folder(out, resume, kept="remote.json")

@@ -13,6 +13,7 @@ import typer
 from coterie.cli.options import app
 from coterie.cli.terminal import Interrupted, console, show_table, steps, watching
 from coterie.errors import InputError
+from coterie.sites.toml_files import nearest_name
 
 
 @app.command()
@@ -68,7 +69,6 @@ def reproduce(
     workers: Annotated[int, typer.Option(min=1, help="Trials run at the same time.")] = len(os.sched_getaffinity(0)),
 ) -> None:
     """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
-    from coterie.sites.toml_files import nearest_name
     from coterie.studies.registry import STUDIES
     from coterie.studies.study import run_study
 

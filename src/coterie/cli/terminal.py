@@ -6,16 +6,15 @@ import contextlib
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from coterie.cli.followed import Followed
-    from coterie.runtime.events import Line
+from coterie.cli.followed import Followed
+from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 _NARROW, _LONG = 4, 16
@@ -96,13 +95,11 @@ def _is_number(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Callable[[Line], None]]:
+def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Write]:
     """Shows the events of a run: a line that renews itself on a terminal, one line every ten rounds elsewhere.
 
     ``run`` knows the events before, where it is resumed.
     """
-    from coterie.cli.followed import Followed
-
     followed, is_drawn = run or Followed(), errors.is_terminal and not quiet
     bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
     task = bar.add_task("starting", total=None)

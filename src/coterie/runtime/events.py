@@ -16,6 +16,7 @@ Every one has ``time`` (seconds since 1970), ``run`` and ``event``:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -137,12 +138,7 @@ def whole_lines(data: bytes) -> Iterator[tuple[Line, int]]:
     """Every event in bytes of a file, and how long its line is; half a line at the end is not there yet."""
     for text in data.splitlines(keepends=True):
         if text.endswith(b"\n"):
-            yield _decoded(text), len(text)
-
-
-def _decoded(text: bytes) -> Line:
-    """One event; bytes that are none, as a crash of the machine may leave them, tell nothing."""
-    try:
-        return msgspec.json.decode(text, type=Line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
+            line: Line = {}  # bytes that are no event, as a crash of the machine may leave them, tell nothing
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                line = msgspec.json.decode(text, type=Line)
+            yield line, len(text)

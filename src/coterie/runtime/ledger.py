@@ -18,6 +18,10 @@ LEDGER_SCHEMA = 1
 _DECLINED = frozenset(code.sentence for code in Refusal if code.is_about_the_question)
 
 
+GOOD = ("answered", "answered after being brought up to date")
+"""Outcomes of a site that answered."""
+
+
 class SiteCount(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One site's part in one exchange."""
 
