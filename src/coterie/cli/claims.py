@@ -92,7 +92,6 @@ class SiteWords(logging.Handler):
         self._words: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
         self._words.append(record.getMessage())
 
     def said(self) -> str:

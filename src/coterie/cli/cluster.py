@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from coterie.cli import options as opt
@@ -15,6 +20,9 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, tell, watching
 from coterie.errors import InputError
+from coterie.messages import codec
+from coterie.messages.chain import read_chain
+from coterie.messages.schema import message_fields, reply_type, request_type
 
 
 @app.command()
@@ -161,7 +169,8 @@ def assign(
         )
     names = [str(name) for name in fitted.feature_names_in_]
     chosen = opt.categories_of(categories or ()) or _categories_in(names)
-    raw = list(dict.fromkeys(_raw_column(name, chosen) for name in names))
+    columns = [(name.partition("=")[0], name) for name in names]
+    raw = list(dict.fromkeys(column if column in chosen else name for column, name in columns))
     table = open_table(data, columns=raw, categories=chosen, name=data.name)
     found = [column.name for column in table.columns]
     if found != names:
@@ -212,8 +221,6 @@ def preview(
     Nothing leaves this machine. In a real run the questions (centers, say) differ with the other sites' rows, the
     kinds of the answers do not; how many rounds there are may, and how much of a sample or budget is this site's.
     """
-    from coterie.cli.previews import played
-
     job = Job(
         [str(data)],
         "",
@@ -224,7 +231,7 @@ def preview(
         settings=opt.settings_of(settings),
         **opt.chosen(columns, ignore, categories, key),
     )
-    answers = played(job)
+    answers = _played(job)
     if as_json:
         print_json(answers)
         return
@@ -233,6 +240,60 @@ def preview(
     rows = [[a["asked"].rpartition(".")[2], *(str(a[name]) for name in names)] for a in answers]
     show_table(f"What {data.name} would send", heads, rows)
     tell("Numbers and bytes are totals over all times. Nothing was sent.")
+
+
+def _played(job: Job) -> list[dict[str, Any]]:
+    """Every kind of answer the job's one site gives, with its size and an example of its numbers."""
+    from coterie.estimators.fitting import fit
+    from coterie.protocols.methods import METHODS
+    from coterie.sites.policy import Policy, Protection
+
+    estimator = job.estimator()
+    job.check_key(estimator)
+    shown: Protection = "none" if METHODS[estimator.method_name].needs_rows else "groups"
+    with tempfile.TemporaryDirectory() as folder:
+        fit(
+            estimator,
+            job.tables(),
+            journal=Path(folder) / "journal",
+            policy=replace(Policy.simulation(), protection=shown),
+            sums="plain",
+            scale=job.scale,  # type: ignore[arg-type]
+            missing=job.missing,  # type: ignore[arg-type]
+        )
+        (book,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
+        lines = [line for line in read_chain(book) if line["event"] == "answer"]
+    found = []
+    for (asked, answer), group in groupby(lines, lambda line: (line["asked"], line["answer"])):
+        same = list(group)
+        first = same[0]
+        found.append(
+            {
+                "asked": asked,
+                "answer": answer,
+                "content": first["content"],
+                "times": len(same),
+                "numbers": sum(line["floats"] for line in same),
+                "bytes": sum(line["bytes"] for line in same),
+                "example": _example(first),
+            }
+        )
+    return found
+
+
+def _example(line: Mapping[str, Any]) -> str:
+    """The first few numbers of an answer, read as float64 where that is what they are."""
+    frame = base64.b64decode(line["frame"])
+    start = codec.read_envelope(frame)[2] + 4
+    payload = frame[start:-4]
+    kind = request_type(line["asked"])
+    are_floats = kind and all(
+        item.array and item.array.dtype == "float64" for item in message_fields(reply_type(kind))
+    )
+    if not payload or not are_floats or len(payload) != 8 * line["floats"]:
+        return f"{len(payload)} bytes" if payload else "nothing"
+    numbers = np.frombuffer(payload, "<f8")
+    return ", ".join(f"{value:.4g}" for value in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
 
 
 @site.command()
@@ -274,8 +335,3 @@ def _categories_in(names: list[str]) -> dict[str, list[str]]:
         if sign:
             found.setdefault(column, []).append(value)
     return found
-
-
-def _raw_column(name: str, categories: dict[str, list[str]]) -> str:
-    column, sign, _ = name.partition("=")
-    return column if sign and column in categories else name

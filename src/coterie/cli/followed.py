@@ -33,7 +33,6 @@ class SiteTold:
     """When it last answered."""
 
     def take(self, when: float, told: dict[str, Any]) -> None:
-        """One more exchange."""
         self.outcome = told["outcome"]
         self.bytes_up += told["bytes_up"]
         self.bytes_down += told["bytes_down"]
@@ -59,7 +58,6 @@ class Followed:
         self._recent: deque[float] = deque(maxlen=20)
 
     def take(self, line: Line) -> None:
-        """One more event."""
         event = line.get("event")
         if event in ("begin", "resumed"):
             self._begin(line)
@@ -99,7 +97,6 @@ class Followed:
         self.costs.append((line["round"], line["value"]))
 
     def total(self, what: Literal["bytes_up", "bytes_down"]) -> int:
-        """Bytes of all sites."""
         return sum(getattr(site, what) for site in self.sites.values())
 
     @property
@@ -124,7 +121,6 @@ class Followed:
         return f"round {last['round']}: {last['asked']}, {self.total('bytes_up'):,} bytes up so far"
 
     def plain(self, state: State, now: float) -> dict[str, Any]:
-        """The same as plain values."""
         phases = [line["phase"] for line in self.exchanges]
         failed = self.failure and {"kind": self.failure["kind"], "message": self.failure["message"]}
         return {

@@ -145,7 +145,6 @@ class Job:
         return {name: find_policy(given.get(name, "standard")) for name in sites}
 
     def estimator(self) -> Any:
-        """The estimator of the method, with this job's settings."""
         from coterie.estimators.registry import make_estimator
 
         return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})

@@ -17,8 +17,10 @@ from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_or
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
+from coterie.estimators.base import Wishes
 from coterie.estimators.fitting import fit_over
 from coterie.messages.holding import Hold
+from coterie.messages.site_part import Column
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
@@ -78,12 +80,12 @@ class Conductor(Center):
             outcomes = {name: wrong.get(name, "answered") for name in channel.sites()}
             raise QuorumLost(f"too few sites are ready. {words}.", outcomes)
         estimator = order.estimator()
-        columns = {} if estimator.splits_columns else {"": order.asked_columns()}
+        columns = {} if estimator.splits_columns else {"": tuple(Column(name) for name in order.columns)}
         fitted: Any = fit_over(
             channel,
             estimator,
             columns,
-            order.wishes(),
+            Wishes(order.scale, order.missing, order.ranges),
             sums=order.sums,
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),

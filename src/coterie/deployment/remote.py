@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from coterie import errors
 from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
@@ -67,7 +68,8 @@ class Remote:
             outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == "done":
-                self._tidy(state)
+                for job in state["jobs"]:  # the server may forget them: the result is here
+                    self.session.delete(job)
                 return outcome
             if status == "refused" or (status == "stopped" and not outcome["absent"]):
                 raise _problem(outcome)
@@ -104,11 +106,6 @@ class Remote:
         temporary = self._kept.with_suffix(".tmp")
         temporary.write_text(json.dumps(state, indent=2) + "\n")
         temporary.replace(self._kept)
-
-    def _tidy(self, state: Mapping[str, Any]) -> None:
-        """The server forgets the run's jobs; the result is here."""
-        for job in state["jobs"]:
-            self.session.delete(job)
 
     # ------------------------------------------------------------ one job
 
@@ -249,8 +246,6 @@ class Remote:
 
 def _problem(outcome: Mapping[str, Any]) -> CoterieError:
     """What the center said is wrong with the order, as the error it was."""
-    from coterie import errors
-
     kind = getattr(errors, str(outcome.get("kind")), InputError)
     is_ours = isinstance(kind, type) and issubclass(kind, CoterieError)
     return kind(outcome["message"]) if is_ours else InputError(outcome["message"])

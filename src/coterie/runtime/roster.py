@@ -48,17 +48,14 @@ class Roster:
         return there if len(ready) < needed else ready
 
     def answered(self, name: str) -> None:
-        """A good answer came."""
         self.standings[name].misses = 0
 
     def missed(self, name: str, round: int) -> None:
-        """No good answer came."""
         standing = self.standings[name]
         standing.misses += 1
         standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
 
     def leave(self, name: str, reason: str) -> None:
-        """The site refused for good."""
         self.standings[name].out = reason
 
     def shrink(self, names: Collection[str], reason: str) -> None:

@@ -88,7 +88,7 @@ class Run:
             answer, failure, record_failure = None, None, None
             replayed = recorder.replay(question) if recorder else None
             try:
-                answer = self._ask_now(question) if replayed is None else replayed.value()
+                answer = self._ask_now(question) if replayed is None else replayed()
             except RunError as problem:  # an algorithm may catch it
                 failure = problem
             if recorder and replayed is None:

@@ -23,7 +23,6 @@ class Transcript:
         self._is_common = True
 
     def add(self, entry: Remembered) -> None:
-        """One more request to be remembered."""
         self.entries.append(entry)
         if entry.to is not None and self._is_common:
             self._is_common = False  # from here on sites' transcripts differ

@@ -43,7 +43,6 @@ class AuxChannel:
         """Set from another thread: ends the run before its next exchange."""
 
     def sites(self) -> Sequence[str]:
-        """The sites of this job."""
         return tuple(self._names)
 
     def exchange(self, payloads: Mapping[str, bytes], timeout: float | None) -> Mapping[str, Outcome]:

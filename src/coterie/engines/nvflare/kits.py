@@ -80,7 +80,6 @@ class Kit:
 
     @property
     def startup(self) -> Path:
-        """Certificates and addresses."""
         return self.folder / "startup"
 
     def valid_until(self) -> datetime:

@@ -58,7 +58,6 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
         if self._session is not None:
             with contextlib.suppress(Exception), _quiet():
                 self._session.close()
