@@ -94,8 +94,6 @@ def _held(
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
     options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
     parts = folder / DATA
-    if parts.exists():
-        raise InputError(f"{folder} holds something already; choose another folder with --folder.")
     if how.key is not None:
         raise InputError("--key goes with one file a site: each holds columns of the same rows.")
     plain = replace(how, columns=None, ignore=[], categories={})

@@ -56,6 +56,8 @@ class Followed:
         self._began, self._before = 0.0, 0.0
         self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
+        self._told: dict[tuple[Any, ...], Line] = {}
+        """What was told of any site in any round, kept once."""
 
     def take(self, line: Line) -> None:
         event = line.get("event")
@@ -85,9 +87,10 @@ class Followed:
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:
-        self.exchanges.append(line)
+        sites = {name: self._told.setdefault(tuple(told.values()), told) for name, told in line["sites"].items()}
+        self.exchanges.append({**line, "sites": sites})
         self._recent.append(line["time"])
-        for name, told in line["sites"].items():
+        for name, told in sites.items():
             self.sites.setdefault(name, SiteTold()).take(line["time"], told)
 
     def _cost(self, line: Line) -> None:

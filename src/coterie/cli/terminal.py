@@ -100,7 +100,10 @@ def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Wr
 
     ``run`` knows the events before, where it is resumed.
     """
-    followed, is_drawn = run or Followed(), errors.is_terminal and not quiet
+    if quiet:
+        yield lambda _: None
+        return
+    followed, is_drawn = run or Followed(), errors.is_terminal
     bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
     task = bar.add_task("starting", total=None)
 
@@ -108,7 +111,7 @@ def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Wr
         followed.take(line)
         if line["event"] == "exchange":
             bar.update(task, description=followed.words())
-            if not is_drawn and not quiet and line["round"] % 10 == 0:
+            if not is_drawn and line["round"] % 10 == 0:
                 errors.print(followed.words(), highlight=False)
 
     with bar if is_drawn else contextlib.nullcontext():
