@@ -202,7 +202,7 @@ class Folder:
                 self._notice(file.fileno())
                 file.seek(self._place)
                 data = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         for line, size in whole_lines(data):
             self._place += size
