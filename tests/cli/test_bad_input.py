@@ -97,6 +97,7 @@ def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
         (["-k", "2", "sub/north.csv"], "would both be site 'north'"),
         (["-k", "2", "--resume"], "holds no run to resume"),
         (["-k", "2", "--out", "south.csv"], "--out names a folder"),
+        (["-k", "2", "--out", "south.csv", "--resume"], "--out names a folder"),
     ],
 )
 def test_options_that_cannot_be_are_named(cli, three, tmp_path, words, told):

@@ -140,8 +140,8 @@ def test_fewer_distinct_rows_than_clusters_is_said(cli):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("data = [1, 2]\nclusters = 2", "files are named as text"),
-        ("data = { a = 1 }\nclusters = 2", "files are named as text"),
+        ("data = [1, 2]\nclusters = 2", "data = [1, 2]: Expected `str`, got `int`"),
+        ("data = { a = 1 }\nclusters = 2", "data = {'a': 1}: Expected `str`, got `int`"),
         ('data = ["north.csv"]', "clusters is missing"),
         ('data = ["north.csv"]\nclusters = 2\nseed = -4', "seed=-4"),
         ('data = ["north.csv"]\nclusters = 2\n[settings]\nn_clusters = 4', "say it as 'clusters'"),

@@ -5,29 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-import typer
+# isort: off
+from coterie.cli import studies, cluster, watching, deployment, federation, inspection, ledgers  # noqa: F401
 
-from coterie.cli import cluster, deployment, federation, inspection, ledgers, studies, watching
+# isort: on  (a module adds its commands when it is imported, and help lists them in this order)
+from coterie.cli.options import app
 from coterie.cli.terminal import BAD_INPUT, BROKEN_LEDGER, INTERRUPTED, STOPPED, Interrupted, errors
 from coterie.errors import CoterieError, LedgerBroken, RunError
-
-__all__ = ["app", "main"]
-
-app = typer.Typer(
-    help="Cluster and embed data that cannot be pooled, at a known cost in bytes and a known loss of privacy.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    epilog="Exit codes: 0 done, 2 bad input, 3 a run stopped (too few sites), 4 a ledger is broken, 130 interrupted.",
-)
-studies.add_to(app)
-cluster.add_to(app)
-watching.add_to(app)
-deployment.add_to(app)
-federation.add_to(app)
-inspection.add_to(app)
-ledgers.add_to(app)
 
 
 def main() -> None:

@@ -11,8 +11,6 @@ from urllib.parse import quote
 from coterie.errors import LedgerBroken
 from coterie.messages.chain import read_chain
 
-__all__ = ["Compared", "compare_books"]
-
 NO_RUN = bytes(16).hex()
 """What a site writes down where it could not read which run a question belongs to."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = ["Point", "chart"]
-
 COLUMNS = 60
 Point: TypeAlias = tuple[int, float]
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

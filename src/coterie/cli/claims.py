@@ -7,20 +7,19 @@ import fcntl
 import logging
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
+
+from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS
 
-__all__ = ["Claimed", "SiteWords", "check_fingerprints", "is_at_work"]
-
 LOCK = ".running"
-TRIES = 3
+PATIENCE = 0.15
+"""Seconds to wait: whoever asks if somebody is at work holds the lock for a moment."""
 
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
@@ -43,30 +42,24 @@ class Claimed:
         self._folder, self._was_there = folder, folder.exists()
         self._journal_was_there = (folder / "journal").exists()
         self._events_were_there = (folder / EVENTS).exists()
-        self._lock = -1
+        self._lock = FileLock(folder / LOCK, PATIENCE, mode=0o600, thread_local=False)
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        for _ in range(TRIES):  # whoever asks if somebody is at work holds the lock for a moment
-            lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(lock)
-                time.sleep(0.05)
-            else:
-                self._lock = lock
-                return self
-        raise InputError(f"another coterie is at work in {self._folder}; wait for it, or choose another folder.")
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"another coterie is at work in {self._folder}; wait for it, or choose another folder."
+            ) from None
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             (self._folder / LOCK).unlink(missing_ok=True)
             if not self._was_there and not any(self._folder.iterdir()):
                 self._folder.rmdir()
-        os.close(self._lock)
+        self._lock.release()
 
     def give_back(self) -> None:
         """Remove what this process made, and nothing else."""
@@ -99,7 +92,6 @@ class SiteWords(logging.Handler):
         self._words: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
         self._words.append(record.getMessage())
 
     def said(self) -> str:
@@ -111,5 +103,5 @@ class SiteWords(logging.Handler):
         logging.getLogger("coterie.site").addHandler(self)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         logging.getLogger("coterie.site").removeHandler(self)

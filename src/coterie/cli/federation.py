@@ -3,66 +3,48 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.cluster import (
-    AsJson,
-    Categories,
-    Columns,
-    Ignore,
-    Key,
-    Resume,
-    SiteColumn,
-    categories_of,
-    names_of,
-    show_result,
-)
-from coterie.cli.deployment import SitePolicy
-from coterie.cli.jobs import read_job
+from coterie.cli import options as opt
+from coterie.cli.cluster import show_result
+from coterie.cli.jobs import named_files, read_job
+from coterie.cli.options import federation
 from coterie.cli.remote_jobs import check_installed, run_remotely
 from coterie.cli.terminal import console, print_json, show_table
 from coterie.errors import InputError
 
 if TYPE_CHECKING:
+    from coterie.deployment.federation import Federation
     from coterie.sites.installed import Holdings
 
-__all__ = ["add_to"]
-
-federation = typer.Typer(
-    help="A federation of real processes on this machine, in one folder, to try it out.", no_args_is_help=True
-)
 Folder = Annotated[Path, typer.Option(help="The federation's folder.")]
-Attempts = Annotated[
-    int, typer.Option(min=1, help="How many jobs a run may take: after a loss it is taken up again.")
-]
-Patience = Annotated[float, typer.Option(min=0, help="Seconds to wait for sites or the server to come back.")]
 HERE = Path("coterie-federation")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    federation.command("up")(up)
-    federation.command("run")(run)
-    federation.command("status")(status)
-    federation.command("down")(down)
-    app.add_typer(federation, name="federation")
+def _in(folder: Path) -> Federation:
+    check_installed()
+    from coterie.deployment.federation import Federation
+
+    return Federation(folder)
 
 
+@federation.command()
 def up(
     data: Annotated[
         list[Path] | None,
         typer.Option(help="One file a site (repeat it), or one file dealt out to --sites or by --site-column."),
     ] = None,
     sites: Annotated[int | None, typer.Option(min=1, max=64, help="How many sites one file is dealt out to.")] = None,
-    site_column: SiteColumn = None,
-    policy: SitePolicy = "standard",
-    columns: Columns = None,
-    ignore: Ignore = None,
-    categories: Categories = None,
-    key: Key = None,
+    site_column: opt.SiteColumn = None,
+    policy: opt.SitePolicy = None,
+    columns: opt.Columns = None,
+    ignore: opt.Ignore = None,
+    categories: opt.Categories = None,
+    key: opt.Key = None,
     folder: Folder = HERE,
 ) -> None:
     """Start a server and sites as separate processes that speak TLS with each other.
@@ -74,11 +56,9 @@ def up(
     Then coterie federation run job.toml, and coterie federation down. Without --data a federation that is
     down is started again.
     """
-    check_installed()
-    from coterie.deployment.federation import Federation
+    made = _in(folder)
     from coterie.sites.installed import Holdings
 
-    made = Federation(folder)
     if data is None:
         held = {name: made.site(name).holdings() for name in made.names()}
     elif made.is_there:
@@ -88,8 +68,8 @@ def up(
     elif folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} holds something else; choose another folder with --folder.")
     else:
-        chosen = (names_of(columns), names_of(ignore) or [], categories_of(categories))
-        held = _held(data, sites, site_column, Holdings("", policy, *chosen, key), folder)
+        how = Holdings("", policy or "standard", **opt.chosen(columns, ignore, categories, key))
+        held = _held(data, sites, site_column, how, folder)
     try:
         made.up(held, say=lambda words: console.print(words, highlight=False))
     except BaseException:
@@ -105,9 +85,6 @@ def _held(
     data: list[Path], sites: int | None, site_column: str | None, how: Holdings, folder: Path
 ) -> dict[str, Holdings]:
     """What each site holds: a file each, or parts of one file, written into the federation's folder."""
-    from dataclasses import replace
-
-    from coterie.cli.jobs import named_files
     from coterie.deployment.federation import DATA, deal_out
     from coterie.sites.tables import open_table, split_by_site
 
@@ -117,8 +94,6 @@ def _held(
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
     options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
     parts = folder / DATA
-    if parts.exists():
-        raise InputError(f"{folder} holds something already; choose another folder with --folder.")
     if how.key is not None:
         raise InputError("--key goes with one file a site: each holds columns of the same rows.")
     plain = replace(how, columns=None, ignore=[], categories={})
@@ -131,19 +106,17 @@ def _held(
     return {name: replace(plain, data=str(path)) for name, path in paths.items()}
 
 
+@federation.command()
 def run(
     config: Annotated[Path, typer.Argument(help="A TOML file; data and policy in it are not used.")],
     folder: Folder = HERE,
-    resume: Resume = False,
-    attempts: Attempts = 5,
-    patience: Patience = 120.0,
-    as_json: AsJson = False,
+    resume: opt.Resume = False,
+    attempts: opt.Attempts = 5,
+    patience: opt.Patience = 120.0,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Run a job over the federation, as `coterie run CONFIG --engine nvflare --kit ...` does elsewhere."""
-    check_installed()
-    from coterie.deployment.federation import Federation
-
-    made = Federation(folder)
+    made = _in(folder)
     made.names()
     if "server" not in made.running():
         raise InputError(f"{folder}: the federation is down; `coterie federation up --folder {folder}` starts it.")
@@ -151,15 +124,13 @@ def run(
     result = run_remotely(
         job, made.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
     )
-    print_json(result) if as_json else show_result(job, result)
+    show_result(job, result, as_json)
 
 
-def status(folder: Folder = HERE, as_json: AsJson = False) -> None:
+@federation.command()
+def status(folder: Folder = HERE, as_json: opt.AsJson = False) -> None:
     """Which processes of the federation are up, and what left each site."""
-    check_installed()
-    from coterie.deployment.federation import Federation
-
-    made = Federation(folder)
+    made = _in(folder)
     running = made.running()
     rows: list[dict[str, Any]] = []
     for name in ("server", *made.names()):
@@ -180,15 +151,13 @@ def status(folder: Folder = HERE, as_json: AsJson = False) -> None:
     show_table(f"Federation in {folder}", ["", "process", ""], told)
 
 
+@federation.command()
 def down(
     folder: Folder = HERE,
     purge: Annotated[bool, typer.Option("--purge", help="Remove the folder, its kits and books, too.")] = False,
 ) -> None:
     """End every process of the federation."""
-    check_installed()
-    from coterie.deployment.federation import Federation
-
-    made = Federation(folder)
+    made = _in(folder)
     count = made.down()
     console.print(f"{count} processes were ended; none is left." if count else "Nothing was running.")
     if purge:

@@ -13,11 +13,9 @@ from coterie.cli.charts import Point
 from coterie.cli.claims import LOCK, is_at_work
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS, Line, whole_lines
-
-__all__ = ["Folder", "Followed", "SiteTold", "State"]
+from coterie.runtime.ledger import GOOD
 
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
-ANSWERED = ("answered", "answered after being brought up to date")
 QUIET = 1.0
 """Seconds without an event after which it is asked whether anybody is at work."""
 
@@ -35,11 +33,10 @@ class SiteTold:
     """When it last answered."""
 
     def take(self, when: float, told: dict[str, Any]) -> None:
-        """One more exchange."""
         self.outcome = told["outcome"]
         self.bytes_up += told["bytes_up"]
         self.bytes_down += told["bytes_down"]
-        if self.outcome in ANSWERED:
+        if self.outcome in GOOD:
             self.answered, self.seen = self.answered + 1, when
         else:
             self.missed += 1
@@ -53,16 +50,16 @@ class Followed:
         self.sites: dict[str, SiteTold] = {}
         self.exchanges: list[Line] = []
         self.costs: list[Point] = []
-        self.bytes_curve: list[Point] = []
         self.end: Line | None = None
         self.failure: Line | None = None
         self.last = 0.0
         self._began, self._before = 0.0, 0.0
         self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
+        self._told: dict[tuple[Any, ...], Line] = {}
+        """What was told of any site in any round, kept once."""
 
     def take(self, line: Line) -> None:
-        """One more event."""
         event = line.get("event")
         if event in ("begin", "resumed"):
             self._begin(line)
@@ -84,17 +81,16 @@ class Followed:
         self._before = self._before + self.last - self._began if first and self.about else 0.0
         self.about, self._began, self.end, self.failure = line, line["time"], None, None
         self.sites = {name: SiteTold() for name in line["sites"]}
-        self.exchanges, self.bytes_curve = [], []
+        self.exchanges = []
         for one in held:
             self._exchange(one)
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:
-        self.exchanges.append(line)
-        before = self.bytes_curve[-1][1] if self.bytes_curve else 0
-        self.bytes_curve.append((line["round"], before + line["bytes_up"]))
+        sites = {name: self._told.setdefault(tuple(told.values()), told) for name, told in line["sites"].items()}
+        self.exchanges.append({**line, "sites": sites})
         self._recent.append(line["time"])
-        for name, told in line["sites"].items():
+        for name, told in sites.items():
             self.sites.setdefault(name, SiteTold()).take(line["time"], told)
 
     def _cost(self, line: Line) -> None:
@@ -104,7 +100,6 @@ class Followed:
         self.costs.append((line["round"], line["value"]))
 
     def total(self, what: Literal["bytes_up", "bytes_down"]) -> int:
-        """Bytes of all sites."""
         return sum(getattr(site, what) for site in self.sites.values())
 
     @property
@@ -123,8 +118,12 @@ class Followed:
         seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
         return (len(self._recent) - 1) / seconds if seconds > 0 else None
 
+    def words(self) -> str:
+        """How far it is."""
+        last = self.exchanges[-1]
+        return f"round {last['round']}: {last['asked']}, {self.total('bytes_up'):,} bytes up so far"
+
     def plain(self, state: State, now: float) -> dict[str, Any]:
-        """The same as plain values."""
         phases = [line["phase"] for line in self.exchanges]
         failed = self.failure and {"kind": self.failure["kind"], "message": self.failure["message"]}
         return {
@@ -171,10 +170,10 @@ class Folder:
 
     def look(self, *, sure: bool = False) -> None:
         """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""
-        self._read()
+        self.read()
         alive = self._is_alive(sure)
         if not alive:
-            self._read()  # what it told before it went
+            self.read()  # what it told before it went
         self.state = self._found(alive)
 
     def _found(self, alive: bool) -> State:
@@ -196,13 +195,14 @@ class Folder:
             return (self.path / LOCK).exists()
         return is_at_work(self.path)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Take in the events since the last time."""
         try:
             with (self.path / EVENTS).open("rb") as file:
                 self._notice(file.fileno())
                 file.seek(self._place)
                 data = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         for line, size in whole_lines(data):
             self._place += size
@@ -220,3 +220,10 @@ class Folder:
         if self._file not in (-1, now.st_ino) or now.st_size < self._place:
             self.run, self._place = Followed(), 0
         self._file = now.st_ino
+
+
+def told_in(path: Path) -> Followed:
+    """What the events in a run's folder tell, where there are any."""
+    folder = Folder(path)
+    folder.read()
+    return folder.run

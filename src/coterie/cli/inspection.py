@@ -4,44 +4,24 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import secrets
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
 import coterie
-from coterie.cli.terminal import console, print_json, say, show_table
+from coterie.cli import options as opt
+from coterie.cli.options import app, policy
+from coterie.cli.terminal import console, print_json, say, show_table, tell
 from coterie.errors import InputError
+from coterie.sites.toml_files import nearest_name
 
-__all__ = ["add_to"]
-
-policy = typer.Typer(help="A site's rules: write, check and explain them.", no_args_is_help=True)
-
-T = TypeVar("T")
-Line = dict[str, Any]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: strict, standard, research, simulation.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    app.command("methods")(methods)
-    app.command("audit")(audit)
-    policy.command("init")(policy_init)
-    policy.command("check")(policy_check)
-    policy.command("explain")(policy_explain)
-    policy.command("upgrade")(policy_upgrade)
-    policy.command("key")(policy_key)
-    policy.command("secret")(policy_secret)
-    app.add_typer(policy, name="policy")
-    app.command("version")(version)
-
-
-def version() -> None:
-    """Print the installed version."""
-    console.print(coterie.__version__, highlight=False)
-
-
-def methods(as_json: AsJson = False) -> None:
+@app.command()
+def methods(as_json: opt.AsJson = False) -> None:
     """List the methods: what each costs, whether per-site results are seen, what it discloses."""
     from coterie.protocols.methods import METHODS
 
@@ -51,18 +31,19 @@ def methods(as_json: AsJson = False) -> None:
         return
     for method in METHODS.values():
         console.print(f"[bold]{method.name}[/]  {method.title}", highlight=False)
-        console.print(f"  numbers up a site: {method.cost}", highlight=False, markup=False)
-        console.print(f"  per-site results seen: {method.per_site_results}", highlight=False, markup=False)
+        say(f"numbers up a site: {method.cost}", "  ")
+        say(f"per-site results seen: {method.per_site_results}", "  ")
         if method.needs_rows:
-            console.print("  needs rows as such: sites must exempt it from groups", highlight=False, markup=False)
-        console.print(f"  discloses: {method.discloses}\n", highlight=False, markup=False)
+            say("needs rows as such: sites must exempt it from groups", "  ")
+        say(f"discloses: {method.discloses}", "  ")
+        tell("")
 
 
-def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: AsJson = False) -> None:
+@app.command()
+def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: opt.AsJson = False) -> None:
     """Everything a site can be made to send by a method, read off the types of its messages."""
     from coterie.protocols.methods import METHODS
     from coterie.protocols.methods import audit as audited
-    from coterie.sites.toml_files import nearest_name
 
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}")
@@ -83,13 +64,14 @@ def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_js
     ]
     heads = ["question", "array", "size", "numbers", "largest", "content"]
     show_table(f"What a site can be made to send by {method}", heads, rows)
-    console.print("Sizes are stated by the question, never by the rows.", highlight=False)
+    tell("Sizes are stated by the question, never by the rows.")
 
 
+@policy.command("init")
 def policy_init(
     path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("policy.toml"),
     preset: Annotated[str, typer.Option(help="What to start from: strict, standard or research.")] = "standard",
-    force: Annotated[bool, typer.Option(help="Overwrite a file that is there.")] = False,
+    force: opt.Force = False,
 ) -> None:
     """Write a policy file with every rule and what it means."""
     from coterie.sites.policy_files import policy_text
@@ -98,26 +80,20 @@ def policy_init(
     if path.exists() and not force:
         raise InputError(f"{path} is already there; pass --force to overwrite it.")
     path.write_text(text, encoding="utf-8")
-    console.print(
-        f"Wrote {path}; change it, then `coterie policy explain {path}`.",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    tell(f"Wrote {path}; change it, then `coterie policy explain {path}`.")
 
 
-Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: strict, standard, research, simulation.")]
-
-
+@policy.command("check")
 def policy_check(rules: Rules) -> None:
     """Say whether a policy file is valid, and what is wrong if not."""
     from coterie.sites.policy_files import find_policy
 
     find_policy(rules)
-    console.print(f"{rules} is valid.", highlight=False, markup=False, soft_wrap=True)
+    tell(f"{rules} is valid.")
 
 
-def policy_explain(rules: Rules, as_json: AsJson = False) -> None:
+@policy.command("explain")
+def policy_explain(rules: Rules, as_json: opt.AsJson = False) -> None:
     """Say in sentences what a policy allows, what it keeps, and where it stops."""
     from coterie.sites.policy_files import explain_policy, find_policy
 
@@ -129,6 +105,7 @@ def policy_explain(rules: Rules, as_json: AsJson = False) -> None:
         say(sentence, "- ")
 
 
+@policy.command("upgrade")
 def policy_upgrade(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file of an earlier version.")],
 ) -> None:
@@ -142,10 +119,10 @@ def policy_upgrade(
     kept.write_bytes(path.read_bytes())
     kept.chmod(path.stat().st_mode & 0o777)
     path.write_text(text, encoding="utf-8")
-    said = f"Rewrote {path}; the old file is {kept}. `coterie policy explain {path}` says what it now means."
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    tell(f"Rewrote {path}; the old file is {kept}. `coterie policy explain {path}` says what it now means.")
 
 
+@policy.command("key")
 def policy_key(
     ledger_file: Annotated[Path, typer.Argument(metavar="LEDGER", help="The site's own ledger, a .jsonl file.")],
     new: Annotated[bool, typer.Option("--new", help="Make the key now, if the site has none yet.")] = False,
@@ -168,15 +145,20 @@ def policy_key(
     if len(secret) != 32:
         raise InputError(f"{path}: a key is 32 bytes, this file holds {len(secret)}; restore it from a copy.")
     public = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-    console.print(base64.b64encode(public).decode(), highlight=False, soft_wrap=True)
+    tell(base64.b64encode(public).decode())
 
 
+@policy.command("secret")
 def policy_secret() -> None:
     """Print a new alignment_key, for sites that hold columns of the same rows.
 
     One site prints it, every site writes it into its policy, and the server never sees it: with it, keys of rows
     become tags that match.
     """
-    import secrets
+    tell(base64.b64encode(secrets.token_bytes(32)).decode())
 
-    console.print(base64.b64encode(secrets.token_bytes(32)).decode(), highlight=False, soft_wrap=True)
+
+@app.command()
+def version() -> None:
+    """Print the installed version."""
+    tell(coterie.__version__)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
+import msgspec
 import numpy as np
 
 from coterie.cli.claims import Claimed, SiteWords, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table, keys_of
+from coterie.runtime.events import EVENTS, EventFile, Write
+from coterie.runtime.terms import Terms
+from coterie.sites.logs import SiteLogs
 from coterie.sites.toml_files import read_toml
 
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
-
-__all__ = ["Job", "named_files", "read_job"]
 
 SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
@@ -29,7 +31,7 @@ _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 class Job:
     """Everything that decides a clustering: what `coterie run` reads from a file, `cluster` from its options."""
 
-    data: list[str] | dict[str, str]
+    data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
     clusters: int = 8
     method: str = "federated-kmeans"
@@ -39,7 +41,7 @@ class Job:
     categories: dict[str, list[str]] = field(default_factory=dict)
     scale: str = "none"
     missing: str = "refuse"
-    ranges: dict[str, list[float]] | None = None
+    ranges: dict[str, Any] | None = None
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -62,7 +64,7 @@ class Job:
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; say it as {_ALIASES[name]!r} outside of settings.")
-        if not isinstance(self.clusters, int) or self.clusters < 1:
+        if self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; a whole number, at least 1, is needed.")
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is neither 'masked' nor 'plain'.")
@@ -122,9 +124,9 @@ class Job:
 
         missing, seen = look_through(table)
         if self.missing == "refuse" and missing.any():
-            place = int(np.argmax(missing > 0))
+            place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             raise MissingValues(
-                f"{_name(table)}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
+                f"{name}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
                 "pass --missing mean to fill them"
                 f"{'' if self._splits_columns else ', or --missing drop to leave their rows out'}."
             )
@@ -143,7 +145,6 @@ class Job:
         return {name: find_policy(given.get(name, "standard")) for name in sites}
 
     def estimator(self) -> Any:
-        """The estimator of the method, with this job's settings."""
         from coterie.estimators.registry import make_estimator
 
         return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})
@@ -152,14 +153,11 @@ class Job:
         """The job as plain values, for the result file."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
-    def run(self, *, resume: bool, watch: Callable[[Any], None]) -> dict[str, Any]:
+    def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write everything; on bad input nothing stays behind, on a stop or a kill the journal does."""
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
         from coterie.report.vertical import write_vertical_run
-        from coterie.runtime.events import EVENTS, EventFile
-        from coterie.runtime.terms import Terms
-        from coterie.sites.logs import SiteLogs
 
         out = Path(self.out)
         self.check_folder(out, resume)
@@ -177,7 +175,7 @@ class Job:
             self.check_folder(out, resume)
             seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
             check_fingerprints(out / "journal", seen, resume=resume)
-            with EventFile(out / EVENTS) as events, SiteLogs(out / "journal" / "sites"):
+            with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites"):
                 try:
                     fitted = fit(
                         estimator,
@@ -191,7 +189,6 @@ class Job:
                         ranges=ranges,
                         key=self.key,
                         terms=terms,
-                        watch=watch,
                         events=events,
                     )
                 except RunError as problem:
@@ -277,76 +274,33 @@ def named_files(paths: list[str]) -> dict[str, str]:
     return named
 
 
-def _name(table: Table) -> str:
-    return str(getattr(table, "name", "table"))
-
-
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file; an unknown key is an error that names the nearest valid one. Over a federation it needs
     no data: sites bring their own."""
-    raw = read_toml(path, (item.name for item in fields(Job)))
+    kinds = get_type_hints(Job)
+    raw = read_toml(path, kinds)
+    if isinstance(raw.get("data"), str):
+        raw["data"] = [raw["data"]]
     for key, value in raw.items():
-        expected = _KINDS.get(key)
-        if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
-            names = " or ".join(kind.__name__ for kind in expected)
-            raise InputError(f"{path}: {key} = {value!r} is not of the kind expected ({names})")
+        try:
+            msgspec.convert(value, kinds[key])
+        except msgspec.ValidationError as problem:
+            words = str(problem).replace(" | null", "").replace("object", "table")  # as TOML has it
+            raise InputError(f"{path}: {key} = {value!r}: {words}.") from None
     if "clusters" not in raw:
         raise InputError(f"{path}: clusters is missing; clusters = 5, say")
     if "data" not in raw and needs_data:
         raise InputError(f"{path}: data is missing; data = ['a.csv', 'b.csv'], or a table of site = 'file'")
-    return Job(**_relative(raw, path.parent))
+    for key in ("data", "out", "policy"):
+        if key in raw:
+            raw[key] = _placed(raw[key], path.parent, is_policy=key == "policy")
+    return Job(**raw)
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "data": (list, dict, str),
-    "out": (str,),
-    "clusters": (int,),
-    "method": (str,),
-    "site_column": (str,),
-    "columns": (list,),
-    "ignore": (list,),
-    "categories": (dict,),
-    "scale": (str,),
-    "missing": (str,),
-    "ranges": (dict,),
-    "seed": (int,),
-    "settings": (dict,),
-    "policy": (str, dict),
-    "quorum": (int, float),
-    "deadline": (int, float),
-    "key": (str,),
-    "sums": (str,),
-    "sites": (list,),
-}
-
-
-def _relative(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Paths in a job file are meant from where the file lies."""
-    data = raw.get("data", [])
-    if isinstance(data, str):
-        data = [data]
-    if not all(isinstance(path, str) for path in (data.values() if isinstance(data, dict) else data)):
-        raise InputError(f"data = {data!r}: files are named as text.")
-    placed = (
-        {name: str(folder / path) for name, path in data.items()}
-        if isinstance(data, dict)
-        else [str(folder / path) for path in data]
-    )
-    out = {"out": str(folder / raw["out"])} if "out" in raw else {}
-    return {**raw, "data": placed, **out, **_placed_policy(raw, folder)}
-
-
-def _placed_policy(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Policy files, too; a policy by name stays a name."""
-    given = raw.get("policy")
-    if given is None:
-        return {}
-
-    def place(text: Any) -> str:
-        if not isinstance(text, str):
-            raise InputError(f"policy = {text!r}: a policy is named, or a file named, as text.")
-        return str(folder / text) if (folder / text).is_file() else text
-
-    return {
-        "policy": {site: place(text) for site, text in given.items()} if isinstance(given, dict) else place(given)
-    }
+def _placed(given: Any, folder: Path, *, is_policy: bool) -> Any:
+    """Paths in a job file are meant from where the file lies; a policy by name stays a name."""
+    if isinstance(given, dict):
+        return {site: _placed(text, folder, is_policy=is_policy) for site, text in given.items()}
+    if isinstance(given, list):
+        return [_placed(text, folder, is_policy=is_policy) for text in given]
+    return given if is_policy and not (folder / given).is_file() else str(folder / given)

@@ -9,40 +9,31 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
 
-from coterie.cli.terminal import console, print_json, say, show_table
+from coterie.cli.books import compare_books
+from coterie.cli.options import AsJson, ledger
+from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError
-
-__all__ = ["add_to", "groups_sentences"]
-
-ledger = typer.Typer(help="What left, and what the server saw of it.", no_args_is_help=True)
+from coterie.messages.chain import read_chain
+from coterie.messages.refusals import Refusal
+from coterie.runtime.ledger import GOOD
 
 T = TypeVar("T")
 Line = dict[str, Any]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    ledger.command("show")(ledger_show)
-    ledger.command("verify")(ledger_verify)
-    app.add_typer(ledger, name="ledger")
-
-
 Place = Annotated[Path, typer.Argument(help="A run's folder, or a ledger.jsonl of a server or a site.")]
 
 
+@ledger.command("show")
 def ledger_show(place: Place, as_json: AsJson = False) -> None:
     """What left, and what the server saw of it, in plain words."""
-    from coterie.messages.chain import read_chain
-
     path = _ledger_file(place)
     lines = read_chain(path)
     if as_json:
         print_json(lines)
     elif not lines:
-        console.print(f"{path}: nothing is written there yet.", highlight=False, markup=False, soft_wrap=True)
+        tell(f"{path}: nothing is written there yet.")
     elif "event" in lines[0]:
         _show_site(path, lines)
     else:
@@ -153,8 +144,6 @@ def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
 
 def _other(line: Line, answered: _Left | None) -> _Left:
     """A refusal, a receipt, or an answer that leaves once more."""
-    from coterie.messages.refusals import Refusal
-
     plain = _Left(line["round"], line["event"], "a receipt", "nothing", line["floats"], line["bytes"])
     if line["event"] == "refusal":
         code = Refusal.__members__.get(line["code"])
@@ -167,8 +156,6 @@ def _other(line: Line, answered: _Left | None) -> _Left:
 
 def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
     """By round and attempt the sites over whose sum this site helped to take the masks off."""
-    import msgspec
-
     found: dict[tuple[int, int], list[str]] = {}
     roster: list[str] = []
     for line in lines:
@@ -248,8 +235,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
 
 def _good(line: Line) -> int:
     """How many of the sites asked answered."""
-    known = ("answered", "answered after being brought up to date")
-    return sum(count[0] in known for count in line["sites"].values())
+    return sum(count[0] in GOOD for count in line["sites"].values())
 
 
 def _server_sentences(lines: list[Line]) -> Iterator[str]:
@@ -314,11 +300,9 @@ def _names(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + more
 
 
+@ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
-    from coterie.cli.books import compare_books
-    from coterie.messages.chain import read_chain
-
     path = _ledger_file(place)
     lines = read_chain(path)
     compared = compare_books(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
@@ -326,15 +310,14 @@ def ledger_verify(place: Place, as_json: AsJson = False) -> None:
         told = {"file": str(path), "lines": len(lines), "holds": True}
         print_json(told if compared is None else {**told, "sites": compared.sites, "resent": compared.resent})
         return
-    console.print(f"{path}: {len(lines)} lines, every seal holds.", highlight=False, soft_wrap=True)
+    tell(f"{path}: {len(lines)} lines, every seal holds.")
     if compared is None or not compared.sites:
-        console.print("No site's own book is here, so nothing was compared.", highlight=False)
+        tell("No site's own book is here, so nothing was compared.")
         return
-    console.print(f"The books of {compared.sites} sites add up to the server's, byte for byte.", highlight=False)
+    tell(f"The books of {compared.sites} sites add up to the server's, byte for byte.")
     if compared.resent:
-        console.print(
-            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted.",
-            highlight=False,
+        tell(
+            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted."
         )
 
 

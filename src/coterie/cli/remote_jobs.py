@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.cli.claims import Claimed
+from coterie.cli.followed import told_in
 from coterie.cli.jobs import Job
-from coterie.cli.terminal import Interrupted, errors, telling
+from coterie.cli.terminal import Interrupted, errors, watching
+from coterie.engines.nvflare.kits import read_kit
+from coterie.engines.nvflare.session import Session
 from coterie.errors import CoterieError, InputError, RunError
+from coterie.runtime.events import EVENTS, EventFile
 
 if TYPE_CHECKING:
     from coterie.deployment.order import Order
-
-__all__ = ["check_installed", "order_of", "run_remotely"]
 
 DEADLINE = 60.0
 """Seconds an exchange may take, where the job says nothing."""
@@ -21,8 +25,6 @@ DEADLINE = 60.0
 
 def check_installed() -> None:
     """Say clearly that the engine is not there."""
-    from importlib.util import find_spec
-
     if find_spec("nvflare") is None:
         raise InputError("this takes NVFlare, which is not installed; pip install 'coterie[nvflare]' brings it.")
 
@@ -59,44 +61,30 @@ def _columns(job: Job) -> list[str]:
     return found
 
 
-def _last_told(path: Path) -> float:
-    """When the last event came that is in the file."""
-    from coterie.runtime.events import whole_lines
-
-    times = [line.get("time", 0.0) for line, _ in whole_lines(path.read_bytes())] if path.exists() else []
-    return max(times, default=0.0)
-
-
 def run_remotely(
     job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
 ) -> dict[str, Any]:
     """Run a job over the federation of an analyst's kit; result files as of any other run, but for rows' own."""
-    import json
-
     check_installed()
     from coterie.deployment.remote import Remote
-    from coterie.engines.nvflare.kits import read_kit
-    from coterie.engines.nvflare.session import Session
-    from coterie.runtime.events import EVENTS, EventFile
 
     out = Path(job.out)
     job.check_folder(out, resume, kept="remote.json")
     order = order_of(job)
     with Session(read_kit(kit)) as session:
         session.connect(10.0)
-        with Claimed(out) as claim, EventFile(out / EVENTS) as file, telling(quiet=quiet) as show:
-
-            def tell(line: dict[str, Any]) -> None:
-                file(line)
-                show(line)
+        told = told_in(out)
+        with (
+            Claimed(out) as claim,
+            watching(told, quiet=quiet) as watch,
+            EventFile(out / EVENTS, watch) as events,
+        ):
 
             def say(words: str) -> None:
                 if not quiet:
                     errors.print(words, highlight=False, markup=False, soft_wrap=True)
 
-            remote = Remote(
-                session, out, attempts, patience, say, tell, job.sites, told_until=_last_told(out / EVENTS)
-            )
+            remote = Remote(session, out, attempts, patience, say, events, job.sites, told_until=told.last)
             try:
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:

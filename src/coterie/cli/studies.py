@@ -10,18 +10,13 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import app
 from coterie.cli.terminal import Interrupted, console, show_table, steps, watching
 from coterie.errors import InputError
-
-__all__ = ["add_to"]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
-    app.command("demo")(demo)
-    app.command("reproduce")(reproduce)
+from coterie.sites.toml_files import nearest_name
 
 
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report and the files behind it.")] = Path("coterie-demo"),
     clusters: Annotated[int, typer.Option("--clusters", "-k", min=1, max=50, help="How many clusters.")] = 3,
@@ -33,7 +28,7 @@ def demo(
     _check_demo_folder(out)
     shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' books with it
     with watching() as watch:
-        found = run_demo(clusters, journal=out / "journal", watch=watch)
+        found = run_demo(clusters, journal=out / "journal", events=watch)
     page = write_demo(found, out)
     heads = ["", "ARI", "NMI", "cost ratio", "numbers", "bytes", "rounds"]
     rows = []
@@ -58,6 +53,7 @@ def _check_demo_folder(out: Path) -> None:
             raise InputError(f"{out} holds something else than a demonstration; choose another folder with --out.")
 
 
+@app.command()
 def reproduce(
     name: Annotated[
         str,
@@ -73,7 +69,6 @@ def reproduce(
     workers: Annotated[int, typer.Option(min=1, help="Trials run at the same time.")] = len(os.sched_getaffinity(0)),
 ) -> None:
     """Run a paper's experiments again: tables with 95 % intervals and figures, beside what we recommend."""
-    from coterie.sites.toml_files import nearest_name
     from coterie.studies.registry import STUDIES
     from coterie.studies.study import run_study
 

@@ -6,29 +6,17 @@ import contextlib
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-__all__ = [
-    "Interrupted",
-    "console",
-    "errors",
-    "grouping_bar",
-    "print_json",
-    "say",
-    "show_table",
-    "steps",
-    "telling",
-    "watching",
-]
+from coterie.cli.followed import Followed
+from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
-
-
 _NARROW, _LONG = 4, 16
 """Letters that a column of numbers takes at least, with the space around it; letters of its name in a line."""
 
@@ -39,6 +27,7 @@ class Interrupted(Exception):
 
 console = Console()
 errors = Console(stderr=True)
+_TEXT = TextColumn("{task.description}")
 
 
 def print_json(value: Any) -> None:
@@ -84,12 +73,17 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold
     return table
 
 
+def tell(line: str) -> None:
+    """A line as it is, to be copied: neither wrapped nor coloured, and brackets in a path are no markup."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def say(sentence: str, start: str = "") -> None:
     """A sentence, wrapped at words."""
     for line in textwrap.wrap(
         sentence, console.width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
     ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        tell(line)
 
 
 def _is_number(text: str) -> bool:
@@ -101,61 +95,27 @@ def _is_number(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def watching(quiet: bool = False) -> Iterator[Callable[[Any], None]]:
-    """Shows a run's progress: a line that renews itself on a terminal, one line every ten rounds elsewhere."""
+def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Write]:
+    """Shows the events of a run: a line that renews itself on a terminal, one line every ten rounds elsewhere.
+
+    ``run`` knows the events before, where it is resumed.
+    """
     if quiet:
         yield lambda _: None
         return
-    if not errors.is_terminal:
-        yield _plain_line
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
+    followed, is_drawn = run or Followed(), errors.is_terminal
+    bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
+    task = bar.add_task("starting", total=None)
 
-        def show(progress: Any) -> None:
-            bar.update(task, description=_words(progress))
+    def take(line: Line) -> None:
+        followed.take(line)
+        if line["event"] == "exchange":
+            bar.update(task, description=followed.words())
+            if not is_drawn and line["round"] % 10 == 0:
+                errors.print(followed.words(), highlight=False)
 
-        yield show
-
-
-@contextlib.contextmanager
-def telling(quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """The same for a run elsewhere, of which only its events are known."""
-    bytes_up = 0
-    with watching(quiet) as watch:
-
-        def tell(line: dict[str, Any]) -> None:
-            nonlocal bytes_up
-            if line.get("event") == "exchange":
-                bytes_up += line["bytes_up"]
-                watch(Told(line["round"], line["asked"], bytes_up))
-
-        yield tell
-
-
-def _plain_line(progress: Any) -> None:
-    if _told(progress).round % 10 == 0:
-        errors.print(_words(progress), highlight=False)
-
-
-class Told(NamedTuple):
-    """How far a run is."""
-
-    round: int
-    asked: str
-    bytes_up: int
-
-
-def _told(progress: Any) -> Told:
-    if isinstance(progress, Told):
-        return progress
-    return Told(progress.exchange.round, progress.exchange.asked, progress.ledger.total("bytes_up"))
-
-
-def _words(progress: Any) -> str:
-    told = _told(progress)
-    return f"round {told.round}: {told.asked}, {told.bytes_up:,} bytes up so far"
+    with bar if is_drawn else contextlib.nullcontext():
+        yield take
 
 
 @contextlib.contextmanager
@@ -164,8 +124,8 @@ def steps(title: str) -> Iterator[Callable[[int, int, str], None]]:
     if not errors.is_terminal:
         yield lambda done, total, what: errors.print(f"{done}/{total} {what}", highlight=False)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), console=errors, transient=True) as bar:
+    columns = (_TEXT, BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total, what: bar.update(task, completed=done, total=total, description=f"{title}: {what}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
+from itertools import accumulate
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cli.charts import chart
-from coterie.cli.followed import ANSWERED, Folder, Followed, SiteTold, State
-
-__all__ = ["ending", "line_of", "view"]
+from coterie.cli.followed import Folder, Followed, SiteTold, State
+from coterie.runtime.ledger import GOOD
 
 HEIGHT = 8
 """Rows of the chart."""
@@ -48,9 +47,9 @@ def _curve(run: Followed, console: Console, height: int) -> list[RenderableType]
     number, cost = run.costs[-1] if run.costs else (0, 0.0)
     told = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
     title = told if is_cost else f"bytes up, in all ({told})"
-    points, label = (run.costs, "{:.4g}".format) if is_cost else (run.bytes_curve, "{:,.0f}".format)
-    plain = console.options.ascii_only
-    rows = chart(points, console.width - 2, height, label=label, plain=plain)
+    sent = zip((e["round"] for e in run.exchanges), accumulate(e["bytes_up"] for e in run.exchanges), strict=True)
+    points, label = (run.costs, "{:.4g}".format) if is_cost else ([*sent], "{:,.0f}".format)
+    rows = chart(points, console.width - 2, height, label=label, plain=console.options.ascii_only)
     drawn = Text("\n".join(" " + row for row in rows), no_wrap=True, overflow="crop")
     return [Text(f" {title}", style="bold"), drawn]
 
@@ -108,7 +107,7 @@ def _told(folder: Folder, site: SiteTold) -> list[str]:
 
 
 def _is_well(site: SiteTold) -> bool:
-    return site.outcome in ANSWERED or site.answered + site.missed == 0
+    return site.outcome in GOOD or site.answered + site.missed == 0
 
 
 def _when(seconds: float, is_over: bool) -> str:
@@ -125,15 +124,13 @@ def _clean(text: str) -> str:
 
 def line_of(run: Followed) -> str:
     """The run in a line, where there is no terminal to draw on."""
-    last = run.exchanges[-1]
-    cost = f", cost {run.costs[-1][1]:.6g}" if run.costs else ""
-    return _clean(f"round {last['round']}: {last['asked']}, {run.total('bytes_up'):,} bytes up so far{cost}")
+    return _clean(run.words() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
 
 
 def ending(folder: Folder) -> str:
     """What is to be said of a run that is over, and what can be done."""
-    path: Path = folder.path
-    again = "run the same command with --resume to go on" if (path / "journal").exists() else "nothing of it is kept"
+    kept = (folder.path / "journal").exists()
+    again = "run the same command with --resume to go on" if kept else "nothing of it is kept"
     if folder.state == "failed" and folder.run.failure is not None:
         kind, message = folder.run.failure["kind"], folder.run.failure["message"]
         return f"The run stopped: {kind}{': ' if message else ''}{message.rstrip('.')}; {again}."
@@ -141,4 +138,4 @@ def ending(folder: Folder) -> str:
         return f"The run was interrupted, its process is gone; {again}."
     if folder.state == "gone":
         return "The run was given up and its files removed; its own command says why."
-    return f"Everything is in {path}/."
+    return f"Everything is in {folder.path}/."

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.live import Live
 
-from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say
+from coterie.cli.followed import Folder
+from coterie.cli.options import app
+from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say, tell
+from coterie.cli.views import ending, line_of, view
 from coterie.errors import InputError
-
-if TYPE_CHECKING:
-    from coterie.cli.followed import Folder
-
-__all__ = ["add_to"]
 
 SECONDS = 0.25
 """Between two looks."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add this command."""
-    app.command("watch")(watch)
-
-
+@app.command()
 def watch(
     run: Annotated[Path, typer.Argument(help="The folder of a run, its --out.")] = Path("coterie-run"),
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a run that has not begun.")] = 0.0,
@@ -37,8 +32,6 @@ def watch(
     if it stopped or its process is gone; Ctrl-C leaves the run alone. Where there is no terminal, it
     prints a line every ten rounds.
     """
-    from coterie.cli.followed import Folder
-
     folder = Folder(run)
     try:
         _wait_for(folder, wait)
@@ -67,8 +60,6 @@ def _wait_for(folder: Folder, seconds: float) -> None:
 
 
 def _show(folder: Folder, once: bool) -> None:
-    from coterie.cli.views import ending, view
-
     if once or folder.is_over:
         console.print(view(folder, console))
     elif console.is_terminal:
@@ -81,10 +72,6 @@ def _show(folder: Folder, once: bool) -> None:
 
 def _live(folder: Folder) -> None:
     """Draw the run anew, four times a second, until it ends."""
-    from rich.live import Live
-
-    from coterie.cli.views import view
-
     with Live(view(folder, console, whole=False), console=console, auto_refresh=False) as live:
         while not folder.is_over:
             time.sleep(SECONDS)
@@ -94,14 +81,12 @@ def _live(folder: Folder) -> None:
 
 def _lines(folder: Folder) -> None:
     """A line every ten rounds, and what there is to see at the end."""
-    from coterie.cli.views import line_of, view
-
     tens = -1
     while not folder.is_over:
         now = folder.run.exchanges[-1]["round"] // 10 if folder.run.exchanges else -1
         if now != tens:
             tens = now
-            console.print(line_of(folder.run), markup=False, highlight=False, soft_wrap=True)
+            tell(line_of(folder.run))
         time.sleep(SECONDS)
         folder.look()
     console.print(view(folder, console))

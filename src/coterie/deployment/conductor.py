@@ -18,14 +18,14 @@ from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_or
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
+from coterie.estimators.base import Wishes
 from coterie.estimators.fitting import fit_over
+from coterie.messages.site_part import Column
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
 from coterie.sites.logs import log_to
-
-__all__ = ["Conductor"]
 
 AWAY = ("was ", "could not be reached", "sits out", "takes no part any more: it was")
 """What is said of sites that may come back, as opposed to those that refused."""
@@ -75,18 +75,17 @@ class Conductor(Center):
 
     def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, told: Told) -> None:
         wrong = channel.greet()
-        needed = max(1, -(-len(channel.sites()) * order.quorum // 1))
-        if len(channel.sites()) - len(wrong) < needed:
+        if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
             words = "; ".join(f"{name} {what}" for name, what in wrong.items())
             outcomes = {name: wrong.get(name, "answered") for name in channel.sites()}
             raise QuorumLost(f"too few sites are ready. {words}.", outcomes)
         estimator = order.estimator()
-        columns = {} if estimator.splits_columns else {"": order.asked_columns()}
+        columns = {} if estimator.splits_columns else {"": tuple(Column(name) for name in order.columns)}
         fitted: Any = fit_over(
             channel,
             estimator,
             columns,
-            order.wishes(),
+            Wishes(order.scale, order.missing, order.ranges),
             sums=order.sums,
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),

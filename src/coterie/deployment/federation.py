@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,6 @@ from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError
 from coterie.messages.site_part import Table
 from coterie.sites.installed import Holdings, InstalledSite
-
-__all__ = ["DATA", "Federation", "deal_out"]
 
 MARK, DATA = "federation.json", "data"
 UP = 60.0
@@ -64,14 +63,12 @@ class Federation:
         return (self.folder / MARK).is_file()
 
     def names(self) -> list[str]:
-        """The sites."""
         if not self.is_there:
             raise InputError(f"{self.folder} holds no federation; `coterie federation up` makes one.")
         found: list[str] = json.loads((self.folder / MARK).read_text())["sites"]
         return found
 
     def kits(self) -> list[Kit]:
-        """The server's kit and the sites'."""
         return [self.kit(name) for name in ("server", *self.names())]
 
     def kit(self, name: str) -> Kit:
@@ -79,7 +76,6 @@ class Federation:
         return read_kit(self.folder / ("server" if name == "server" else f"sites/{name}"))
 
     def analyst(self) -> Kit:
-        """The analyst's kit."""
         return read_kit(next((self.folder / "analysts").iterdir()))
 
     def site(self, name: str) -> InstalledSite:
@@ -126,18 +122,15 @@ def deal_out(table: Table, names: list[str], folder: Path) -> dict[str, Path]:
     columns = [column.name for column in table.columns]
     schema = pa.schema([(name, pa.float64()) for name in columns])
     paths = {name: folder / f"{name}.parquet" for name in names}
-    writers = {name: pq.ParquetWriter(path, schema) for name, path in paths.items()}
     start = 0
-    try:
+    with ExitStack() as stack:
+        writers = [stack.enter_context(pq.ParquetWriter(path, schema)) for path in paths.values()]
         for block in table.raw_blocks():
             places = (np.arange(len(block.rows)) + start) % len(names)
-            for i, name in enumerate(names):
+            for i, writer in enumerate(writers):
                 rows = np.asarray(block.rows[places == i], np.float64)
-                writers[name].write_table(pa.table([rows[:, j] for j in range(len(columns))], schema=schema))
+                writer.write_table(pa.table([rows[:, j] for j in range(len(columns))], schema=schema))
             start += len(block.rows)
-    finally:
-        for writer in writers.values():
-            writer.close()
     return paths
 
 

@@ -8,12 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import make_estimator
-from coterie.messages.site_part import Column
 from coterie.runtime.terms import Terms
-
-__all__ = ["EVENTS", "OUTCOME", "STOP", "TOLD", "Order", "read_order"]
 
 EVENTS, STOP = "coterie.events", "coterie.stop"
 """What an analyst may ask a job that is running: what happened, and to end."""
@@ -44,20 +41,11 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
     """What the analyst said, for the result file."""
 
     def estimator(self) -> FederatedEstimator:
-        """The estimator that is fitted."""
         return make_estimator(self.method, self.parameters)
 
     def terms(self) -> Terms:
         """When to wait, ask again and give up."""
         return Terms(deadline=self.deadline, quorum=self.quorum)
-
-    def wishes(self) -> Wishes:
-        """How rows are prepared."""
-        return Wishes(self.scale, self.missing, self.ranges)
-
-    def asked_columns(self) -> tuple[Column, ...]:
-        """What sites are asked for."""
-        return tuple(Column(name) for name in self.columns)
 
     def check(self) -> None:
         """Raise what is wrong with it, before anyone is asked."""

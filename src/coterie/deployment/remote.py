@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
+from coterie import errors
 from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
-
-__all__ = ["Remote", "Stopped"]
 
 POLL = 0.5
 LOOK = 5.0
@@ -69,7 +68,8 @@ class Remote:
             outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == "done":
-                self._tidy(state)
+                for job in state["jobs"]:  # the server may forget them: the result is here
+                    self.session.delete(job)
                 return outcome
             if status == "refused" or (status == "stopped" and not outcome["absent"]):
                 raise _problem(outcome)
@@ -107,11 +107,6 @@ class Remote:
         temporary.write_text(json.dumps(state, indent=2) + "\n")
         temporary.replace(self._kept)
 
-    def _tidy(self, state: Mapping[str, Any]) -> None:
-        """The server forgets the run's jobs; the result is here."""
-        for job in state["jobs"]:
-            self.session.delete(job)
-
     # ------------------------------------------------------------ one job
 
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
@@ -128,7 +123,7 @@ class Remote:
                 if time.monotonic() - began > self.patience:
                     raise
                 there, missing = [], ["the server"]
-            wanted = max(1, math.ceil(order.quorum * len(state["sites"]) - 1e-9))
+            wanted = order.terms().needed(len(state["sites"]))
             waited = time.monotonic() - began
             if there and (not missing or (len(there) >= wanted and waited > min(SPARED, self.patience))):
                 break
@@ -165,7 +160,7 @@ class Remote:
     def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
         sites = self._gathered(state, order)
-        least = max(1, math.ceil(order.quorum * len(sites) - 1e-9))
+        least = order.terms().needed(len(sites))
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
         except Unreachable as problem:
@@ -215,10 +210,9 @@ class Remote:
         if order.sums == "masked" or order.quorum == 1 or now - self._looked < LOOK:
             return False
         self._looked = now
-        try:
+        with contextlib.suppress(CoterieError):
             return bool(self.session.idle())
-        except CoterieError:
-            return False
+        return False
 
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
@@ -227,10 +221,9 @@ class Remote:
                 self.tell(line)
 
     def _server_started(self) -> str:
-        try:
+        with contextlib.suppress(CoterieError):
             return self.session.server_started()
-        except CoterieError:
-            return ""
+        return ""
 
     def _fetched(self, job: str) -> dict[str, Any]:
         """What came of a job that is over."""
@@ -241,24 +234,18 @@ class Remote:
             outcome: dict[str, Any] = json.loads(path.read_text())
             self._take(json.loads(told.read_text())[self._seen :])
         except (CoterieError, OSError, ValueError):
-            words = "; ".join(self._problems(job))
+            words = ""
+            with contextlib.suppress(CoterieError):
+                words = "; ".join(self.session.problems(job))
             return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
         finally:
             path.unlink(missing_ok=True)
             told.unlink(missing_ok=True)
         return outcome
 
-    def _problems(self, job: str) -> list[str]:
-        try:
-            return self.session.problems(job)
-        except CoterieError:
-            return []
-
 
 def _problem(outcome: Mapping[str, Any]) -> CoterieError:
     """What the center said is wrong with the order, as the error it was."""
-    from coterie import errors
-
     kind = getattr(errors, str(outcome.get("kind")), InputError)
     is_ours = isinstance(kind, type) and issubclass(kind, CoterieError)
     return kind(outcome["message"]) if is_ours else InputError(outcome["message"])

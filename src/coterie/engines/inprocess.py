@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
-from types import TracebackType
+from threading import Lock, Thread
 from typing import Literal, Self
 from urllib.parse import quote
 
@@ -23,8 +21,6 @@ from coterie.runtime.channel import Outcome
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
-
-__all__ = ["Fault", "InProcess", "Schedule", "in_process"]
 
 PAYS = 0.003
 """Seconds an answer must take for threads to pay."""
@@ -78,40 +74,6 @@ class Schedule:
         return spoiled.tobytes()
 
 
-class _Worker:
-    """A thread of one site's own: where that is stuck it holds up no other site, nor the end of the process."""
-
-    def __init__(self, name: str) -> None:
-        self._tasks: SimpleQueue[tuple[Future[Outcome], Callable[[], Outcome]] | None] = SimpleQueue()
-        self.is_busy = False
-        Thread(target=self._work, name=f"coterie-site {name}", daemon=True).start()
-
-    def submit(self, task: Callable[[], Outcome]) -> Future[Outcome]:
-        """Do this once everything before it is done."""
-        future: Future[Outcome] = Future()
-        self._tasks.put((future, task))
-        return future
-
-    def stop(self) -> None:
-        """End when everything is done."""
-        self._tasks.put(None)
-
-    def _work(self) -> None:
-        while (found := self._tasks.get()) is not None:
-            future, task = found
-            if not future.set_running_or_notify_cancel():
-                continue
-            self.is_busy = True
-            try:
-                outcome = task()
-            except BaseException as problem:
-                self.is_busy = False
-                future.set_exception(problem)
-            else:
-                self.is_busy = False
-                future.set_result(outcome)
-
-
 class InProcess:
     """A channel to :class:`~coterie.sites.site.Site` objects in this process.
 
@@ -128,24 +90,19 @@ class InProcess:
         self._seconds_an_answer: float | None = None
         self._last: dict[str, bytes] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._workers: dict[str, _Worker] = {}
+        self._at_work: dict[str, Lock] = defaultdict(Lock)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
         for name, site in self.members.items():
-            worker = self._workers.pop(name, None)
-            if worker is not None and worker.is_busy:  # stuck: whoever takes its place finds its book undisturbed
+            if self._at_work[name].locked():  # stuck: whoever takes its place finds its book undisturbed
                 site.ledger.abandon()
             site.ledger.close()
-            if worker is not None:
-                worker.stop()
 
     def sites(self) -> Sequence[str]:
         """The names of the sites."""
@@ -173,17 +130,36 @@ class InProcess:
         return {n: f.result() for n, f in futures.items()}
 
     def _before(self, payloads: Mapping[str, bytes], timeout: float) -> dict[str, Outcome]:
-        """What comes within ``timeout`` seconds; a question that a site has not begun with by then never arrives."""
-        futures = {}
-        for name, data in payloads.items():
-            if name not in self._workers:
-                self._workers[name] = _Worker(name)
-            futures[name] = self._workers[name].submit(partial(self._deliver, name, data, timeout))
+        """What comes within ``timeout`` seconds; a question that a site has not begun with by then never arrives.
+
+        Threads are daemons: where a site is stuck it holds up no other site, nor the end of the process.
+        """
+        futures: dict[str, Future[Outcome]] = {name: Future() for name in payloads}
+        for name, future in futures.items():
+            words = (future, name, payloads[name], timeout)
+            Thread(target=self._answered, args=words, name=f"coterie-site {name}", daemon=True).start()
         wait(futures.values(), timeout)
         return {
             name: Outcome("late") if future.cancel() or not future.done() else future.result()
             for name, future in futures.items()
         }
+
+    def _answered(self, future: Future[Outcome], name: str, payload: bytes, timeout: float) -> None:
+        """Deliver one question, if the site is done with the one before in time."""
+        outcome: Outcome | None = None
+        problem: BaseException | None = None
+        if self._at_work[name].acquire(timeout=timeout):
+            try:
+                if future.set_running_or_notify_cancel():
+                    outcome = self._deliver(name, payload, timeout)
+            except BaseException as raised:
+                problem = raised
+            finally:
+                self._at_work[name].release()
+        if problem is not None:
+            future.set_exception(problem)
+        elif outcome is not None:
+            future.set_result(outcome)
 
     def _deliver(self, name: str, payload: bytes, timeout: float | None) -> Outcome:
         site = self.members.get(name)

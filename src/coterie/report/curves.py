@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from coterie.report.pictures import COLOURS
-
-__all__ = ["Chart", "Line", "Panel", "Ratios", "Spot", "draw_lines", "draw_paths", "draw_ratios", "draw_spots"]
 
 GREY = "#8a8a8a"
 
@@ -49,9 +47,13 @@ class Panel:
 
 
 @contextmanager
-def _figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure in the house style, saved at the end."""
+def _figure(path: Path, width: float, height: float, grid: str = "") -> Iterator[Figure]:
+    """A figure in the house style, with a ``grid`` across ``x``, ``y`` or ``both``, saved at the end."""
     style: dict[Any, Any] = {
+        "axes.axisbelow": True,
+        "axes.grid": bool(grid),
+        "axes.grid.axis": grid or "both",
+        "grid.color": "#ececec",
         "font.size": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -67,7 +69,7 @@ def draw_spots(path: Path, grid: Sequence[Sequence[Panel]], kinds: Sequence[str]
     """A grid of panels; a row of them shares its y axis. ``kinds`` names the colours."""
     across = len(grid[0])
     width = max(4.6, 1.2 + across * max(3.2, 0.52 * max(len(p.spots) for row in grid for p in row)))
-    with _figure(path, width, 2.5 * len(grid) + 0.6) as figure:
+    with _figure(path, width, 2.5 * len(grid) + 0.6, "y") as figure:
         axes = figure.subplots(len(grid), across, sharey="row", squeeze=False)
         for i, row in enumerate(grid):
             for j, panel in enumerate(row):
@@ -76,22 +78,17 @@ def draw_spots(path: Path, grid: Sequence[Sequence[Panel]], kinds: Sequence[str]
                 axes[i][j].set_ylabel(panel.y_name if j == 0 else "")
                 axes[i][j].set_xlabel(panel.x_name if i == len(grid) - 1 else "")
             axes[i][0].set_yscale("log" if row[0].log else "linear")
-            axes[i][0].set_ylim(*_limits(row))
+            values = (v for panel in row for spot in panel.spots for v in spot.values)
+            axes[i][0].set_ylim(*_limits(values, (panel.level for panel in row), is_log=row[0].log))
         marks = [_mark(name, COLOURS[i], "o") for i, name in enumerate(kinds)]
         if level_name:
             marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label=level_name))
         figure.legend(handles=marks, loc="outside lower center", ncols=2 if width < 7 else 4, frameon=False)
 
 
-def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
-    """Room for every seed's value; an interval of very few seeds may run out of it."""
-    values = [v for panel in panels for spot in panel.spots for v in spot.values if np.isfinite(v)]
-    values += [panel.level for panel in panels if panel.level is not None]
-    return _around(values, is_log=panels[0].log)
-
-
-def _around(values: Sequence[float], *, is_log: bool = False) -> tuple[float, float]:
-    """Some room beyond the values."""
+def _limits(values: Iterable[float], levels: Iterable[float | None], *, is_log: bool) -> tuple[float, float]:
+    """Room beyond the values and the levels to compare them with; an interval of few seeds may run out of it."""
+    values = [*(v for v in values if np.isfinite(v)), *(level for level in levels if level is not None)]
     if is_log:
         room = (max(values) / min(values)) ** 0.12
         return min(values) / room, max(values) * room
@@ -115,8 +112,6 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
         axis.scatter([x], [spot.mean], s=34, color=colour, zorder=3)
     axis.set_xticks(range(len(panel.spots)), [spot.label for spot in panel.spots])
     axis.set_xlim(-0.5, len(panel.spots) - 0.3)
-    axis.grid(axis="y", color="#ececec", linewidth=0.8)
-    axis.set_axisbelow(True)
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,7 @@ class Chart:
 def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = "") -> None:
     """A grid of charts, each with axes of its own; one legend names every line once."""
     across = len(grid[0])
-    with _figure(path, 1.0 + 3.6 * across, 2.6 * len(grid) + 0.8) as figure:
+    with _figure(path, 1.0 + 3.6 * across, 2.6 * len(grid) + 0.8, "both") as figure:
         axes = figure.subplots(len(grid), across, squeeze=False)
         named: dict[str, Line2D] = {}
         for i, row in enumerate(grid):
@@ -160,7 +155,7 @@ def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = ""
                 axes[i][j].set_title(chart.title, loc="left")
                 axes[i][j].set_ylabel(chart.y_name if j == 0 or chart.y_name != row[j - 1].y_name else "")
                 axes[i][j].set_xlabel(chart.x_name if i == len(grid) - 1 else "")
-                named |= {line.name: _key(line) for line in chart.lines}
+                named |= {line.name: Line2D([], [], label=line.name, **_look(line)) for line in chart.lines}
         marks = list(named.values())
         if level_name:
             marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label=level_name))
@@ -171,10 +166,6 @@ def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = ""
 def _look(line: Line) -> dict[str, Any]:
     colour = GREY if line.kind < 0 else COLOURS[line.kind]
     return {"color": colour, "linestyle": line.style, "linewidth": 1.5, "marker": line.mark or None, "markersize": 5}
-
-
-def _key(line: Line) -> Line2D:
-    return Line2D([], [], label=line.name, **_look(line))
 
 
 def _draw_chart(axis: Any, chart: Chart) -> None:
@@ -195,12 +186,8 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
                 axis.vlines(line.x, line.low, line.high, color=_look(line)["color"], linewidth=1.0, alpha=0.6)
             else:
                 axis.fill_between(line.x, line.low, line.high, color=_look(line)["color"], alpha=0.15, linewidth=0)
-    values = [v for line in chart.lines for v in line.y if np.isfinite(v)]
-    values += [] if chart.level is None else [chart.level]
-    low, high = _around(values, is_log="y" in chart.log)
+    low, high = _limits((v for line in chart.lines for v in line.y), [chart.level], is_log="y" in chart.log)
     axis.set_ylim(0 if chart.from_zero else low, high)
-    axis.grid(color="#ececec", linewidth=0.8)
-    axis.set_axisbelow(True)
 
 
 def draw_paths(path: Path, panels: Mapping[str, npt.NDArray[np.float64]], levels: Sequence[float]) -> None:
@@ -238,7 +225,7 @@ class Ratios:
 def draw_ratios(path: Path, rows: Sequence[Ratios]) -> None:
     """A line a data set on a logarithmic axis: 1 is the pooled optimum, a faint dot each site alone."""
     names = list(rows[0].ways)
-    with _figure(path, 7.9, 1.3 + 0.75 * len(rows)) as figure:
+    with _figure(path, 7.9, 1.3 + 0.75 * len(rows), "x") as figure:
         axis = figure.subplots()
         axis.axvline(1, color=GREY, linestyle="--", linewidth=1.2, zorder=0)
         for y, row in enumerate(reversed(rows)):
@@ -254,8 +241,6 @@ def draw_ratios(path: Path, rows: Sequence[Ratios]) -> None:
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
         axis.set_xlabel("k-means cost over all sites' rows, as a ratio to the pooled optimum (logarithmic)")
-        axis.grid(axis="x", color="#ececec", linewidth=0.8)
-        axis.set_axisbelow(True)
         marks = [_mark(name, COLOURS[(0, 2)[i % 2]], "Do"[i % 2]) for i, name in enumerate(names)]
         marks.append(_mark("a site alone", COLOURS[1], "o", 4))
         marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label="pooled, best of 10"))

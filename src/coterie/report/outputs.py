@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import coterie
 from coterie.estimators.kmeans import FederatedKMeans
@@ -21,28 +23,18 @@ from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
 
-__all__ = ["RESULT_SCHEMA", "asked_of", "labels_of", "result_of", "write_centers", "write_labels", "write_run"]
-
 RESULT_SCHEMA = 1
 DRAWN_ROWS = 1500
 DRAWN_SITES = 12
 
 
-def labels_of(estimator: FederatedKMeans, table: Table) -> Iterator[npt.NDArray[np.int32]]:
-    """A table's labels, a block at a time; -1 where a row was left out."""
-    for block in table.raw_blocks():
-        yield estimator.label_rows(block.rows)
-
-
 def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
     """One Parquet column ``cluster`` in the order of the rows (null: left out); how many rows, how many left out."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path.parent.mkdir(parents=True, exist_ok=True)
     schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
     with pq.ParquetWriter(path, schema) as writer:
-        for labels in labels_of(estimator, table):
+        for block in table.raw_blocks():
+            labels = estimator.label_rows(block.rows)
             column = pa.array(labels, pa.int32(), mask=labels < 0)
             writer.write_table(pa.table([column], schema=schema))
             n_rows, left_out = n_rows + len(labels), left_out + int((labels < 0).sum())
@@ -55,26 +47,17 @@ def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
     What only sets masks up and takes them off is one line, at the end.
     """
 
-    def key(exchange: Exchange) -> tuple[str, str, str, str]:
+    def kind(exchange: Exchange) -> dict[str, str]:
         if exchange.phase == "masking":
-            return "keys and masks", "", "no data", ""
-        return exchange.asked.rpartition(".")[2], exchange.answer, exchange.content, exchange.seen
+            return {"asked": "keys and masks", "answer": "", "content": "no data", "seen": ""}
+        asked = exchange.asked.rpartition(".")[2]
+        return {"asked": asked, "answer": exchange.answer, "content": exchange.content, "seen": exchange.seen}
 
     found = []
     in_order = sorted(ledger.exchanges, key=lambda exchange: exchange.phase == "masking")
-    for (asked, answer, content, seen), group in groupby(in_order, key):
-        exchanges = list(group)
-        numbers = max((count.floats_up for e in exchanges for count in e.sites.values()), default=0)
-        found.append(
-            {
-                "asked": asked,
-                "answer": answer,
-                "content": content,
-                "seen": seen,
-                "times": len(exchanges),
-                "numbers": numbers,
-            }
-        )
+    for same, group in groupby(in_order, kind):
+        counts = [[count.floats_up for count in exchange.sites.values()] for exchange in group]
+        found.append({**same, "times": len(counts), "numbers": max((n for one in counts for n in one), default=0)})
     return found
 
 
@@ -93,10 +76,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "cost_is": estimator.cost_over_groups if estimator.min_group_ else "exact",
         "counts_are": "whole groups" if estimator.min_group_ else "exact",
         "min_group": estimator.min_group_,
-        "rounds": ledger.total("rounds"),
-        "floats_up": ledger.total("floats_up"),
-        "bytes_up": ledger.total("bytes_up"),
-        "bytes_down": ledger.total("bytes_down"),
+        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "asked": asked_of(ledger),
         "lost": ledger.lost(),
         "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
@@ -141,23 +121,23 @@ def write_run(
     result = result_of(estimator, columns, settings)
     for name, table in tables.items():
         write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")
-    write_centers(folder / "centers.csv", columns, result)
-    estimator.ledger_.write(folder)
-    save_model(estimator, folder / "model.json")
     if tables:
         _draw(folder / "clusters.png", estimator, tables)
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
+    write_result(folder, estimator, result)
     return result
 
 
-def write_centers(path: Path, columns: list[str], result: Mapping[str, Any]) -> None:
-    """One line a cluster: its rows and its center."""
-    with path.open("w", newline="") as file:
+def write_result(folder: Path, estimator: Any, result: Mapping[str, Any]) -> None:
+    """Centers (one line a cluster: its rows and its center), ledger, model, result and page."""
+    with (folder / "centers.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["cluster", "rows", *columns])
+        writer.writerow(["cluster", "rows", *result["columns"]])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:g}", *center])
+    estimator.ledger_.write(folder)
+    save_model(estimator, folder / "model.json")
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
 
 
 def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -> None:

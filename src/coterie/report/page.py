@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
-
-__all__ = ["write_page"]
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem }
@@ -27,7 +25,7 @@ def write_page(folder: Path) -> Path:
     """``report.html`` from ``result.json``, ``ledger.json`` and, if it is there, ``clusters.png`` of the folder."""
     result = json.loads((folder / "result.json").read_text())
     ledger = json.loads((folder / "ledger.json").read_text())
-    parts = [f"<h1>{_text(result['title'])}</h1><p class=lead>{_text(result['summary'])}</p>"]
+    parts = [f"<h1>{escape(result['title'])}</h1><p class=lead>{escape(result['summary'])}</p>"]
     if "comparisons" in result:
         parts += ["<h2>Together, pooled, and each site alone</h2>", _comparisons(result["comparisons"]), _LEGEND]
     parts += [
@@ -40,7 +38,7 @@ def write_page(folder: Path) -> Path:
     head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     body = "\n".join(parts)
     path = folder / "report.html"
-    path.write_text(f"{head}\n<title>{_text(result['title'])}</title><style>{_STYLE}</style>\n{body}\n</html>\n")
+    path.write_text(f"{head}\n<title>{escape(result['title'])}</title><style>{_STYLE}</style>\n{body}\n</html>\n")
     return path
 
 
@@ -55,49 +53,44 @@ def _picture(path: Path, caption: str) -> str:
         return "<p><small>Rows stayed at their sites, so there is no picture of them here.</small></p>"
     data = base64.b64encode(path.read_bytes()).decode()
     image = f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{data}'>"
-    return f"{image}<p><small>{_text(caption)}</small></p>"
+    return f"{image}<p><small>{escape(caption)}</small></p>"
 
 
 def _comparisons(rows: list[dict[str, Any]]) -> str:
     head = ["", "ARI", "NMI", "cost ratio", "numbers sent", "bytes sent", "rounds"]
     lines = []
-    for i, row in enumerate(rows):
-        cells = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
-        cells += [f"{row['floats_up']:,}", f"{row['bytes_up']:,}", str(row["rounds"])]
-        lines.append((cells, "ours" if i == 0 else ""))
-    return _table(head, lines)
+    for row in rows:
+        quality = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
+        lines.append([*quality, f"{row['floats_up']:,}", f"{row['bytes_up']:,}", str(row["rounds"])])
+    return _table(head, lines, first="ours")
 
 
 def _sites(sites: dict[str, dict[str, int]]) -> str:
     head = ["site", "numbers up", "bytes up", "bytes down", "rounds"]
     names = ("floats_up", "bytes_up", "bytes_down", "rounds")
-    return _table(head, [([s, *[f"{c[n]:,}" for n in names]], "") for s, c in sites.items()])
+    return _table(head, [[s, *[f"{c[n]:,}" for n in names]] for s, c in sites.items()])
 
 
 def _asked(rows: list[dict[str, Any]]) -> str:
     head = ["question", "answer", "content", "the server sees", "times", "numbers a site"]
     names = ("asked", "answer", "content", "seen", "times", "numbers")
-    return _table(head, [([str(row[n]) for n in names], "") for row in rows])
+    return _table(head, [[str(row[n]) for n in names] for row in rows])
 
 
 def _centers(columns: list[str], centers: list[list[float]], counts: list[float]) -> str:
-    shown = columns[:SHOWN_COLUMNS]
-    lines = []
-    for i, (center, count) in enumerate(zip(centers, counts, strict=True)):
-        lines.append(([f"cluster {i}", f"{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]], ""))
-    more = len(columns) - len(shown)
+    lines = [
+        [f"cluster {i}", f"{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
+        for i, (center, count) in enumerate(zip(centers, counts, strict=True))
+    ]
+    more = len(columns) - SHOWN_COLUMNS
     note = f"<p><small>and {more} more columns in centers.csv</small></p>" if more > 0 else ""
-    return _table(["", "rows", *shown], lines) + note
+    return _table(["", "rows", *columns[:SHOWN_COLUMNS]], lines) + note
 
 
-def _table(head: list[str], lines: list[tuple[list[str], str]]) -> str:
-    heads = "".join(f"<th>{_text(h)}</th>" for h in head)
-    rows = "".join(
-        f"<tr{f' class={kind}' if kind else ''}>" + "".join(f"<td>{_text(c)}</td>" for c in cells) + "</tr>"
-        for cells, kind in lines
-    )
+def _table(head: list[str], lines: list[list[str]], first: str = "") -> str:
+    """A table; ``first`` is the class of its first line, where it has one."""
+    heads = "".join(f"<th>{escape(h)}</th>" for h in head)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in cells)}</tr>" for cells in lines)
+    if first:
+        rows = rows.replace("<tr>", f"<tr class={first}>", 1)
     return f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-
-
-def _text(value: str) -> str:
-    return html.escape(value)

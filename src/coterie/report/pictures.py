@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-__all__ = ["draw_clusters_by_site"]
-
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
 """Told apart with any kind of colour vision (Okabe & Ito)."""
 

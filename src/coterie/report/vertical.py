@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,16 @@ from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from coterie.errors import InputError, Unaligned
-from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.messages.site_part import Table, keys_of
 from coterie.protocols.alignment import row_tags
-from coterie.report.outputs import result_of, write_centers
-from coterie.report.page import write_page
+from coterie.report.outputs import result_of, write_result
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.sites.policy import Policy
-
-__all__ = ["labels_at_site", "write_vertical_run"]
 
 DRAWN_ROWS = 4000
 
@@ -52,46 +49,32 @@ def write_vertical_run(
     """Result, components and labels by tag, labels by site, ledger, model, picture, page."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
-    ranks = sorted(set(estimator.local_ranks_.values()))
+    low, high = min(estimator.local_ranks_.values()), max(estimator.local_ranks_.values())
     result = {
         **result_of(estimator, columns, settings),
         "gamma": estimator.gamma_,
         "local_ranks": estimator.local_ranks_,
         "error_bound": estimator.error_bound_,
         "caption": "The rows' first two components, coloured by cluster; crosses are centers. No site has them all: "
-        f"they were found from {_several(ranks)} eigenpairs of each site's columns.",
+        f"they were found from {low if low == high else f'{low} to {high}'} eigenpairs of each site's columns.",
     }
     _write_components(folder / "components.parquet", estimator, columns)
     for name, table in tables.items():
         own = labels_at_site(estimator, table, policies[name].alignment_key)
         _write_labels(folder / "labels" / f"{quote(name, safe='')}.parquet", table, own, settings.get("key"))
-    write_centers(folder / "centers.csv", columns, result)
-    estimator.ledger_.write(folder)
-    save_model(estimator, folder / "model.json")
     _draw(folder / "clusters.png", estimator)
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
+    write_result(folder, estimator, result)
     return result
-
-
-def _several(ranks: list[int]) -> str:
-    return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
 
 
 def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list[str]) -> None:
     """What the center has of every row: its tag (or place), its components and its cluster."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     named = {} if estimator.tags_ is None else {"tag": pa.array(estimator.tags_, pa.uint64())}
     parts = {name: estimator.embedding_[:, i] for i, name in enumerate(columns)}
     pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), path)
 
 
 def _write_labels(path: Path, table: Table, labels: npt.NDArray[np.int32], key: str | None) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path.parent.mkdir(parents=True, exist_ok=True)
     keys = keys_of(table)
     named = {} if keys is None else {key if key and key != "cluster" else "key": list(keys)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["Channel", "Outcome"]
-
 
 class Outcome(NamedTuple):
     """What became of one payload.

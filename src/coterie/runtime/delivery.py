@@ -15,10 +15,8 @@ from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.runtime.channel import Channel, Outcome
-from coterie.runtime.ledger import SiteCount
+from coterie.runtime.ledger import GOOD, SiteCount
 from coterie.runtime.terms import Terms
-
-__all__ = ["Asked", "Delivery"]
 
 
 @dataclass
@@ -70,9 +68,8 @@ class Asked:
 
     def count(self) -> SiteCount:
         """The site's line in the ledger."""
-        good = "answered after being brought up to date" if self.was_recalled else "answered"
         numbers = 0 if self.reply is None else self.request.layout.numbers
-        return SiteCount(self.problem or good, numbers, self.bytes_up, self.bytes_down)
+        return SiteCount(self.problem or GOOD[self.was_recalled], numbers, self.bytes_up, self.bytes_down)
 
 
 class Delivery:

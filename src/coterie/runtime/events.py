@@ -16,13 +16,13 @@ Every one has ``time`` (seconds since 1970), ``run`` and ``event``:
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -30,8 +30,6 @@ import msgspec
 from coterie.errors import CoterieError
 from coterie.messages.schema import Reply
 from coterie.runtime.ledger import Exchange, Ledger
-
-__all__ = ["EVENTS", "EventFile", "Events", "Line", "Write", "whole_lines"]
 
 EVENTS = "events.jsonl"
 """What a run's events are called in its folder."""
@@ -111,10 +109,13 @@ class Events:
 
 
 class EventFile:
-    """A file of events, a line of JSON each, in the file when the call returns; an old file is gone on with."""
+    """A file of events, a line of JSON each, in the file when the call returns; an old file is gone on with.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Whoever listens, ``also``, hears of an event once it is in the file.
+    """
+
+    def __init__(self, path: Path, also: Write = lambda _: None) -> None:
+        self.path, self._also = path, also
         self._file = -1
 
     def __enter__(self) -> Self:
@@ -122,9 +123,7 @@ class EventFile:
         os.ftruncate(self._file, self.path.read_bytes().rfind(b"\n") + 1)  # a line torn by a crash goes
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def __call__(self, line: Line) -> None:
@@ -132,18 +131,14 @@ class EventFile:
         left = msgspec.json.encode(line) + b"\n"
         while left:
             left = left[os.write(self._file, left) :]
+        self._also(line)
 
 
 def whole_lines(data: bytes) -> Iterator[tuple[Line, int]]:
     """Every event in bytes of a file, and how long its line is; half a line at the end is not there yet."""
     for text in data.splitlines(keepends=True):
         if text.endswith(b"\n"):
-            yield _decoded(text), len(text)
-
-
-def _decoded(text: bytes) -> Line:
-    """One event; bytes that are none, as a crash of the machine may leave them, tell nothing."""
-    try:
-        return msgspec.json.decode(text, type=Line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
+            line: Line = {}  # bytes that are no event, as a crash of the machine may leave them, tell nothing
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                line = msgspec.json.decode(text, type=Line)
+            yield line, len(text)

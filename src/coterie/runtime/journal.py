@@ -19,8 +19,6 @@ from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
 
-__all__ = ["JOURNAL_SCHEMA", "Header", "Journal", "Record"]
-
 JOURNAL_SCHEMA = 2
 
 
@@ -88,39 +86,23 @@ class Journal:
     def __init__(self, folder: Path, *, resume: bool = False) -> None:
         self.folder = Path(folder)
         self.header: Header | None = None
+        self.life = 0
+        """How often this run was begun or resumed before."""
+        self._header_path, self._records_path = self.folder / "header.json", self.folder / "records.bin"
         self._records: list[Record] = []
         self._place = 0
-        self._life = 0
         if resume:
             self._load()
         elif self._header_path.exists():
             raise InputError(f"{self.folder} already holds the journal of a run; resume it, or choose another folder")
 
-    @property
-    def _header_path(self) -> Path:
-        return self.folder / "header.json"
-
-    @property
-    def _records_path(self) -> Path:
-        return self.folder / "records.bin"
-
-    @property
-    def life(self) -> int:
-        """How often this run was begun or resumed before."""
-        return self._life
-
-    def _count_life(self) -> int:
-        path = self.folder / "lives"
-        with path.open("ab") as file:
-            file.write(b".")
-        return path.stat().st_size - 1
-
     def begin(self, header: Header) -> Header:
         """Write the header of a new run, or check it against the one being resumed."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._life = self._count_life()
+        with (self.folder / "lives").open("ab") as lives:
+            self.life = lives.tell()
+            lives.write(b".")
         if self.header is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             temporary = self._header_path.with_suffix(".tmp")
             temporary.write_bytes(msgspec.json.format(msgspec.json.encode(header), indent=2))
             temporary.replace(self._header_path)
@@ -165,8 +147,7 @@ class Journal:
                 f"the run with coterie {self.header.versions.get('coterie')}, which began it, or begin it anew"
             )
         if self._records_path.exists():
-            whole = self._read_records(self._records_path.read_bytes())
-            os.truncate(self._records_path, whole)
+            os.truncate(self._records_path, self._read_records(self._records_path.read_bytes()))
 
     def _read_records(self, data: bytes) -> int:
         """Read whole records; return where they end. Whatever follows was torn by the crash."""

@@ -12,8 +12,6 @@ from typing import Protocol as Typed
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 
-__all__ = ["Below", "Layer", "Lowering", "PlainSums", "ask_through", "sum_in_order"]
-
 T = TypeVar("T")
 
 Below = Question | Present | Place | Remain

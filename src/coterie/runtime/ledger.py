@@ -13,11 +13,13 @@ import msgspec
 from coterie.messages.chain import Chain, head_path
 from coterie.messages.refusals import Refusal
 
-__all__ = ["Exchange", "Ledger", "SiteCount"]
-
 What = Literal["floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking"]
 LEDGER_SCHEMA = 1
 _DECLINED = frozenset(code.sentence for code in Refusal if code.is_about_the_question)
+
+
+GOOD = ("answered", "answered after being brought up to date")
+"""Outcomes of a site that answered."""
 
 
 class SiteCount(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,35 +22,26 @@ from coterie.runtime.roster import Roster, Standing
 if TYPE_CHECKING:
     from coterie.runtime.run import Run
 
-__all__ = ["Recorder", "Replayed"]
-
 _RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLost, RosterChanged)}
 
 
-class Replayed(NamedTuple):
-    """An answer from the journal; asking for its value may raise what was raised then."""
-
-    question: Question | Present
-    record: Record
-
-    def value(self) -> Any:
-        """What the algorithm saw."""
-        kind, data = self.record.kind, self.record.value
-        if kind == "raised":
-            name, message, outcomes = msgspec.msgpack.decode(data, type=tuple[str, str, dict[str, str]])
-            raise _RAISED[name](message, outcomes)
-        if kind == "present":
-            return tuple(msgspec.msgpack.decode(data, type=list[str]))
-        assert isinstance(self.question, Question)
-        if kind == "sum":
-            request = self.question.request
-            assert not isinstance(request, Mapping)
-            return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
-        found = msgspec.msgpack.decode(data, type=dict[str, bytes])
-        return {
-            site: codec.reply_from_arrays(type(self.question.request_for(site)), codec.unpack_arrays(packed))
-            for site, packed in found.items()
-        }
+def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
+    """What the algorithm saw, or raised then."""
+    if kind == "raised":
+        name, message, outcomes = msgspec.msgpack.decode(data, type=tuple[str, str, dict[str, str]])
+        raise _RAISED[name](message, outcomes)
+    if kind == "present":
+        return tuple(msgspec.msgpack.decode(data, type=list[str]))
+    assert isinstance(question, Question)
+    if kind == "sum":
+        request = question.request
+        assert not isinstance(request, Mapping)
+        return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
+    found = msgspec.msgpack.decode(data, type=dict[str, bytes])
+    return {
+        site: codec.reply_from_arrays(type(question.request_for(site)), codec.unpack_arrays(packed))
+        for site, packed in found.items()
+    }
 
 
 class Recorder:
@@ -78,8 +70,8 @@ class Recorder:
         self._counted = len(run.ledger.exchanges)
         self._remembered = 0
 
-    def replay(self, question: Question | Present) -> Replayed | None:
-        """The recorded answer to this question, or None where the record ends and asking begins."""
+    def replay(self, question: Question | Present) -> Callable[[], Any] | None:
+        """Gives (or raises) the recorded answer to this question; None where the record ends and asking begins."""
         record = self._journal.recorded()
         if record is None:
             return None
@@ -89,7 +81,7 @@ class Recorder:
                 f"(at round {self._run.round}); it was started with other settings, another version or elsewhere"
             )
         self._restore(record)
-        return Replayed(question, record)
+        return partial(_seen, question, record.kind, record.value)
 
     def record(self, question: Question | Present, answer: Any, failure: RunError | None) -> None:
         """Write down what the algorithm is about to see."""

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-__all__ = ["Roster", "Standing"]
-
 LONGEST_PAUSE = 16
 
 
@@ -43,29 +41,21 @@ class Roster:
         """Every site of the run, whatever its standing."""
         return tuple(self.standings)
 
-    def ready(self, round: int) -> tuple[str, ...]:
-        """The sites to be asked in this round."""
-        return tuple(n for n, s in self.standings.items() if not s.out and s.until <= round)
-
     def choose(self, wanted: Collection[str], round: int, needed: int) -> list[str]:
         """Those of ``wanted`` to be asked now; without a quorum among the ready, also those who would sit out."""
-        chosen = [name for name in self.ready(round) if name in wanted]
-        if len(chosen) < needed:
-            chosen = [name for name, s in self.standings.items() if not s.out and name in wanted]
-        return chosen
+        there = [name for name, s in self.standings.items() if not s.out and name in wanted]
+        ready = [name for name in there if self.standings[name].until <= round]
+        return there if len(ready) < needed else ready
 
     def answered(self, name: str) -> None:
-        """A good answer came."""
         self.standings[name].misses = 0
 
     def missed(self, name: str, round: int) -> None:
-        """No good answer came."""
         standing = self.standings[name]
         standing.misses += 1
         standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
 
     def leave(self, name: str, reason: str) -> None:
-        """The site refused for good."""
         self.standings[name].out = reason
 
     def shrink(self, names: Collection[str], reason: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +25,6 @@ from coterie.runtime.replay import Recorder
 from coterie.runtime.roster import Roster
 from coterie.runtime.terms import Terms
 from coterie.runtime.transcript import Remembered, Transcript
-
-__all__ = ["Progress", "Run", "run"]
 
 T = TypeVar("T")
 
@@ -93,7 +90,7 @@ class Run:
             answer, failure, record_failure = None, None, None
             replayed = recorder.replay(question) if recorder else None
             try:
-                answer = self._ask_now(question) if replayed is None else replayed.value()
+                answer = self._ask_now(question) if replayed is None else replayed()
             except RunError as problem:  # an algorithm may catch it
                 failure = problem
             if recorder and replayed is None:
@@ -119,7 +116,7 @@ class Run:
             self._admit()
             self.is_resuming = False
             names = self.roster.names
-            return tuple(self.roster.choose(names, self.round, self._quorum(len(names))))
+            return tuple(self.roster.choose(names, self.round, self.terms.needed(len(names))))
         if isinstance(question, Remain):
             if self.is_closed or not question.is_begun:
                 self.roster.shrink(question.names, question.reason)
@@ -127,10 +124,6 @@ class Run:
         if isinstance(question, Place):
             return self.identity, self.round, self.attempt
         return self.gather(question)
-
-    def _quorum(self, size: int) -> int:
-        """How many of so many sites must answer."""
-        return max(1, math.ceil(self.terms.quorum * size - 1e-9))
 
     def _admit(self) -> None:
         if not self.is_closed:
@@ -146,7 +139,7 @@ class Run:
         number, self.round = self.round, self.round + 1
         nominal = self.roster.names if question.to is None else question.to
         size = len(self.roster.names if question.is_for_all else nominal)
-        needed = question.needed or self._quorum(size)
+        needed = question.needed or self.terms.needed(size)
         asked = self._prepare(question, number, self.roster.choose(set(nominal), number, needed))
         delivery = Delivery(self.channel, asked, self.terms)
         began = time.perf_counter()

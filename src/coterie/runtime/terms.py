@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from coterie.errors import InputError
-
-__all__ = ["Terms"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,10 @@ class Terms:
             raise InputError(f"deadline={self.deadline} seconds; it must be above 0")
         if self.resends < 0:
             raise InputError(f"resends={self.resends}; it cannot be negative")
+
+    def needed(self, size: int) -> int:
+        """How many of so many sites must answer."""
+        return max(1, math.ceil(self.quorum * size - 1e-9))
 
     def words(self, status: str) -> str:
         """What it means for a site to have ended an exchange so."""

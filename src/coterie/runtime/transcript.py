@@ -6,8 +6,6 @@ import msgspec
 
 from coterie.messages import codec
 
-__all__ = ["Remembered", "Transcript"]
-
 
 class Remembered(msgspec.Struct, array_like=True):
     """One remembered request: its bytes, and the sites it was meant for (None: all, whoever was there)."""
@@ -25,7 +23,6 @@ class Transcript:
         self._is_common = True
 
     def add(self, entry: Remembered) -> None:
-        """One more request to be remembered."""
         self.entries.append(entry)
         if entry.to is not None and self._is_common:
             self._is_common = False  # from here on sites' transcripts differ

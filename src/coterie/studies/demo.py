@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from coterie.messages.site_part import Table
 from coterie.report.outputs import write_run
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
+from coterie.runtime.events import Write
 from coterie.runtime.ledger import Ledger
-from coterie.runtime.run import Progress
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from coterie.studies.datasets import SiteData, penguins
@@ -56,9 +55,7 @@ class Demo:
     comparisons: list[Comparison]
 
 
-def demo(
-    n_clusters: int = 3, *, journal: Path | None = None, watch: Callable[[Progress], None] | None = None
-) -> Demo:
+def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | None = None) -> Demo:
     """Cluster the penguins of three islands: together, each island alone, and pooled.
 
     With ``journal`` every island's own ledger is kept in that folder.
@@ -67,7 +64,7 @@ def demo(
     tables: dict[str, Table] = {
         name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()
     }
-    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "watch": watch}
+    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "events": events}
     fitted = fit(FederatedKMeans(n_clusters, random_state=0), tables, journal=journal, **options)
     plain = fit(
         FederatedKMeans(n_clusters, random_state=0), tables, sums="plain", policy=Policy.simulation(), **options

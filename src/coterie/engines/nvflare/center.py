@@ -19,14 +19,11 @@ from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, 
 from coterie.errors import CoterieError
 from coterie.runtime.channel import Outcome
 
-__all__ = ["AuxChannel", "Center", "Ended"]
-
 GRACE = 2.0
 """Seconds beyond its own time-out that the engine is given before it is no longer waited for."""
 LONGEST = 24 * 3600.0
 GREETING = 20.0
 """Seconds sites are given to open their tables when a job begins."""
-_LATE = {ReturnCode.TIMEOUT}
 
 
 class Ended(CoterieError):
@@ -40,20 +37,16 @@ class AuxChannel:
         self._engine, self._abort = engine, abort
         self._names = sorted(client.name for client in engine.get_clients())
         self._pool = ThreadPoolExecutor(4 * max(1, len(self._names)), thread_name_prefix="coterie-exchange")
-        self.seconds = 0.0
-        """Time spent in exchanges."""
         self.carried = {"up": 0, "down": 0}
         """Bytes handed over by the engine and to it."""
         self.stop = False
         """Set from another thread: ends the run before its next exchange."""
 
     def sites(self) -> Sequence[str]:
-        """The sites of this job."""
         return tuple(self._names)
 
     def exchange(self, payloads: Mapping[str, bytes], timeout: float | None) -> Mapping[str, Outcome]:
         """Carry each payload to its site; :class:`Ended` where the job is being ended."""
-        began = time.monotonic()
         self._check()
         left = LONGEST if timeout is None else timeout
         futures = {name: self._pool.submit(self._carried, name, data, left) for name, data in payloads.items()}
@@ -62,7 +55,6 @@ class AuxChannel:
         found = {name: one.result() if one.done() else Outcome("late") for name, one in futures.items()}
         self.carried["down"] += sum(map(len, payloads.values()))
         self.carried["up"] += sum(len(outcome.payload) for outcome in found.values())
-        self.seconds += time.monotonic() - began
         return found
 
     def greet(self, seconds: float = GREETING) -> dict[str, str]:
@@ -80,15 +72,6 @@ class AuxChannel:
             time.sleep(0.2 if silent else 0.0)
         wrong |= dict.fromkeys(silent, "could not be reached")
         return {name: words for name, words in sorted(wrong.items()) if words}
-
-    def echo(self, payload: bytes, timeout: float) -> float:
-        """Seconds the engine takes to carry bytes to all sites and back, with nothing done there."""
-        request = Shareable()
-        request[FRAME] = payload
-        began = time.perf_counter()
-        futures = [self._pool.submit(self._sent, name, HELLO, request, timeout) for name in self._names]
-        wait(futures, timeout)
-        return time.perf_counter() - began
 
     def close(self) -> None:
         """Wait for no thread any more."""
@@ -115,10 +98,8 @@ class AuxChannel:
         if reply is None:
             return Outcome("lost")
         code = reply.get_return_code()
-        if code in _LATE:
-            return Outcome("late")
         if code != ReturnCode.OK:
-            return Outcome("lost")
+            return Outcome("late" if code == ReturnCode.TIMEOUT else "lost")
         frame = reply.get(FRAME)
         if isinstance(frame, bytes | bytearray | memoryview):
             return Outcome("answered", bytes(frame))

@@ -24,8 +24,6 @@ from nvflare.private.admin_defs import error_reply
 from nvflare.private.defs import RequestHeader, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
 
-__all__ = ["Gate", "KnownFiles", "hear_the_server_only"]
-
 _FILES = {"config", "config/config_fed_server.json", "config/config_fed_client.json"}
 _SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 _META = {"name", "resource_spec", "min_clients", "deploy_map", "study"}

@@ -11,15 +11,13 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from coterie.errors import InputError
-
-__all__ = ["CENTER_CLASS", "SITE_CLASS", "Kit", "place_server", "provision", "read_kit"]
 
 PROJECT = "coterie"
 SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
@@ -31,6 +29,7 @@ _FORBIDDEN = (
     "byoc", "server-predeployed-flwr", "shell_commands", "clone_job",
     "configure_job_log", "show_errors", "show_stats", "reset_errors", "show_scopes",
 )  # fmt: skip
+Close: TypeAlias = Callable[[Path], None]
 _GATE = "coterie.engines.nvflare.gate"
 _WIRING = {
     "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
@@ -81,7 +80,6 @@ class Kit:
 
     @property
     def startup(self) -> Path:
-        """Certificates and addresses."""
         return self.folder / "startup"
 
     def valid_until(self) -> datetime:
@@ -116,7 +114,8 @@ def provision(
     Where no analyst is named, a new folder has ``analyst@coterie.local``, and an old one those it had.
     """
     authority = out / "authority"
-    known = _known(authority)
+    kept = authority / "coterie.json"
+    known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     if analysts is None:
         analysts = known.get("analysts", ["analyst@coterie.local"])
     _check_names(sites, server, port, analysts)
@@ -132,17 +131,15 @@ def provision(
     authority.mkdir(parents=True, exist_ok=True)
     authority.chmod(0o700)
     made = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
-    places = {"server": (made / server, out / "server", _close_server)}
-    for name in everyone["sites"]:
-        places[name] = (made / name, out / "sites" / name, _close_site)
-    for name in everyone["analysts"]:
-        places[name] = (made / name, out / "analysts" / name, _close_analyst)
-    for source, target, close in places.values():
+    places: dict[str, tuple[Path, Close | None]] = {"server": (out / "server", _close_server)}
+    places |= {name: (out / "sites" / name, _close_site) for name in everyone["sites"]}
+    places |= {name: (out / "analysts" / name, None) for name in everyone["analysts"]}  # they load nothing
+    for name, (target, close) in places.items():
         if not target.exists():
-            _placed(source, target, close)
-    (authority / "coterie.json").write_text(json.dumps({"server": server, "port": port, **everyone}, indent=2) + "\n")
+            _placed(made / (server if name == "server" else name), target, close)
+    _write(kept, {"server": server, "port": port, **everyone})
     shutil.rmtree(made, ignore_errors=True)  # kits that nobody was given
-    return {name: read_kit(target) for name, (_, target, _) in places.items()}
+    return {name: read_kit(target) for name, (target, _) in places.items()}
 
 
 def read_kit(folder: Path) -> Kit:
@@ -158,12 +155,6 @@ def read_kit(folder: Path) -> Kit:
             name = host if kind == "server" else raw["client"]["fqsn"]
             return Kit(folder.absolute(), kind, name, host, int(port))
     raise InputError(f"{folder}: this is no start-up kit; `coterie provision` makes them.")
-
-
-def _known(authority: Path) -> dict[str, Any]:
-    path = authority / "coterie.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
 
 
 def _check_names(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> None:
@@ -218,13 +209,14 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
     return max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
 
 
-def _placed(source: Path, target: Path, close: Any) -> None:
+def _placed(source: Path, target: Path, close: Close | None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(target.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(source, temporary)
     temporary.chmod(0o700)
-    close(temporary)
+    if close is not None:
+        close(temporary)
     for key in temporary.rglob("*.key"):
         key.chmod(0o600)
     temporary.replace(target)
@@ -239,59 +231,43 @@ def place_server(kit: Kit) -> None:
     for one in resources["components"]:
         if one["id"] == "job_manager":
             one["args"]["uri_root"] = str(store / "jobs")
-    path.write_text(json.dumps(resources, indent=2) + "\n")
+    _write(path, resources)
 
 
 # ---------------------------------------------------------------- what is closed
 
 
-def _defaults(kit: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((kit / "local" / f"{name}.default").read_text())
-    return found
+def _closed(kit: Path, loaded: str, unwanted: str) -> dict[str, Any]:
+    """A kit's resources: jobs in the one known shape only, one class is loaded, one component less.
 
-
-def _write(kit: Path, name: str, value: Mapping[str, Any]) -> None:
-    (kit / "local" / name).write_text(json.dumps(value, indent=2) + "\n")
-
-
-def _close_rights(kit: Path) -> None:
-    """No role brings code, runs shell commands, clones a job, or looks into or silences a site's log."""
+    No role brings code, runs shell commands, clones a job, or looks into or silences a site's log.
+    """
     rights = {role: {**_RIGHTS[role], **dict.fromkeys(_FORBIDDEN, "none")} for role in _ROLES}
-    _write(kit, "authorization.json", {"format_version": "1.0", "permissions": rights})
-
-
-def _close_jobs(kit: Path, resources: dict[str, Any]) -> None:
-    """Jobs in the one known shape only."""
+    _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": rights})
+    _write(kit / "comm_config.json", _WIRING)
+    resources: dict[str, Any] = json.loads((kit / "local" / "resources.json.default").read_text())
     resources["app_validator"] = {"path": f"{_GATE}.KnownFiles", "args": {}}
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["class_allow_list"] = [loaded]
+    resources["components"] = [one for one in resources["components"] if one["id"] != unwanted]
     resources["components"].append({"id": "coterie_gate", "path": f"{_GATE}.Gate", "args": {}})
-    (kit / "comm_config.json").write_text(json.dumps(_WIRING, indent=2) + "\n")
+    return resources
 
 
 def _close_site(kit: Path) -> None:
-    _close_rights(kit)
-    resources = _defaults(kit, "resources.json")
-    _close_jobs(kit, resources)
-    resources["class_list_enforcement_mode"] = "enforce"
-    resources["class_allow_list"] = [SITE_CLASS]
-    resources["allow_log_streaming"] = False
-    resources["components"] = [one for one in resources["components"] if one["id"] != "site_log_streamer"]
-    _write(kit, "resources.json", resources)
+    resources = _closed(kit, SITE_CLASS, "site_log_streamer")
+    _write(kit / "local" / "resources.json", {**resources, "allow_log_streaming": False})
 
 
 def _close_server(kit: Path) -> None:
     """As a site's, and one job at a time."""
-    _close_rights(kit)
-    resources = _defaults(kit, "resources.json")
-    _close_jobs(kit, resources)
-    resources["class_list_enforcement_mode"] = "enforce"
-    resources["class_allow_list"] = [CENTER_CLASS]
+    resources = _closed(kit, CENTER_CLASS, "log_receiver")
     resources["servers"][0] |= {"heart_beat_timeout": HEARTBEAT, "admin_timeout": 30.0}
     for one in resources["components"]:
         if one["id"] == "job_scheduler":
             one["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 10.0}
-    resources["components"] = [one for one in resources["components"] if one["id"] != "log_receiver"]
-    _write(kit, "resources.json", resources)
+    _write(kit / "local" / "resources.json", resources)
 
 
-def _close_analyst(kit: Path) -> None:
-    """An analyst's kit loads nothing."""
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")

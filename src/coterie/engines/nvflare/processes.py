@@ -15,8 +15,6 @@ from typing import NamedTuple
 from coterie.engines.nvflare.kits import Kit, place_server
 from coterie.errors import InputError
 
-__all__ = ["Running", "command", "environment", "find_running", "has_ended", "run_here", "start", "stop"]
-
 _MODULES = {
     "server": "nvflare.private.fed.app.server.server_train",
     "site": "nvflare.private.fed.app.client.client_train",

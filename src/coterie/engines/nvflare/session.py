@@ -12,13 +12,10 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from coterie.engines.nvflare.kits import CENTER_CLASS, SITE_CLASS, Kit
 from coterie.errors import CoterieError, InputError
-
-__all__ = ["Session", "Unreachable", "write_job"]
 
 COMMAND_SECONDS = 30.0
 
@@ -57,13 +54,10 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
         if self._session is not None:
             with contextlib.suppress(Exception), _quiet():
                 self._session.close()

@@ -19,8 +19,6 @@ from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, 
 from coterie.sites.installed import InstalledSite
 from coterie.sites.site import Site
 
-__all__ = ["SiteEnd"]
-
 
 class SiteEnd(Executor):
     """Hands a question's bytes to the site and its answer's bytes back.

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from nvflare.fuel.f3.streaming import byte_streamer
 
-__all__ = ["CODE", "FRAME", "HELLO", "QUESTION", "VERSION", "begin_job", "end_with_parent", "forget_old_jobs"]
-
 QUESTION = "coterie.question"
 """A question of a run; its reply is the site's answer, or a bare code."""
 HELLO = "coterie.hello"
