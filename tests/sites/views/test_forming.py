@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
-from coterie.sites.tables import ArrayTable, open_table
+from coterie.sites.tables import ArrayTable, open_table, split_by_site
 from coterie.sites.views import forming, grouped_view
 from coterie.sites.views.forming import form_groups, own_scale
 
@@ -58,7 +61,10 @@ def _frame(n_rare: int, n: int = 100) -> pd.DataFrame:
 
 
 def _totals(frame: pd.DataFrame, categories: list[str]) -> dict[str, float]:
-    table = open_table(frame, categories={"kind": categories})
+    return _shown(open_table(frame, categories={"kind": categories}))
+
+
+def _shown(table: Table) -> dict[str, float]:
     view = grouped_view(table, 5, SiteLedger())
     (block,) = view.blocks()
     sums = block.weights @ block.rows
@@ -73,6 +79,13 @@ def test_a_category_held_by_few_rows_joins_other_or_none() -> None:
     assert without["kind=rare"] == 0
     assert without["kind=a"] + without["kind=b"] == pytest.approx(96)
     assert _totals(_frame(5), ["a", "b", "rare"])["kind=rare"] == pytest.approx(5)
+
+
+def test_a_category_held_by_few_rows_of_a_part_of_a_file_joins_other(tmp_path: Path) -> None:
+    frame = pd.concat([_frame(4).assign(site=site) for site in "ab"])
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    parts = split_by_site(tmp_path / "all.csv", "site", categories={"kind": ["a", "b", "rare", "other"]})
+    assert [_shown(part)["kind=rare"] for part in parts.values()] == [0, 0]
 
 
 def test_weights_multiply_and_sizes_count_rows() -> None:

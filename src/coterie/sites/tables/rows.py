@@ -71,6 +71,9 @@ def checked_keys(name: str, keys: Sequence[str | None], n_rows: int) -> tuple[st
 class ArrayTable(CheckedTable):
     """Rows in memory (or mapped from a file), float32 or float64; other numbers become float64."""
 
+    categories: tuple[tuple[int, int, int | None], ...] = ()
+    """First and last column of each one-hot block, and the place of its category ``other``, if it has one."""
+
     def __init__(
         self,
         rows: npt.ArrayLike,

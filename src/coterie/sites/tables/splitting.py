@@ -68,10 +68,12 @@ def _held(
     whole = StreamedTable(source, encoders, sum(sizes.values()))
     rows = np.concatenate([block.rows for block in whole.raw_blocks()])
     columns = [c.name for c in whole.columns]
-    return {
-        site: ArrayTable(rows[own], columns=columns, name=source.name, block_bytes=block_bytes)
-        for site, own in _places(source, column, sizes).items()
-    }
+    parts: dict[str, Table] = {}
+    for site, own in _places(source, column, sizes).items():
+        part = ArrayTable(rows[own], columns=columns, name=source.name, block_bytes=block_bytes)
+        part.categories = whole.categories
+        parts[site] = part
+    return parts
 
 
 def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Integers]:

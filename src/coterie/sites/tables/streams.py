@@ -78,7 +78,6 @@ class StreamedTable(CheckedTable):
         self.name, self.n_rows = source.name, n_rows
         self.columns = tuple(Column(name) for encoder in encoders for name in encoder.names)
         self.categories = _category_blocks(encoders)
-        """First and last column of each one-hot block, and the place of its category ``other``, if it has one."""
         self._source, self._encoders, self._owner = source, tuple(encoders), owner
         self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
         self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)
