@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.lloyd import _mnist
 from benchmarks.measure import Grid, Line, Result, alternating, seconds
-from coterie import FederatedKernelKMeans
+from coterie import DSPGDKernelKMeans, FederatedKernelKMeans
 from coterie.engines.inprocess import in_process
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel, average_distance_gamma
@@ -91,10 +91,8 @@ def beside_pooled() -> Result:
     return Result("Kernel k-means beside pooled ways", lines, remark, [grid])
 
 
-def _dspgd(**options: Any) -> FederatedKernelKMeans:
-    return FederatedKernelKMeans(
-        10, method="dspgd", n_components=20, n_features=D, n_iter=20, random_state=0, **options
-    )
+def _dspgd(**options: Any) -> DSPGDKernelKMeans:
+    return DSPGDKernelKMeans(10, n_components=20, n_features=D, n_iter=20, random_state=0, **options)
 
 
 def _ways(rows: Rows, gamma: float) -> dict[str, Any]:

@@ -8,6 +8,8 @@ __version__ = "0.1.0.dev0"
 
 logging.getLogger("coterie").addHandler(logging.NullHandler())  # silent unless whoever uses it listens
 __all__ = [
+    "DSPGDKernelKMeans",
+    "DSPGDKernelPCA",
     "EdgeKMeans",
     "FederatedKMeans",
     "FederatedKernelKMeans",
@@ -26,6 +28,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from coterie.estimators import (
+        DSPGDKernelKMeans,
+        DSPGDKernelPCA,
         EdgeKMeans,
         FederatedKernelKMeans,
         FederatedKernelPCA,
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from coterie.sites.tables import open_table
 
 _HOMES = {
+    "DSPGDKernelKMeans": "coterie.estimators",
+    "DSPGDKernelPCA": "coterie.estimators",
     "EdgeKMeans": "coterie.estimators",
     "FederatedPCA": "coterie.estimators",
     "FederatedKMeans": "coterie.estimators",

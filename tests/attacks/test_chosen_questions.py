@@ -248,7 +248,7 @@ def test_no_view_of_a_run_holds_a_row(grabbing, monkeypatch):
     for estimator, scale in (
         (FederatedKMeans(3, random_state=0), "standard"),
         (coterie.FederatedKernelKMeans(3, random_state=0), "none"),
-        (coterie.FederatedKernelKMeans(3, method="dspgd", n_features=8, n_iter=2, random_state=0), "standard"),
+        (coterie.DSPGDKernelKMeans(3, n_features=8, n_iter=2, random_state=0), "standard"),
         (coterie.EdgeKMeans(3, random_state=0), "none"),
         (coterie.FederatedPCA(2, random_state=0), "none"),
         (coterie.FederatedKernelPCA(2, random_state=0), "standard"),

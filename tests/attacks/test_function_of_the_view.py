@@ -103,7 +103,8 @@ def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:
     if method == "federated-pca":
         return coterie.FederatedPCA(**{"n_components": 2, **variant.options, "random_state": seed})
     if variant.is_pca:
-        return coterie.FederatedKernelPCA(**variant.options, method=method, random_state=seed)
+        kind = coterie.FederatedKernelPCA if method == "landmarks" else coterie.DSPGDKernelPCA
+        return kind(**variant.options, random_state=seed)
     return make_estimator(method, {"n_clusters": k, "random_state": seed, **variant.options})
 
 

@@ -151,11 +151,13 @@ def test_few_local_axes_are_nearly_as_good():
 
 def test_it_takes_what_is_less_and_what_sites_allow():
     tables = split_evenly(DIGITS, 4)
-    few = FederatedPCA(2, random_state=0)
+    few = FederatedPCA(2, solver="auto", random_state=0)
     assert coterie.fit(clone(few), tables).solver_ == "sums"  # single answers are not seen by default
     averages = coterie.fit(clone(few), tables, policy=Policy(per_site_results="averages"))
     assert averages.solver_ == "local"
-    assert coterie.fit(FederatedPCA(40, random_state=0), tables, policy=Policy.simulation()).solver_ == "sums"
+    many = coterie.fit(FederatedPCA(40, solver="auto", random_state=0), tables, policy=Policy.simulation())
+    assert many.solver_ == "sums"
+    assert coterie.fit(FederatedPCA(2), tables, policy=Policy.simulation()).exact_  # by default
     assert not coterie.fit(clone(few), tables).exact_  # fewer than 16 rows a column at every site
 
 
@@ -187,7 +189,7 @@ def test_prepared_rows_come_back_in_their_own_units(tmp_path):
         ({"n_components": 6}, "1 to 5 are possible"),
         ({"n_components": 0}, "at least 1"),
         ({"n_components": None}, "at least 1"),
-        ({"solver": "svd"}, "'auto', 'local' or 'sums'"),
+        ({"solver": "svd"}, "'sums', 'local' or 'auto'"),
         ({"n_components": 3, "local_rank": 2}, "below n_components=3"),
     ],
 )

@@ -11,7 +11,14 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import coterie
-from coterie import FederatedKernelKMeans, FederatedKernelPCA, load_model, save_model
+from coterie import (
+    DSPGDKernelKMeans,
+    DSPGDKernelPCA,
+    FederatedKernelKMeans,
+    FederatedKernelPCA,
+    load_model,
+    save_model,
+)
 from coterie.errors import InputError, QuorumLost
 from coterie.estimators.registry import make_estimator
 from coterie.sites.policy import Policy
@@ -25,8 +32,8 @@ SITES = np.arange(len(DIGITS)) % 4
     [
         FederatedKernelPCA(),
         FederatedKernelKMeans(n_clusters=3),
-        FederatedKernelPCA(method="dspgd", n_features=8, n_iter=3),
-        FederatedKernelKMeans(n_clusters=3, method="dspgd", n_features=8, n_iter=3),
+        DSPGDKernelPCA(n_features=8, n_iter=3),
+        DSPGDKernelKMeans(n_clusters=3, n_features=8, n_iter=3),
     ]
 )
 def test_estimators_keep_scikit_learns_contract(estimator, check):
@@ -35,9 +42,7 @@ def test_estimators_keep_scikit_learns_contract(estimator, check):
 
 def test_components_are_kernel_pcas_the_closer_the_more_iterations():
     def off(n_iter):
-        made = FederatedKernelPCA(4, method="dspgd", n_features=60, n_iter=n_iter, random_state=0).fit(
-            DIGITS, sites=SITES
-        )
+        made = DSPGDKernelPCA(4, n_features=60, n_iter=n_iter, random_state=0).fit(DIGITS, sites=SITES)
         exact = KernelPCA(4, kernel="rbf", gamma=made.gamma_).fit_transform(DIGITS)
         found = made.transform(DIGITS)
         return np.linalg.norm(found @ found.T - exact @ exact.T) / np.linalg.norm(exact @ exact.T)
@@ -48,8 +53,8 @@ def test_components_are_kernel_pcas_the_closer_the_more_iterations():
 
 
 def test_how_rows_are_split_does_not_matter():
-    one = FederatedKernelPCA(3, method="dspgd", n_iter=5, random_state=1).fit(DIGITS)
-    many = FederatedKernelPCA(3, method="dspgd", n_iter=5, random_state=1).fit(DIGITS, sites=SITES)
+    one = DSPGDKernelPCA(3, n_iter=5, random_state=1).fit(DIGITS)
+    many = DSPGDKernelPCA(3, n_iter=5, random_state=1).fit(DIGITS, sites=SITES)
     np.testing.assert_allclose(many.eigenvalues_, one.eigenvalues_, rtol=1e-10)
     a, b = one.transform(DIGITS), many.transform(DIGITS)
     np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-9)
@@ -58,9 +63,7 @@ def test_how_rows_are_split_does_not_matter():
 def test_circles_are_told_apart():
     rows, truth = make_circles(600, factor=0.3, noise=0.05, random_state=0)
     for seed in range(2):
-        made = FederatedKernelKMeans(
-            2, method="dspgd", gamma=4.0, n_components=2, n_features=20, n_iter=50, random_state=seed
-        )
+        made = DSPGDKernelKMeans(2, gamma=4.0, n_components=2, n_features=20, n_iter=50, random_state=seed)
         labels = made.fit_predict(rows, sites=np.arange(600) % 5)
         assert normalized_mutual_info_score(truth, labels) == 1.0
 
@@ -81,9 +84,7 @@ def test_masked_over_tables_is_plain(parameters):
     tables = {f"s{i}": pd.DataFrame(DIGITS[i == SITES]) for i in range(4)}
     plain, masked = (
         coterie.fit(
-            FederatedKernelKMeans(
-                4, method="dspgd", n_features=16, n_iter=4, init="cells", random_state=0, **parameters
-            ),
+            DSPGDKernelKMeans(4, n_features=16, n_iter=4, init="cells", random_state=0, **parameters),
             tables,
             sums=sums,
             policy=Policy.simulation(),
@@ -100,9 +101,8 @@ def test_a_polynomial_kernels_masked_centered_components_are_plain():
     for way in ({"solver": "gram"}, {"cem": False}):
         made = [
             coterie.fit(
-                FederatedKernelPCA(
+                DSPGDKernelPCA(
                     3,
-                    method="dspgd",
                     kernel="polynomial",
                     gamma=0.3,
                     n_features=16,
@@ -121,8 +121,8 @@ def test_a_polynomial_kernels_masked_centered_components_are_plain():
 
 def test_without_cem_the_same_comes_out_and_a_default_policy_refuses(tmp_path):
     parameters = {"n_clusters": 4, "n_features": 16, "n_iter": 4, "random_state": 0, "init": "var-part"}
-    dense = FederatedKernelKMeans(method="dspgd", cem=False, **parameters).fit(DIGITS, sites=SITES)
-    with_cem = FederatedKernelKMeans(method="dspgd", **parameters).fit(DIGITS, sites=SITES)
+    dense = DSPGDKernelKMeans(cem=False, **parameters).fit(DIGITS, sites=SITES)
+    with_cem = DSPGDKernelKMeans(**parameters).fit(DIGITS, sites=SITES)
     assert dense.ledger_.method == "dspgd-dense"
     assert dense.ledger_.total("floats_up") > 3 * with_cem.ledger_.total("floats_up")
     np.testing.assert_allclose(dense.eigenvalues_, with_cem.eigenvalues_, rtol=1e-9)
@@ -133,7 +133,7 @@ def test_without_cem_the_same_comes_out_and_a_default_policy_refuses(tmp_path):
         again.predict(pd.DataFrame(DIGITS, columns=[f"x{i}" for i in range(64)])), dense.labels_
     )
     with pytest.raises(InputError, match="sends rows, projected or not"):
-        coterie.fit(FederatedKernelKMeans(method="dspgd", cem=False), {f"s{i}": DIGITS[i == SITES] for i in range(4)})
+        coterie.fit(DSPGDKernelKMeans(cem=False), {f"s{i}": DIGITS[i == SITES] for i in range(4)})
 
 
 @pytest.mark.parametrize("scale", ["none", "standard"])
@@ -141,13 +141,13 @@ def test_a_saved_model_embeds_and_labels_identically(tmp_path, scale):
     rows = blobs(200, 3, 3, seed=6) * [1, 10, 100] + 5
     tables = {f"s{i}": part for i, part in enumerate(np.array_split(rows, 4))}
     options = {"scale": scale, "policy": Policy.simulation(), "sums": "plain"}
-    clusters = coterie.fit(FederatedKernelKMeans(3, method="dspgd", n_iter=5, random_state=0), tables, **options)
+    clusters = coterie.fit(DSPGDKernelKMeans(3, n_iter=5, random_state=0), tables, **options)
     again = load_model(save_model(clusters, tmp_path / "clusters.json"))
     np.testing.assert_array_equal(
         again.predict(pd.DataFrame(rows, columns=["x0", "x1", "x2"])),
         clusters.predict(pd.DataFrame(rows, columns=["x0", "x1", "x2"])),
     )
-    components = coterie.fit(FederatedKernelPCA(2, method="dspgd", n_iter=5, random_state=0), tables, **options)
+    components = coterie.fit(DSPGDKernelPCA(2, n_iter=5, random_state=0), tables, **options)
     same = load_model(save_model(components, tmp_path / "components.json"))
     frame = pd.DataFrame(rows, columns=["x0", "x1", "x2"])
     np.testing.assert_array_equal(same.transform(frame), components.transform(frame))
@@ -170,9 +170,7 @@ def test_baselines_cluster_label_and_are_kept_and_are_refused_by_default(method,
 
 def test_a_coreset_of_embedded_rows_clusters_nearly_as_well_as_sums():
     sums, points = (
-        FederatedKernelKMeans(
-            5, method="dspgd", n_features=60, n_iter=10, clustering=way, n_points=150, random_state=0
-        )
+        DSPGDKernelKMeans(5, n_features=60, n_iter=10, clustering=way, n_points=150, random_state=0)
         .fit(DIGITS, sites=SITES)
         .inertia_
         for way in ("lloyd", "coreset")
@@ -181,7 +179,7 @@ def test_a_coreset_of_embedded_rows_clusters_nearly_as_well_as_sums():
 
 
 def test_new_rows_are_embedded_as_the_sites_embedded_theirs():
-    made = FederatedKernelKMeans(4, method="dspgd", n_iter=6, random_state=0).fit(DIGITS, sites=SITES)
+    made = DSPGDKernelKMeans(4, n_iter=6, random_state=0).fit(DIGITS, sites=SITES)
     np.testing.assert_array_equal(made.predict(DIGITS[:7]), made.labels_[:7])
 
 
@@ -192,7 +190,6 @@ def test_new_rows_are_embedded_as_the_sites_embedded_theirs():
         ({"gamma": -1.0}, "gamma=-1.0"),
         ({"kernel": "sigmoid"}, "kernel='sigmoid' is not known"),
         ({"n_features": 8}, r"n_features=8 random features cannot give the 12-th eigenvalue"),
-        ({"method": "magic"}, "method='magic' is not known"),
         ({"solver": "qr"}, "solver='qr'"),
         ({"step": "t"}, "step='t'"),
         ({"n_iter": 0}, "n_iter=0"),
@@ -202,27 +199,26 @@ def test_new_rows_are_embedded_as_the_sites_embedded_theirs():
 )
 def test_what_cannot_be_is_said(parameters, told):
     with pytest.raises((InputError, QuorumLost), match=told):
-        FederatedKernelKMeans(10, random_state=0, **{"method": "dspgd", **parameters}).fit(DIGITS, sites=SITES)
+        DSPGDKernelKMeans(10, random_state=0, **parameters).fit(DIGITS, sites=SITES)
 
 
 def test_odd_sites_work():
     rows = np.concatenate([DIGITS[:60], np.tile(DIGITS[0], (1, 1))])
     rows[:, 5] = 3.0  # a constant column
     lonely = np.where(np.arange(len(rows)) < 3, np.arange(len(rows)), 9)  # three sites of one row
-    made = FederatedKernelKMeans(3, method="dspgd", n_iter=4, random_state=0).fit(rows, sites=lonely)
+    made = DSPGDKernelKMeans(3, n_iter=4, random_state=0).fit(rows, sites=lonely)
     assert set(made.labels_) == {0, 1, 2}
-    asked = FederatedKernelPCA(50, method="dspgd", n_features=60, n_iter=3, random_state=0).fit(rows)
+    asked = DSPGDKernelPCA(50, n_features=60, n_iter=3, random_state=0).fit(rows)
     assert asked.n_components_ < 60
     assert asked.transform(rows).shape == (61, asked.n_components_)
     with pytest.raises(InputError, match="all rows are equal"):
-        FederatedKernelPCA(1, method="dspgd").fit(np.ones((9, 2)))
+        DSPGDKernelPCA(1).fit(np.ones((9, 2)))
 
 
 @pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
 def test_other_kernels_find_their_components(kernel):
-    made = FederatedKernelPCA(
+    made = DSPGDKernelPCA(
         3,
-        method="dspgd",
         kernel=kernel,
         gamma=0.02,
         degree=2,

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.datasets import load_digits
 
-from coterie import FederatedKernelKMeans, FederatedKernelPCA
-from coterie.estimators.kernel_settings import embedded_rows
+from coterie import DSPGDKernelKMeans, DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA
+from coterie.estimators.kernels import embedded_rows
 from coterie.messages.site_part import Memory
 from coterie.protocols.dspgd import Embedding
 from coterie.protocols.dspgd_sites import Advance, _parts, keep_advance, keep_kernel
@@ -86,16 +86,16 @@ class Method:
 def _methods(sums: Literal["plain", "masked", "default"]) -> list[Method]:
     clusters = partial(FederatedKernelKMeans, 3, max_rounds=2, random_state=0)
     components = partial(FederatedKernelPCA, 3, random_state=0)
-    dspgd = {"method": "dspgd", "n_features": 8, "n_iter": 3, "n_components": 4}
-    centered = {"method": "dspgd", "n_features": 6, "n_iter": 2, "kernel": "polynomial", "degree": 2}
+    dspgd = {"max_rounds": 2, "random_state": 0, "n_features": 8, "n_iter": 3, "n_components": 4}
+    centered = {"random_state": 0, "n_features": 6, "n_iter": 2, "kernel": "polynomial", "degree": 2}
     lanczos = {**dspgd, "solver": "lanczos", "n_features": 6, "n_iter": 2, "n_components": 3}
     return [
         Method("landmarks local", partial(clusters, landmarks="local", n_landmarks=15), sums),
         Method("landmarks summed", partial(clusters, landmarks="summed", n_landmarks=8), sums),
         Method("landmarks summed, PCA", partial(components, landmarks="summed", n_landmarks=8), sums, 36),
-        Method("dspgd gram", partial(clusters, solver="gram", **dspgd), sums),
-        Method("dspgd lanczos", partial(clusters, **lanczos), sums),
-        Method("dspgd gram, centered PCA", partial(components, solver="gram", **centered), sums),
+        Method("dspgd gram", partial(DSPGDKernelKMeans, 3, solver="gram", **dspgd), sums),
+        Method("dspgd lanczos", partial(DSPGDKernelKMeans, 3, **lanczos), sums),
+        Method("dspgd gram, centered PCA", partial(DSPGDKernelPCA, 3, solver="gram", **centered), sums),
     ]
 
 

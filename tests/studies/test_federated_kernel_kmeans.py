@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from coterie.estimators import FederatedKernelKMeans
+from coterie.baselines import NystroemKernelKMeans
+from coterie.estimators import DSPGDKernelKMeans
 from coterie.protocols.dspgd import DSPGDSettings
 from coterie.protocols.dspgd_sites import embedded
 from coterie.protocols.kernel_kmeans import KernelProblem, embed_by_dspgd
@@ -98,7 +99,7 @@ def test_every_t_of_the_one_run_is_a_run_of_the_estimator(runs, way, options):
     data = small()
     for t in SMALL.turns:
         shared = {"n_components": 4, "n_features": 20, "max_rounds": 100, "random_state": 0}
-        made = FederatedKernelKMeans(3, method="dspgd", n_iter=t, **shared, **options)
+        made = DSPGDKernelKMeans(3, n_iter=t, **shared, **options)
         made.fit(data.rows, sites=data.site)
         expected = {**study._judged(SMALL, made.labels_), **study._sent(made.ledger_)}
         assert {name: runs[way][f"{t}.{name}"] for name in expected} == pytest.approx(expected)
@@ -106,7 +107,7 @@ def test_every_t_of_the_one_run_is_a_run_of_the_estimator(runs, way, options):
 
 def test_scalable_kernel_k_means_in_blocks_costs_what_the_estimator_does():
     data = small()
-    made = FederatedKernelKMeans(3, n_components=4, method="sk", n_landmarks=500, random_state=0)
+    made = NystroemKernelKMeans(3, n_components=4, n_landmarks=500, random_state=0)
     made.fit(data.rows, sites=data.site)
     found = study._sk(SMALL, 0)
     assert {name: found[name] for name in study._sent(made.ledger_)} == study._sent(made.ledger_)

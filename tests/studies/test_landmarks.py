@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from coterie.estimators import FederatedKernelKMeans, FederatedKernelPCA
+from coterie.baselines import NystroemKernelKMeans
+from coterie.estimators import DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA
 from coterie.studies import landmarks as study
 from coterie.studies.datasets import circles, digits
 from coterie.studies.federated_kernel_kmeans_sets import KernelSet
@@ -62,7 +63,7 @@ def test_masked_sums_show_no_single_answer_and_every_row_has_a_label():
 
 def test_scalable_kernel_k_means_in_blocks_is_what_the_estimator_does():
     data = SMALL.load()
-    made = FederatedKernelKMeans(3, n_components=4, method="sk", n_landmarks=600, random_state=0)
+    made = NystroemKernelKMeans(3, n_components=4, n_landmarks=600, random_state=0)
     made.fit(data.rows, sites=data.site)
     found = study._pooled_in_blocks(SMALL, Way("sk", "c=1000"), 0)
     assert found["bytes_up"] == made.ledger_.total("bytes_up") / 5
@@ -90,7 +91,9 @@ def test_the_recover_error_is_that_of_the_kernel_matrix(n):
     none = (values[-s:] ** 2).sum() / 600**2
     assert 0 < found["error"] < (0.01 if chosen.name != "dspgd-gram" else 0.5) * none
     if not chosen.is_masked:
-        made = FederatedKernelPCA(s, center=False, random_state=1, **chosen.options).fit(data.rows, sites=data.site)
+        options = dict(chosen.options)
+        kind = DSPGDKernelPCA if options.pop("method", "") == "dspgd" else FederatedKernelPCA
+        made = kind(s, center=False, random_state=1, **options).fit(data.rows, sites=data.site)
         h = made.transform(data.rows)
         assert found["error"] == pytest.approx(((h @ h.T - best) ** 2).sum() / 600**2, rel=1e-3)
         assert found["bytes_up"] == made.ledger_.total("bytes_up") / 5

@@ -16,6 +16,7 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import Protocol
+from coterie.parameters import check_parameters
 from coterie.protocols.agreement import Capabilities, agree
 from coterie.protocols.methods import METHODS
 from coterie.protocols.preparation import prepare
@@ -96,6 +97,7 @@ class FederatedEstimator(BaseEstimator):
 
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
+        check_parameters(self)
 
     result_: Any
     result_type: ClassVar[type[Any]]
@@ -147,6 +149,7 @@ class FederatedEstimator(BaseEstimator):
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, rows as they are."""
+        self.check(X.shape[1])
         self.begin()
         ledger = Ledger()
         with in_process(split_rows(X, sites, weights)) as channel:

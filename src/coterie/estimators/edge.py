@@ -12,6 +12,7 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.estimators.kmeans import KMeansModel
 from coterie.messages.verbs import Protocol
+from coterie.parameters import Allowed, described, parameter
 from coterie.protocols.edge_auto import auto_kmeans
 from coterie.protocols.edge_kmeans import EdgeFit, edge_kmeans
 from coterie.protocols.edge_questions import EdgeSettings
@@ -25,6 +26,7 @@ NAMED = ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw")
 """Pipelines that are methods of their own in policies, audits and on the command line."""
 
 
+@described
 @dataclass(eq=False, repr=False)
 class EdgeKMeans(KMeansModel):
     """k-means from one small summary a site: projected, reduced to a subspace, sampled, in any sensible order.
@@ -32,33 +34,6 @@ class EdgeKMeans(KMeansModel):
     Implements Lu et al. (2020) whole: NR, FSS, JL+FSS, FSS+JL, JL+FSS+JL, BKLW and JL+BKLW. In all of these rows
     leave their site, projected or not, so sites must allow it. The default does without: each site's own centers, or
     sums, and a few steps of Lloyd.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-        How many clusters.
-    pipeline : str or list of stages, default="auto"
-        ``"auto"``: every site's own centers where sites let averages be seen, cells by sums where they do not, then
-        steps of Lloyd by sums while they pay and the budget lasts; no row leaves. Else words joined by ``+``: ``jl``
-        (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, ``disss``, ``bklw``
-        (these two), ``centers`` (a site's own, averages), each with a size where wanted,
-        ``"jl:64+pca:10+sample:500"``; ``"nr"``: all rows. Or stages: ``[JL(64, "sparse"), PCA(10), Sample(500)]`` of
-        :mod:`coterie.protocols.edge_stages`.
-    refine : int, default=0
-        Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step mends
-        most of it. With ``"auto"`` the most steps; 0 leaves their number to what they gain.
-    budget : int, default=None
-        Numbers all sites may send together: sizes that are not given are the largest that fit (own centers stay
-        ``n_clusters`` a site). Agreement on columns, scaling and the limits that masked sums need come on top.
-    accuracy : float, default=None
-        Sizes for which the paper's theorems promise a cost of at most ``1 + accuracy`` times the best.
-    lift : {"inverse", "means"}, default="inverse"
-        Back from a random projection by its pseudo-inverse (Algorithms 2, 4, 5, 6), or by the means of the rows that
-        are nearest to each center (Algorithm 1, by one more sum) or of the points (Algorithm 3).
-    center : bool, default=True
-        Subtract the mean first, by a sum: the paper takes it for granted. Only where rows are projected.
-    random_state : int, RandomState or None, default=None
-        Draws the run's public seed.
 
     Attributes
     ----------
@@ -71,15 +46,40 @@ class EdgeKMeans(KMeansModel):
         :meth:`estimate_cost`.
     """
 
-    n_clusters: int = 8
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    pipeline: str | Sequence[Stage] = "auto"
-    refine: int = 0
-    budget: int | None = None
-    accuracy: float | None = None
-    lift: str = "inverse"
-    center: bool = True
-    random_state: Any = None
+    pipeline: str | Sequence[Stage] = parameter(
+        "auto",
+        "``auto``: every site's own centers where sites let averages be seen, cells by sums where they do not, then "
+        "steps of Lloyd by sums while they pay and the budget lasts; no row leaves. Else words joined by ``+``: "
+        "``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, "
+        "``disss``, ``bklw`` (these two), ``centers`` (a site's own, averages), each with a size where wanted, "
+        "``jl:64+pca:10+sample:500``; ``nr``: all rows. Or a list of stages of "
+        ":mod:`coterie.protocols.edge_stages`.",
+    )
+    refine: int = parameter(
+        0,
+        "Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step "
+        "mends most of it. With ``auto`` the most steps; 0 leaves their number to what they gain.",
+    )
+    budget: int | None = parameter(
+        None,
+        "Numbers all sites may send together: sizes that are not given are the largest that fit (own centers stay "
+        "``n_clusters`` a site). Agreement on columns, scaling and the limits that masked sums need come on top.",
+    )
+    accuracy: float | None = parameter(
+        None, "Sizes for which the paper's theorems promise a cost of at most ``1 + accuracy`` times the best."
+    )
+    lift: str = parameter(
+        "inverse",
+        "Back from a random projection by its pseudo-inverse (``inverse``: Algorithms 2, 4, 5, 6), or by the "
+        "``means`` of the rows nearest to each center (Algorithm 1, by one more sum) or of the points (Algorithm "
+        "3).",
+    )
+    center: bool = parameter(
+        True, "Subtract the mean first, by a sum: the paper takes it for granted. Only where rows are projected."
+    )
+    random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
 
     @property
     def method(self) -> str:

@@ -15,7 +15,8 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.maths.clustering import nearest
 from coterie.messages.verbs import Protocol
-from coterie.protocols.federated_kmeans import Reassignment, Settings, choose_start, federated_kmeans
+from coterie.parameters import Allowed, described, parameter
+from coterie.protocols.federated_kmeans import MAX_EPOCHS, Reassignment, Settings, choose_start, federated_kmeans
 from coterie.protocols.lloyd import KMeansFit, lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Spread
@@ -39,6 +40,7 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         rows: Rows = validate_data(
             self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
         )
+        self.check(rows.shape[1])
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
@@ -123,52 +125,20 @@ class KMeansModel(ClusterModel):
 
     def check(self, n_columns: int) -> None:
         """What cannot work is said before anyone is asked."""
-        if not isinstance(self.n_clusters, int | np.integer) or self.n_clusters < 1:
-            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
-        if not self.tol >= 0:
-            raise InputError(f"tol={self.tol} cannot be negative.")
+        super().check(n_columns)
         if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
             raise InputError(
                 f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
             )
 
 
+@described
 @dataclass(eq=False, repr=False)
 class FederatedKMeans(KMeansModel):
     """k-means over rows that stay at their sites.
 
     Implements Algorithm 1 of Triebe & Rajagopal (2019). With the defaults it is Lloyd's algorithm over all rows: the
     same result as on the pooled rows from the same start.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-        How many clusters.
-    init : {"auto", "one-shot", "cells", "var-part", "random"} or array (n_clusters, n_features), default="auto"
-        Where to start; never a row of a site. ``"one-shot"``: every site's own centers, clustered (single answers are
-        seen); ``"var-part"``: by splitting cells, sums only; ``"cells"``: the same for four times as many cells,
-        whose means are then clustered; ``"random"``: within two deviations of the mean; ``"auto"``: one-shot where
-        every site's policy lets its averages be seen, else cells.
-    fraction : float, default=1.0
-        C: the share of sites sampled each round.
-    epochs : int, default=1
-        E: passes a site makes over its rows in a round.
-    batch_size : int, default=None
-        B: rows a mini-batch at the sites; None is all rows.
-    server_rate, server_momentum : float, default=1.0 and 0.0
-        alpha, and how much of the last step the server keeps: ``v = momentum * v + (1 - momentum) * step``.
-    site_rate : float, default=1.0
-        beta: how far a site moves its centers towards its batch means.
-    reassign : bool or (share, patience), default=False
-        Move a cluster below ``share`` of the sampled rows for ``patience`` rounds in a row to a random place within
-        two deviations of the mean. True is the paper's (0.01, 20).
-    max_rounds : int, default=100
-        T: the most rounds.
-    tol : float, default=1e-4
-        Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as
-        scikit-learn does. Only where every site takes part in every round.
-    random_state : int, RandomState or None, default=None
-        Draws the run's public seed.
 
     Attributes
     ----------
@@ -185,26 +155,48 @@ class FederatedKMeans(KMeansModel):
         Everything that was asked and answered.
     """
 
-    n_clusters: int = 8
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    init: str | npt.ArrayLike = "auto"
-    fraction: float = 1.0
-    epochs: int = 1
-    batch_size: int | None = None
-    server_rate: float = 1.0
-    server_momentum: float = 0.0
-    site_rate: float = 1.0
-    reassign: bool | tuple[float, int] = False
-    max_rounds: int = 100
-    tol: float = 1e-4
-    random_state: Any = None
+    init: str | npt.ArrayLike = parameter(
+        "auto",
+        "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
+        "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
+        "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
+        "every site's policy lets its averages be seen, else cells. Or an array of centers.",
+    )
+    fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
+    epochs: int = parameter(
+        1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
+    )
+    batch_size: int | None = parameter(
+        None, "B: rows a mini-batch at the sites; None is all rows.", Allowed(whole=True, low=1, none=True)
+    )
+    server_rate: float = parameter(
+        1.0, "alpha: how far the server moves its centers towards the sites' means.", Allowed(above=0, high=2)
+    )
+    server_momentum: float = parameter(
+        0.0,
+        "How much of the last step the server keeps: ``v = momentum * v + (1 - momentum) * step``.",
+        Allowed(low=0, below=1),
+    )
+    site_rate: float = parameter(
+        1.0, "beta: how far a site moves its centers towards its batch means.", Allowed(above=0, high=1)
+    )
+    reassign: bool | tuple[float, int] = parameter(
+        False,
+        "Move a cluster below a share of the sampled rows for some rounds in a row, (share, rounds), to a random "
+        "place within two deviations of the mean. True is the paper's (0.01, 20).",
+    )
+    max_rounds: int = parameter(100, "T: the most rounds.", Allowed(whole=True, low=0))
+    tol: float = parameter(
+        1e-4,
+        "Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as "
+        "scikit-learn does. Only where every site takes part in every round.",
+        Allowed(low=0),
+    )
+    random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
 
     method = "federated-kmeans"
-
-    def check(self, n_columns: int) -> None:
-        """What cannot work is said before anyone is asked."""
-        super().check(n_columns)
-        self._settings()
 
     def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
         tol = self.tol * float(np.mean(found.deviation**2))
@@ -221,26 +213,28 @@ class FederatedKMeans(KMeansModel):
         return Reassignment(found.low, found.high, share, patience)
 
 
+@described
 @dataclass(eq=False, repr=False)
 class LloydKMeans(KMeansModel):
     """Federated k-means with every knob at its plain setting, under the name ``lloyd``: sums only, start by sums."""
 
-    n_clusters: int = 8
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    init: str | npt.ArrayLike = "var-part"
-    max_rounds: int = 100
-    tol: float = 1e-4
-    random_state: Any = None
+    init: str | npt.ArrayLike = parameter("var-part", "Where to start, as in :class:`FederatedKMeans`.")
+    max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
+    tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
+    random_state: Any = parameter(None, "Draws the run's public seed.")
 
     method = "lloyd"
 
 
+@described
 @dataclass(eq=False, repr=False)
 class OneShotKMeans(KMeansModel):
     """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
 
-    n_clusters: int = 8
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    random_state: Any = None
+    random_state: Any = parameter(None, "Draws the run's public seed.")
 
     method = "one-shot"

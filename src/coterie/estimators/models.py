@@ -14,7 +14,8 @@ import numpy as np
 import coterie
 from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.kernel_pca import FederatedKernelPCA
+from coterie.estimators.dspgd import DSPGDKernelPCA
+from coterie.estimators.landmarks import FederatedKernelPCA
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.registry import ESTIMATORS
 from coterie.estimators.vertical import VerticalKernelPCA
@@ -29,7 +30,8 @@ T = TypeVar("T")
 
 MODEL_SCHEMA = 3
 KINDS: dict[str, type[FederatedEstimator]] = {
-    kind.__name__: kind for kind in (*ESTIMATORS.values(), FederatedPCA, FederatedKernelPCA, VerticalKernelPCA)
+    kind.__name__: kind
+    for kind in (*ESTIMATORS.values(), FederatedPCA, FederatedKernelPCA, DSPGDKernelPCA, VerticalKernelPCA)
 }
 
 

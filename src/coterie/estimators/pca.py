@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.verbs import Protocol
-from coterie.protocols.edge_stages import is_whole
+from coterie.parameters import Allowed, described, parameter
 from coterie.protocols.federated_pca import PCAFit, federated_pca
 from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
+@described
 @dataclass(eq=False, repr=False)
 class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
     """Principal components of all sites' rows, without a row leaving its site.
@@ -28,20 +29,6 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
     the rank of every site's rows. By sums the products of all pairs of columns are added up, and no per-site result
     is seen: exact over rows, and over groups where every site holds many rows a column and has no thin cells (see
     docs/protection.md); ``exact_`` says so.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        How many components.
-    solver : {"auto", "local", "sums"}, default="auto"
-        ``"local"``: disPCA, ``local_rank * d + 1`` numbers a site; ``"sums"``: ``d (d + 1) / 2 + 1`` numbers;
-        ``"auto"``: whichever is less, and sums where not every site lets its averages be seen.
-    local_rank : int, default=None
-        t1, the axes each site sends; None is twice ``n_components``.
-    center : bool, default=True
-        Subtract the mean of all rows first, found by a sum.
-    random_state : int, RandomState or None, default=None
-        Draws the run's public seed: used at sites with more than 2048 columns.
 
     Attributes
     ----------
@@ -62,12 +49,22 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         Everything that was asked and answered.
     """
 
-    n_components: int = 2
+    n_components: int = parameter(2, "How many components.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    solver: str = "auto"
-    local_rank: int | None = None
-    center: bool = True
-    random_state: Any = None
+    solver: str = parameter(
+        "sums",
+        "``sums``: products of all pairs of columns, ``d (d + 1) / 2 + 1`` numbers a site; ``local``: disPCA, "
+        "``local_rank * d + 1`` numbers; ``auto``: whichever is less, and sums where not every site lets its "
+        "averages be seen.",
+        Allowed("sums", "local", "auto"),
+    )
+    local_rank: int | None = parameter(
+        None,
+        "t1, the axes each site sends where local; None is twice ``n_components``.",
+        Allowed(whole=True, low=1, none=True),
+    )
+    center: bool = parameter(True, "Subtract the mean of all rows first, found by a sum.")
+    random_state: Any = parameter(None, "Draws the run's public seed: used at sites with more than 2048 columns.")
 
     method = "federated-pca"
     result_type = PCAFit
@@ -93,10 +90,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
 
     def check(self, n_columns: int) -> None:
         """What cannot work is said before anyone is asked."""
-        for name, value in (("n_components", self.n_components), ("local_rank", self.local_rank)):
-            unset = value is None and name == "local_rank"
-            if not unset and not (isinstance(value, int | np.integer) and is_whole(value) and value >= 1):
-                raise InputError(f"{name}={value!r} must be a whole number, at least 1.")
+        super().check(n_columns)
         if self.n_components > n_columns:
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."

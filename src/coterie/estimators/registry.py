@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.baselines import (
+    CEPCAKernelKMeans,
+    NystroemKernelKMeans,
+    PooledKernelKMeans,
+    RandomFeatureKernelKMeans,
+)
+from coterie.estimators.dspgd import DSPGDKernelKMeans
 from coterie.estimators.edge import NAMED, EdgeKMeans
-from coterie.estimators.kernel_kmeans import FederatedKernelKMeans
 from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
+from coterie.estimators.landmarks import FederatedKernelKMeans
 from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.sites.toml_files import nearest_name
 
-ESTIMATORS: dict[str, type[FederatedEstimator]] = {
+ESTIMATORS: dict[str, type[Any]] = {
     "federated-kmeans": FederatedKMeans,
     "lloyd": LloydKMeans,
     "one-shot": OneShotKMeans,
     "landmarks": FederatedKernelKMeans,
-    "dspgd": FederatedKernelKMeans,
-    "dspgd-dense": FederatedKernelKMeans,
-    "rfk": FederatedKernelKMeans,
-    "ck": FederatedKernelKMeans,
-    "sk": FederatedKernelKMeans,
-    "ce-pca": FederatedKernelKMeans,
+    "dspgd": DSPGDKernelKMeans,
+    "dspgd-dense": DSPGDKernelKMeans,
+    "rfk": RandomFeatureKernelKMeans,
+    "ck": PooledKernelKMeans,
+    "sk": NystroemKernelKMeans,
+    "ce-pca": CEPCAKernelKMeans,
     "edge-kmeans": EdgeKMeans,
     **dict.fromkeys(NAMED, EdgeKMeans),
     "vertical-kernel-pca": VerticalKernelKMeans,
 }
 """Of methods that cluster."""
+FIXED: dict[str, dict[str, Any]] = {
+    "dspgd": {"cem": True},
+    "dspgd-dense": {"cem": False},
+    **{name: {"pipeline": name} for name in NAMED},
+}
+"""Parameters that a method's name says already."""
 EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA", "dpca": "coterie.protocols.dpca.dpca"}
 """Methods that find components; by the estimator that does."""
 
@@ -40,10 +53,10 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
         raise InputError(f"{method} finds components, not clusters; in Python it is {EMBEDDINGS[method]}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
-    kind = ESTIMATORS[method]
-    named = {"pipeline": method} if method in NAMED else {}
-    known = [name for name in inspect.signature(kind).parameters if name not in ("self", *named)]
+    kind, fixed = ESTIMATORS[method], FIXED.get(method, {})
+    known = [item.name for item in fields(kind) if item.name not in fixed]
     for name in parameters:
-        if name not in known or name == "method":
+        if name not in known:
             raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}")
-    return kind(**parameters, **named, **({"method": method} if "method" in known else {}))
+    made: FederatedEstimator = kind(**parameters, **fixed)
+    return made

@@ -19,8 +19,9 @@ from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.factors import sin_theta
 from coterie.messages.site_part import Column
 from coterie.messages.verbs import Protocol
+from coterie.parameters import Allowed, described, parameter
 from coterie.protocols.prepared import Preparation, Spread
-from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, is_whole, project, vertical_kernel_pca
+from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable
@@ -85,6 +86,7 @@ class VerticalEstimator(FederatedEstimator):
 
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters."""
+        super().check(n_columns)
         self.vertical_settings(Wishes())
 
     def _set_attributes(self, result: VerticalFit) -> None:
@@ -154,34 +156,37 @@ def _place(column: Any, places: Mapping[str, int]) -> int:
     return places[str(column)]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class VerticalParameters:
+    """The kernel, and what sites send."""
+
+    kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.")
+    gamma: float | None = parameter(
+        None,
+        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes "
+        "the inverse of twice the mean squared distance.",
+    )
+    local_rank: int | None = parameter(
+        None,
+        "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
+        "more). With a tolerance the most it may send.",
+    )
+    tolerance: float | None = parameter(
+        None,
+        "Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its "
+        "trace (Frobenius norm; Lemma 2): first the ranks, then the pairs.",
+    )
+    precision: str = parameter("float64", "Of eigenvectors and distances on the wire, ``float64`` or ``float32``.")
+    random_state: Any = parameter(None, "Draws the run's public seed: where eigensolvers of large tables start.")
+
+
+@described
 @dataclass(eq=False, repr=False)
-class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator):
+class VerticalKernelPCA(VerticalParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator):
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
     Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
     eigenpairs all distances between its rows follow, so sites must allow it (``per_site_results = "rows"``).
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        How many components.
-    kernel : {"rbf", "linear"}, default="rbf"
-        ``exp(-gamma |x - y|^2)``, or ``x'y``.
-    gamma : float, default=None
-        Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes
-        the inverse of twice the mean squared distance.
-    local_rank : int, default=None
-        D: how many eigenpairs a site sends, D (T + 1) numbers; None is ``n_components``. With a tolerance the most
-        it may send.
-    center : bool, default=True
-        Take the features' mean off, as for PCA.
-    tolerance : float, default=None
-        Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its trace
-        (Frobenius norm; Lemma 2): first the ranks, then the pairs.
-    precision : {"float64", "float32"}, default="float64"
-        Of eigenvectors and distances on the wire.
-    random_state : int, RandomState or None, default=None
-        Draws the run's public seed: where eigensolvers of large tables start.
 
     Attributes
     ----------
@@ -203,15 +208,9 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
         Everything that was asked and answered, by ``transform`` as well.
     """
 
-    n_components: int = 2
+    n_components: int = parameter(2, "How many components.")
     _: KW_ONLY
-    kernel: str = "rbf"
-    gamma: float | None = None
-    local_rank: int | None = None
-    center: bool = True
-    tolerance: float | None = None
-    precision: str = "float64"
-    random_state: Any = None
+    center: bool = parameter(True, "Take the features' mean off, as for PCA.")
 
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
@@ -230,20 +229,12 @@ class VerticalKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Verti
         return self.n_components_
 
 
+@described
 @dataclass(eq=False, repr=False)
-class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
+class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
     """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
 
     Sites send what :class:`VerticalKernelPCA` has them send, and nothing more.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-        k.
-    n_components : int, default=None
-        Components the rows are clustered by; None is as many as clusters.
-    kernel, gamma, local_rank, tolerance, precision, random_state
-        As in :class:`VerticalKernelPCA`. ``local_rank=None`` is ten more than components.
 
     Attributes
     ----------
@@ -259,20 +250,12 @@ class VerticalKernelKMeans(ClusterMixin, VerticalEstimator):
         As in :class:`VerticalKernelPCA`.
     """
 
-    n_clusters: int = 8
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
     _: KW_ONLY
-    n_components: int | None = None
-    kernel: str = "rbf"
-    gamma: float | None = None
-    local_rank: int | None = None
-    tolerance: float | None = None
-    precision: str = "float64"
-    random_state: Any = None
+    n_components: int | None = parameter(None, "Components the rows are clustered by; None is as many as clusters.")
 
     def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
         """The parameters, checked."""
-        if not is_whole(self.n_clusters) or self.n_clusters < 1:
-            raise InputError(f"n_clusters={self.n_clusters!r} must be a whole number, at least 1.")
         components = self.n_clusters if self.n_components is None else self.n_components
         rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
         return VerticalSettings(

@@ -48,8 +48,7 @@ class KernelFit:
     """An embedding and, where there are clusters, those of the embedded rows."""
 
     kernel: Kernel
-    embedding: Any
-    """What embeds any row: an :class:`Embedding` of DSPGD, or a map (:class:`Embeds`)."""
+    embedding: Any  # what embeds any row: an Embedding of DSPGD, or a map with a method embed
     n_rows: float
     clusters: KMeansFit | None = None
     values: Floats = field(default_factory=lambda: np.zeros(0))

@@ -184,19 +184,13 @@ def _spent_by(ledger: Ledger, t: int) -> Ledger:
 
 def _baseline(chosen: KernelSet, method: str, n_features: int, n_points: int, seed: int) -> Values:
     """RFK, CE PCA (d_s = 50, d_p = 250, p = 500) or CK as estimators."""
-    from coterie.estimators import FederatedKernelKMeans
+    from coterie.estimators.registry import make_estimator
 
     data = _loaded(chosen)
-    made = FederatedKernelKMeans(
-        chosen.n_clusters,
-        n_components=chosen.n_components,
-        gamma=chosen.gamma,
-        method=method,
-        n_features=n_features,
-        n_landmarks=500,
-        n_points=n_points,
-        random_state=seed,
-    ).fit(data.rows, sites=data.site)
+    sizes = {} if method == "ck" else {"n_features": n_features, "n_points": n_points}
+    shared = {"n_clusters": chosen.n_clusters, "n_components": chosen.n_components, "gamma": chosen.gamma}
+    made: Any = make_estimator(method, {**shared, **sizes, "random_state": seed})
+    made.fit(data.rows, sites=data.site)
     return {**_judged(chosen, made.labels_), **_sent(made.ledger_)}
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.estimators import FederatedKernelKMeans, FederatedKernelPCA, fit
+from coterie.estimators import DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA, fit
+from coterie.estimators.registry import make_estimator
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
@@ -79,10 +80,15 @@ def _measures(one: LandmarkSet, seed: int) -> Iterator[tuple[str, Way, Callable[
 def _clustered(one: LandmarkSet, way: Way, seed: int) -> Values:
     """A clustering, how good it is, and what it took."""
     began = time.perf_counter()
-    options = {"n_components": one.n_components} if way.name == "ck" else {}
-    made = FederatedKernelKMeans(
-        one.n_clusters, gamma=_given_gamma(one), random_state=seed, **{**options, **way.options}
-    )
+    options: dict[str, Any] = {"n_components": one.n_components} if way.name == "ck" else {}
+    options = {
+        "n_clusters": one.n_clusters,
+        "gamma": _given_gamma(one),
+        "random_state": seed,
+        **options,
+        **way.options,
+    }
+    made: Any = make_estimator(options.pop("method", "landmarks"), options)
     _fit(made, one, way)
     took = time.perf_counter() - began
     labels = made.labels_ if not way.is_masked else _nearest(made, _loaded(one).rows)
@@ -106,9 +112,9 @@ def _pooled_in_blocks(one: LandmarkSet, way: Way, seed: int) -> Values:  # noqa:
 def _embedded(one: LandmarkSet, way: Way, seed: int) -> Values:
     """Components, their recover error, and what they took."""
     began = time.perf_counter()
-    made = FederatedKernelPCA(
-        one.n_components, gamma=_given_gamma(one), center=False, random_state=seed, **way.options
-    )
+    kind = DSPGDKernelPCA if way.options.get("method") == "dspgd" else FederatedKernelPCA
+    options = {name: value for name, value in way.options.items() if name != "method"}
+    made: Any = kind(one.n_components, gamma=_given_gamma(one), center=False, random_state=seed, **options)
     _fit(made, one, way)
     took, rows = time.perf_counter() - began, _loaded(one).rows
     embedding = made.embedding_

@@ -94,12 +94,11 @@ def _rivals(one: paper.KernelSet, turns: tuple[int, ...]) -> tuple[Way, ...]:
         for solver in ("gram", "lanczos"):
             options = {"method": "dspgd", **s, "n_features": one.n_features, "n_iter": t, "solver": solver}
             made.append(Way(f"dspgd-{solver}", f"T={t}", options))
-    shared: dict[str, Any] = {**s, "n_landmarks": 500}
     for c in _ends(one.rfk_points):
-        options = {**shared, "method": "rfk", "n_features": one.rfk_features, "n_points": c}
+        options = {**s, "method": "rfk", "n_features": one.rfk_features, "n_points": c}
         made.append(Way("rfk", f"C={c}", options))
     for n_features in _ends(one.ce_pca_features):
-        options = {**shared, "method": "ce-pca", "n_features": n_features, "n_points": one.n_points}
+        options = {**s, "method": "ce-pca", "n_features": n_features, "n_points": one.n_points}
         made.append(Way("ce-pca", f"D={n_features}", options))
     if one.pooled == "ck":
         made.append(Way("ck", "exact", {**s, "method": "ck"}))

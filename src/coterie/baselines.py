@@ -1,0 +1,13 @@
+"""What coterie's methods are compared with: they pool rows, or send features of rows as they are.
+
+No policy but ``simulation`` allows them, unless a data officer says otherwise.
+"""
+
+from coterie.estimators.baselines import (
+    CEPCAKernelKMeans,
+    NystroemKernelKMeans,
+    PooledKernelKMeans,
+    RandomFeatureKernelKMeans,
+)
+
+__all__ = ["CEPCAKernelKMeans", "NystroemKernelKMeans", "PooledKernelKMeans", "RandomFeatureKernelKMeans"]

@@ -1,0 +1,94 @@
+"""Parameters declared once: a type, a default, a sentence, and what values are allowed."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import textwrap
+from collections.abc import Iterator
+from dataclasses import field, fields
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+from coterie.errors import InputError
+
+C = TypeVar("C", bound=type)
+
+
+class Allowed:
+    """What values a parameter may have: some words, or numbers in a range, whole ones or any; ``none`` allows None.
+
+    >>> print(Allowed(whole=True, low=1).problem("k", 0))
+    k=0 must be a whole number, at least 1.
+    >>> print(Allowed(above=0, high=1).problem("share", 2))
+    share=2 must be a number above 0 and at most 1.
+    """
+
+    def __init__(
+        self,
+        *words: str,
+        whole: bool = False,
+        low: float | None = None,
+        above: float | None = None,
+        high: float | None = None,
+        below: float | None = None,
+        none: bool = False,
+    ) -> None:
+        self.words, self.whole, self.none = words, whole, none
+        self._ends = {"at least": low, "above": above, "at most": high, "below": below}
+
+    def problem(self, name: str, value: Any) -> str | None:
+        """One sentence where the value is not allowed."""
+        if (value is None and self.none) or (isinstance(value, str) and value in self.words):
+            return None
+        if self.words:
+            *most, last = [repr(word) for word in self.words]
+            return f"{name}={value!r}; it is {', '.join(most)}{' or ' if most else ''}{last}."
+        is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
+        if is_number and self._is_between(float(value)):
+            return None
+        ends = [f"{words} {end:g}" for words, end in self._ends.items() if end is not None]
+        kind_name = "a whole number" + ("," if ends else "") if self.whole else "a number"
+        return f"{name}={value!r} must be {kind_name}{' ' if ends else ''}{' and '.join(ends)}."
+
+    def _is_between(self, value: float) -> bool:
+        low, above, high, below = self._ends.values()
+        return (
+            math.isfinite(value)
+            and (low is None or value >= low)
+            and (above is None or value > above)
+            and (high is None or value <= high)
+            and (below is None or value < below)
+        )
+
+
+def parameter(default: Any, doc: str, allowed: Allowed | None = None) -> Any:
+    """A parameter: a field of a dataclass with its sentence and, where it can be said, its allowed values."""
+    return field(default=default, metadata={"doc": doc, "allowed": allowed})
+
+
+def problems(settings: Any) -> Iterator[str]:
+    """What is wrong with the parameters, a sentence each."""
+    for item in fields(settings):
+        allowed: Allowed | None = item.metadata.get("allowed")
+        problem = None if allowed is None else allowed.problem(item.name, getattr(settings, item.name))
+        if problem is not None:
+            yield problem
+
+
+def check_parameters(settings: Any) -> None:
+    """Raise an error that says everything that is wrong with the parameters."""
+    wrong = " ".join(problems(settings))
+    if wrong:
+        raise InputError(wrong)
+
+
+def described(cls: C) -> C:
+    """Add a section on the parameters to the class's docstring, as they are declared."""
+    lines = ["", "Parameters", "----------"]
+    for item in sorted(fields(cls), key=lambda item: bool(item.kw_only)):
+        lines.append(f"{item.name} : {item.type}, default={item.default!r}")
+        lines += textwrap.wrap(item.metadata["doc"], 110, initial_indent="    ", subsequent_indent="    ")
+    about, attributes, rest = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes\n")
+    cls.__doc__ = "\n".join([about.rstrip(), *lines, attributes + rest])
+    return cls
