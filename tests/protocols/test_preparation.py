@@ -126,6 +126,7 @@ def test_standard_scaling_costs_what_its_closed_form_says():
     with in_process(split_evenly(blobs(50, 6), 3)) as channel:
         run(standard(6), channel, method="lloyd", ledger=ledger)
     cost = standard_cost(3, 6, method="lloyd")
+    assert cost.floats_up == 3 * 2 * (3 * 6 + 1)
     for what in ("floats_up", "bytes_up", "bytes_down", "rounds"):
         assert ledger.total(what) == getattr(cost, what)
 

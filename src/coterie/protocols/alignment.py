@@ -18,7 +18,7 @@ from coterie.errors import InputError, MalformedMessage, Unaligned
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, keys_of, new_rows_of, remembers
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, to_all
 
 TAG_BYTES = 8
 SHOWN_SITES = 4
@@ -196,7 +196,5 @@ def _listed(told: list[str]) -> str:
 
 def align_cost(n_sites: int, alignment: Alignment, *, method: str, new: bool = False) -> Cost:
     """3 numbers a site, and a tag for every row where rows have keys."""
-    first = one_round([Attend(new)] * n_sites, method=method)
-    if alignment.tags is None:
-        return first
-    return first + one_round([SendTags(alignment.n_rows, new)] * n_sites, method=method)
+    tags = () if alignment.tags is None else (SendTags(alignment.n_rows, new),)
+    return to_all(n_sites, Attend(new), *tags, method=method)

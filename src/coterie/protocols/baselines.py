@@ -32,7 +32,7 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.coresets import coreset, coreset_cost
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lloyd import lloyd, lloyd_cost
@@ -155,7 +155,7 @@ def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     """Nothing for the features; then a coreset of rows of D numbers, or Lloyd's sums and their start."""
     made, k = fit.embedding, len(fit.centers)
     assert isinstance(made, RandomMap)
-    first = one_round([made.request()] * n_sites, method=method)
+    first = to_all(n_sites, made.request(), method=method)
     if fit.sizes:
         return first + coreset_cost(k, made.n_features, fit.sizes, method=method, seed=made.seed)
     start = var_part_cost(n_sites, k, made.n_features, method=method)
@@ -294,4 +294,4 @@ def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
     """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
     asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
-    return one_round([CountRows()] * len(sizes), method=method) + one_round(asks, method=method)
+    return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)

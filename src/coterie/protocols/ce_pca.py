@@ -4,7 +4,6 @@ few rows found by sketches, then distributed linear k-means. Rows travel as they
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -25,7 +24,7 @@ from coterie.protocols.baselines import (
     top_directions,
 )
 from coterie.protocols.coresets import coreset, coreset_cost
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
 from coterie.protocols.embedded import EmbeddedTable
 
@@ -318,16 +317,15 @@ def ce_pca_cost(n_sites: int, fit: CEPCAFit, settings: CEPCASettings, *, seed: i
     """M d_p (d_s + |Y|) + 2 M numbers and the drawn rows, d numbers each; |Y| is how many of those differ."""
     first, second = np.split(fit.embedding.landmarks, [fit.n_by_leverage])
     d, asked = first.shape[1], _sketch_features(fit.embedding.kernel, settings, seed)
-    to_all: list[Request[Any]] = [
+    spent = to_all(
+        n_sites,
         asked,
         ScoreByLeverage(np.zeros((asked.t, asked.t))),
         ScoreByResidual(first),
         ProjectRows(settings.n_sketched, len(first) + len(second), seed, second),
         EmbedRows(fit.embedding.projection),
-    ]
-    spent = Cost()
-    for ask in to_all:
-        spent += one_round([ask] * n_sites, method=method)
+        method=method,
+    )
     for step, sizes in enumerate(fit.drawn, start=1):
         spent += one_round([DrawRows(n, d, step, seed, i) for i, n in enumerate(sizes)], method=method)
     return spent

@@ -25,7 +25,7 @@ from coterie.maths.coresets import allotted, cell_remainders, importance_sample,
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, exchange_cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.seeding import sample_of
 
 SAMPLE = 10_000
@@ -191,6 +191,5 @@ def coreset_kmeans(
 
 def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int = 0) -> Cost:
     """M + (C + M k)(d + 1) numbers in two rounds; ``sizes`` are the points allotted to each of M sites, C in all."""
-    first = exchange_cost(len(sizes), floats=1, float_bytes=8, request=SumCost(k, d, seed), method=method)
     asks = [SampleCoreset(size, k, d, seed, place) for place, size in enumerate(sizes)]
-    return first + one_round(asks, method=method)
+    return to_all(len(sizes), SumCost(k, d, seed), method=method) + one_round(asks, method=method)

@@ -98,10 +98,9 @@ def edge_cost(
 
     Without a reduction of rows that have weights it is more: a weight for every row.
     """
-    spent = Cost()
-    for asks in _asks(settings, pipeline, k, d, sizes, n_sites, seed):
-        spent += one_round(asks, method=method)
-    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
+    asks = _asks(settings, pipeline, k, d, sizes, n_sites, seed)
+    steps = lloyd_cost(n_sites, k, d, rounds, method=method)
+    return sum((one_round(asked, method=method) for asked in asks), steps)
 
 
 def _asks(

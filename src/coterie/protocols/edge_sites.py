@@ -34,7 +34,7 @@ from coterie.protocols.coresets import local_solution
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
 from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
 from coterie.protocols.limits import ReportMagnitude
-from coterie.protocols.seeding import own_centers
+from coterie.protocols.seeding import own_centers, sample_of
 
 # ---------------------------------------------------------------- rows seen through maps
 
@@ -348,7 +348,8 @@ class SendCenters(Viewed, Request[ReducedCenters]):
 @answers(SendCenters)
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
     """A site's own centers."""
-    return ReducedCenters(*own_centers(_seen(table, memory, ask, ask.d), ask))
+    view = _seen(table, memory, ask, ask.d)
+    return ReducedCenters(*own_centers(view, ask.q, ask.d, sample_of(view, ask.sample, ask.seed)))
 
 
 # ---------------------------------------------------------------- means of whole rows by cells of seen ones

@@ -19,7 +19,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.lloyd import KMeansFit, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
@@ -268,5 +268,4 @@ def federated_kmeans_cost(
     """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
     m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
     ask = settings.ask(np.zeros((k, d)), 0, 0)
-    one = exchange_cost(m, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
-    return one * rounds + lloyd_cost(n_sites, k, d, 0, method=method)
+    return to_all(m, ask, method=method) * rounds + lloyd_cost(n_sites, k, d, 0, method=method)

@@ -17,9 +17,9 @@ from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import eigenpairs_above, full_matrix
-from coterie.messages.schema import Floats, Request
+from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
 from coterie.protocols.landmarks_search import Summed, nearest_counts, summed_landmarks
@@ -346,13 +346,6 @@ def local_landmarks_cost(
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
     starts = np.zeros((made.n_starts, *centers.shape))
-    rounds: list[tuple[Request[Any], int]] = [
-        (first, 1),
-        (TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts), 1),
-        (MeanByCell("float16", centers), made.clusters.n_rounds),
-        (Close(centers), 1),
-    ]
-    cost = Cost()
-    for ask, times in rounds:
-        cost += one_round([ask] * n_sites, method=method) * times
-    return cost
+    second = TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts)
+    steps = [MeanByCell("float16", centers)] * made.clusters.n_rounds
+    return to_all(n_sites, first, second, *steps, Close(centers), method=method)

@@ -10,7 +10,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,4 @@ def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:
     """k(d+1)+1 numbers a site in each of the rounds, and k+1 to close."""
     centers = np.zeros((k, d))
-    one = exchange_cost(n_sites, floats=k * (d + 1) + 1, float_bytes=8, request=Assign(centers), method=method)
-    last = exchange_cost(n_sites, floats=k + 1, float_bytes=8, request=Close(centers), method=method)
-    return one * rounds + last
+    return to_all(n_sites, Assign(centers), method=method) * rounds + to_all(n_sites, Close(centers), method=method)

@@ -17,7 +17,7 @@ from coterie.errors import InputError
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 
@@ -171,6 +171,5 @@ def _divided(sums: Floats, counts: Floats) -> Floats:
 def standard_cost(n_sites: int, d: int, *, method: str, missing: Missing = "refuse") -> Cost:
     """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
     ask = SumColumns(missing == "drop", np.zeros(d))
-    sums = exchange_cost(n_sites, floats=3 * d + 1, float_bytes=8, request=ask, method=method)
     plain = Preparation(missing, np.zeros(d), np.zeros(d), np.ones(d)).request()
-    return sums * 2 + exchange_cost(n_sites, floats=0, float_bytes=8, request=plain, method=method)
+    return to_all(n_sites, ask, ask, plain, method=method)
