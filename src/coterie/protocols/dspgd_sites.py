@@ -20,16 +20,12 @@ from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import EmbeddedTable, StreamedTable
 from coterie.protocols.limits import N_MARKS, marks
 
 MOST_FEATURES = 1 << 14
 """The most features a site makes of its rows at once."""
 MOST_STEPS = 1 << 32
-PIECE_BYTES = 16 << 20
-"""Features are made for so many rows at a time."""
-KEPT_BYTES = 64 << 20
-"""Features of one iteration are kept for its next question where they fit into this."""
 
 
 # ---------------------------------------------------------------- gamma by sums
@@ -120,8 +116,8 @@ class _Held:
     """B_t: a row for every row of the table."""
     counts: Floats
     """What every row counts."""
-    kept: tuple[int, list[Rows]] | None = None
-    """The features of one step, where they are small enough to keep."""
+    features: tuple[int, StreamedTable] | None = None
+    """Those of one step."""
 
 
 @remembers(BeginKernel)
@@ -143,28 +139,15 @@ def held_of(memory: Memory) -> _Held:
 
 def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice, Rows]]:
     """The features of the rows, some rows at a time; kept for the next question where they are small."""
-    if held.kept is not None and held.kept[0] == step:
-        start = 0
-        for features in held.kept[1]:
-            yield slice(start, start + len(features)), features
-            start += len(features)
-        return
-    held.kept = None
-    if not 1 <= step < MOST_STEPS:  # below, another seed may draw the same
-        raise MalformedMessage(f"there is no step {step}")
-    drawn, kept = held.begin.draw(len(table.columns), step, held.begin.precision), []
-    small = table.n_rows * held.begin.n_features * 8 <= KEPT_BYTES
+    if held.features is None or held.features[0] != step:
+        if not 1 <= step < MOST_STEPS:  # below, another seed may draw the same
+            raise MalformedMessage(f"there is no step {step}")
+        drawn = held.begin.draw(len(table.columns), step, held.begin.precision)
+        held.features = step, StreamedTable(table, lambda block: drawn(block.rows), held.begin.n_features)
     start = 0
-    for block in table.blocks():
-        n_rows = max(1, PIECE_BYTES // (8 * (held.begin.n_features + block.rows.shape[1])))
-        for first in range(0, len(block.rows), n_rows):
-            features = drawn(block.rows[first : first + n_rows])
-            if small:
-                kept.append(features)
-            yield slice(start, start + len(features)), features
-            start += len(features)
-    if small:
-        held.kept = (step, kept)
+    for features, *_ in held.features[1].raw_blocks():
+        yield slice(start, start + len(features)), features
+        start += len(features)
 
 
 def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -> Iterator[tuple[slice, Floats]]:
@@ -331,7 +314,7 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
         memory.table = EmbeddedTable(table, moved)
         memory.pop("dspgd")
     else:
-        held.b, held.kept = moved, None
+        held.b, held.features = moved, None
 
 
 def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTable:
