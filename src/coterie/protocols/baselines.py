@@ -34,7 +34,7 @@ from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import EmbeddedTable, raw_of
 from coterie.protocols.lloyd import lloyd, lloyd_cost
 from coterie.protocols.seeding import var_part, var_part_cost
 
@@ -99,12 +99,8 @@ class BaselineFit:
         return clustering.nearest(self.embedding.embed(rows), self.centers)[0]
 
 
-def _raw(table: Table) -> Table:
-    return table.raw if isinstance(table, EmbeddedTable) else table
-
-
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
-    raw = _raw(table)
+    raw = raw_of(table)
     made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
     return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
 

@@ -182,14 +182,9 @@ def keep_residuals(table: Table, memory: Memory, ask: ScoreByResidual) -> None:
 
 
 @answers(ScoreByLeverage)
-def local_leverage(table: Table, memory: Memory, ask: ScoreByLeverage) -> Mass:
-    """The sum of the leverage scores."""
-    return Mass(np.asarray(_scored(memory).scores.sum()))
-
-
 @answers(ScoreByResidual)
-def local_residual(table: Table, memory: Memory, ask: ScoreByResidual) -> Mass:
-    """The sum of the squared distances."""
+def local_mass(table: Table, memory: Memory, ask: ScoreByLeverage | ScoreByResidual) -> Mass:
+    """The sum of the scores kept last."""
     return Mass(np.asarray(_scored(memory).scores.sum()))
 
 
@@ -241,7 +236,6 @@ class CEPCASettings:
     """d_p: how many rows a site's sketches have."""
     n_landmarks: int = 500
     """p: representative rows, half of them by leverage, half by residual (Balcan et al. leave the split open)."""
-    form: str = "phase"
 
 
 @dataclass(frozen=True)
@@ -309,7 +303,7 @@ def _components(
 
 
 def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:
-    stated = SketchFeatures.stated(kernel, settings.n_features, settings.form, seed)
+    stated = SketchFeatures.stated(kernel, settings.n_features, "phase", seed)
     return SketchFeatures(*stated, settings.n_sketched, min(settings.n_embedded, settings.n_features))
 
 

@@ -123,11 +123,6 @@ class DPCAFit:
     """B_j, for the last copies."""
 
     @property
-    def copies(self) -> Mapping[str, Floats]:
-        """The last copies."""
-        return self.history[-1]
-
-    @property
     def stacked(self) -> Floats:
         """All B_j, one below the other: it spans the principal subspace of all columns."""
         return np.concatenate(list(self.components.values()))

@@ -20,7 +20,7 @@ from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.embedded import EmbeddedTable, OfKernel, StreamedTable, stated_kernel
 from coterie.protocols.limits import N_MARKS, marks
 
 MOST_FEATURES = 1 << 14
@@ -62,13 +62,9 @@ def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(OfKernel):
     """What a request states about random features: the kernel, how many, of which form, the seed they come from."""
 
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
     n_features: int
     form: str
     seed: int
@@ -76,19 +72,7 @@ class Drawn:
     @staticmethod
     def stated(kernel: Kernel, n_features: int, form: str, seed: int) -> tuple[str, float, int, float, int, str, int]:
         """The same as a message carries it."""
-        return (
-            kernel.name,
-            float(kernel.gamma),
-            int(kernel.degree),
-            float(kernel.coef0),
-            int(n_features),
-            form,
-            seed,
-        )
-
-    def the_kernel(self) -> Kernel:
-        """The kernel."""
-        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+        return (*stated_kernel(kernel), int(n_features), form, seed)
 
     def draw(self, n_columns: int, step: int, dtype: str = "float64") -> FeatureMap:
         """The map of one step, the same at every site."""

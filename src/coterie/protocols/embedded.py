@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.maths import clustering
+from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
@@ -14,6 +16,25 @@ KEPT_BYTES = 64 << 20
 """Embedded rows are kept where they fit into this, else made anew whenever they are looked at."""
 PIECE_BYTES = 16 << 20
 """They are made for so many rows at a time."""
+
+
+@dataclass(frozen=True)
+class OfKernel:
+    """What a request states of a kernel."""
+
+    kernel: str
+    gamma: float
+    degree: int
+    coef0: float
+
+    def the_kernel(self) -> Kernel:
+        """The kernel it states."""
+        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+
+
+def stated_kernel(kernel: Kernel) -> tuple[str, float, int, float]:
+    """A kernel as a message carries it."""
+    return kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0)
 
 
 class EmbeddedTable:
@@ -93,6 +114,11 @@ def seen_moments(pieces: Iterable[tuple[Block, Rows]], points: Floats, width: in
         sums += clustering.sums_by_cell(block.rows, labels, block.counts, len(points))
         counts += clustering.counts_by_cell(labels, block.counts, len(points))
     return sums, counts
+
+
+def raw_of(table: Table) -> Table:
+    """The table itself, or the one whose rows are embedded."""
+    return table.raw if isinstance(table, EmbeddedTable) else table
 
 
 def _components(number: int) -> tuple[Column, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers, within_columns
+from coterie.messages.site_part import Block, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, to_all
 
@@ -52,8 +53,13 @@ def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
 
 def table_moments(table: Table, centers: Floats) -> Moments:
     """The moments of a table's rows nearest to each center, and the cost of the rows behind them."""
-    reply = Moments(np.zeros(centers.shape), np.zeros(len(centers)), np.asarray(within_columns(table).sum()))
-    for block in table.blocks():
+    return block_moments(table.blocks(), centers, float(within_columns(table).sum()))
+
+
+def block_moments(blocks: Iterable[Block], centers: Floats, cost: float = 0.0) -> Moments:
+    """The moments of some blocks of rows, on top of a cost; zeros where there is no block."""
+    reply = Moments(np.zeros(centers.shape), np.zeros(len(centers)), np.asarray(cost))
+    for block in blocks:
         reply += Moments(*clustering.moments(block.rows, centers, block.weights))
     return reply
 
