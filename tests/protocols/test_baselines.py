@@ -195,32 +195,24 @@ def test_features_stand_in_for_rows_and_keep_the_kernel_on_average():
     np.testing.assert_allclose(found, kernel.between(rows, rows), atol=5 / np.sqrt(50 * 400))
 
 
-@pytest.mark.parametrize("final", ["coreset", "lloyd"])
-def test_rfk_with_many_features_comes_near_ck_in_f_k(digits, final):
+def test_rfk_with_many_features_comes_near_ck_in_f_k(digits):
     rows, kernel = digits
     matrix = kernel.between(rows, rows)
     exact = asked(ck(kernel, 10, n_components=20, n_columns=64, seed=0), split_evenly(rows, 5))
-    protocol = rfk(kernel, 10, n_features=2000, seed=1, n_points=1000, final=final)
+    protocol = rfk(kernel, 10, n_features=2000, seed=1, n_points=1000)
     fit = asked(protocol, split_evenly(rows, 5))
     best, found = (kernel_objective(matrix, made.labels(rows)) for made in (exact, fit))
-    print(f"{final}: f_K {found:.4f} to {best:.4f}")
+    print(f"f_K {found:.4f} to {best:.4f}")
     assert found <= 1.02 * best
 
 
-@pytest.mark.parametrize("final", ["coreset", "lloyd"])
 @pytest.mark.parametrize("form", ["phase", "paired"])
-def test_the_cost_of_rfk_equals_the_ledger(final, form):
+def test_the_cost_of_rfk_equals_the_ledger(form):
     ledger = Ledger()
-    protocol = rfk(Kernel("rbf", 0.1), 3, n_features=20, seed=1, n_points=50, final=final, form=form)
+    protocol = rfk(Kernel("rbf", 0.1), 3, n_features=20, seed=1, n_points=50, form=form)
     fit = asked(protocol, split_evenly(blobs(200), 4), ledger)
     assert_cost(ledger, rfk_cost(4, fit, method=NAME))
-    if final == "coreset":
-        assert ledger.total("floats_up") == 4 + (50 + 4 * 3) * (20 + 1)
-
-
-def test_rfk_says_which_ways_there_are_to_end():
-    with pytest.raises(InputError, match="'coreset' or 'lloyd'"):
-        next(rfk(Kernel("rbf", 0.1), 3, n_features=20, seed=1, final="other"))
+    assert ledger.total("floats_up") == 4 + (50 + 4 * 3) * (20 + 1)
 
 
 # ---------------------------------------------------------------- CE PCA

@@ -1,12 +1,12 @@
 """What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
 
-- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means over them (:func:`rfk`);
+- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means of them (:func:`rfk`);
 - CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
 - SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
 - CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
   distributed linear k-means (:func:`ce_pca_kmeans`).
 
-All but RFK by sums disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
+All disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
 than s components.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 from typing import Protocol as Interface
 
 import numpy as np
@@ -35,8 +34,6 @@ from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
 from coterie.protocols.embedded import EmbeddedTable, raw_of
-from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.seeding import var_part, var_part_cost
 
 NONE = 1e-9
 """Eigenvalues below this share of the largest count as none."""
@@ -88,8 +85,6 @@ class BaselineFit:
     """Eigenvalues of the kernel matrix of all rows; none for random features."""
     sizes: tuple[int, ...] = ()
     """The rows each site sent: pooled, or allotted of a coreset."""
-    n_rounds: int = 0
-    """Rounds of Lloyd's algorithm, where that was used."""
     counts: Floats | None = None
     cost: float = 0.0
     """Rows by center and their squared distances in the embedding, where the server knows them."""
@@ -127,35 +122,20 @@ def rfk(
     seed: int,
     n_points: int = 1000,
     form: str = "phase",
-    final: Literal["coreset", "lloyd"] = "coreset",
-    max_rounds: int = 100,
-    tol: float = 1e-4,
 ) -> Protocol[BaselineFit]:
-    """k-means of random features: by a coreset of ``n_points`` (the paper's way; features travel), or by sums.
-
-    Settled: by sums, Lloyd's algorithm starts from var-part cells of the features.
-    """
-    if final not in ("coreset", "lloyd"):
-        raise InputError(f"final={final!r}; it is 'coreset' or 'lloyd'.")
+    """k-means of random features by a coreset of ``n_points``: features travel."""
     made = RandomMap(kernel, n_features, form, seed)
     yield from total(made.request())
-    if final == "coreset":
-        found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
-        return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
-    start = yield from var_part(n_clusters, n_features)
-    fit = yield from lloyd(start, max_rounds=max_rounds, tol=tol)
-    return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
+    found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+    return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
 
 
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
-    """Nothing for the features; then a coreset of rows of D numbers, or Lloyd's sums and their start."""
-    made, k = fit.embedding, len(fit.centers)
+    """Nothing for the features; then a coreset of rows of D numbers."""
+    made = fit.embedding
     assert isinstance(made, RandomMap)
     first = to_all(n_sites, made.request(), method=method)
-    if fit.sizes:
-        return first + coreset_cost(k, made.n_features, fit.sizes, method=method, seed=made.seed)
-    start = var_part_cost(n_sites, k, made.n_features, method=method)
-    return first + start + lloyd_cost(n_sites, k, made.n_features, fit.n_rounds, method=method)
+    return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
 
 
 # ---------------------------------------------------------------- CK and SK: rows pooled

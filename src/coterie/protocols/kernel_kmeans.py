@@ -116,7 +116,7 @@ def cluster_by_baseline(
     if counts is None:
         closing = yield from total(Close(fit.centers))
         counts, cost = closing.counts, float(closing.cost)
-    return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, fit.n_rounds), fit.values)
+    return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, 0), fit.values)
 
 
 def cluster_embedded(

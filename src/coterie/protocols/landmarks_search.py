@@ -44,11 +44,11 @@ class Survey:
     """The same of the rows' own columns; None where nobody asked."""
 
 
-class Summed(NamedTuple):
-    """Landmarks, and what was known of all rows when they were looked for."""
+class Searched(NamedTuple):
+    """Landmarks, and what was known of all rows where they were looked for by sums."""
 
     landmarks: Landmarks
-    survey: Survey
+    survey: Survey | None = None
 
 
 def summed_landmarks(
@@ -60,8 +60,8 @@ def summed_landmarks(
     n_projected: int = 32,
     n_rounds: int = 4,
     limits: tuple[float, float] | None = None,
-    before: Summed | None = None,
-) -> Protocol[Summed]:
+    before: Searched | None = None,
+) -> Protocol[Searched]:
     """Means of cells over all sites' rows.
 
     ``limits`` are the smallest and largest value of any row where they are known; else means are coded within a few
@@ -72,7 +72,7 @@ def summed_landmarks(
     """
     d, p = n_columns, min(n_projected, n_columns)
     yield from total(Regard(seed, p, False))
-    survey = (yield from _survey(d, p, seed, limits)) if before is None else before.survey
+    survey = before.survey if before is not None and before.survey else (yield from _survey(d, p, seed, limits))
     number = min(n_landmarks, max(2, int(survey.n_rows) // ROWS_A_CELL))
     rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
     start = survey.mean + survey.deviation * rng.normal(size=(number, p))
@@ -80,8 +80,11 @@ def summed_landmarks(
     points, weights = points[weights > 0], weights[weights > 0]
     if not len(points):
         raise InputError("the sites left hold 0 rows in all.")
-    scatter = (yield from _scatter(points, weights)) if before is None else before.landmarks.scatter
-    return Summed(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
+    if before is None:  # squared distances from a point close to the mean, which keeps their digits
+        scatter = float((yield from total(SumApart(weights @ points / weights.sum()))).squares)
+    else:
+        scatter = before.landmarks.scatter
+    return Searched(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
 
 
 def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Protocol[Survey]:
@@ -94,16 +97,13 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
         raise InputError("the sites hold 0 rows in all.")
     mean, deviation = _moments(n_rows, found.sums, found.squares)
     own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
-    return Survey(n_rows, mean, deviation, *_window(mean, deviation), _rows_range(own, apart, limits))
+    low, span = mean - WINDOW * deviation, 2 * WINDOW * deviation
+    return Survey(n_rows, mean, deviation, low, span, _rows_range(own, apart, limits))
 
 
 def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
     mean = sums / n_rows
     return mean, np.sqrt(np.maximum(squares / n_rows - mean**2, 0.0))
-
-
-def _window(mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
-    return mean - WINDOW * deviation, 2 * WINDOW * deviation
 
 
 def _rows_range(mean: Floats, deviation: Floats, limits: tuple[float, float] | None) -> tuple[Floats, Floats] | None:
@@ -126,12 +126,6 @@ def _cell_means(
     assert survey.rows_range is not None
     yield from total(Regard(seed, p, True))
     return (yield from _means(centers, survey.rows_range, bits, d))
-
-
-def _scatter(points: Floats, weights: Floats) -> Protocol[float]:
-    """The rows' squared distances from their mean: asked about a point close by, which keeps their digits."""
-    found = yield from total(SumApart(weights @ points / weights.sum()))
-    return float(found.squares)
 
 
 def nearest_counts(points: Floats) -> Protocol[Floats]:
