@@ -220,7 +220,7 @@ def cluster_by_landmarks(
     if rows < n_clusters:
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
     features: Floats = found.map.embed(found.map.landmarks).astype(np.float64, copy=False)
-    weights, is_local = found.landmarks.weights, settings.way == "local"
+    weights, is_local = found.landmarks.weights, settings.way == "local" and settings.points is None
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
     if is_local:
         centers = yield from _best(found, starts)
