@@ -18,8 +18,9 @@ from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.factors import sin_theta
 from coterie.messages.site_part import Column
 from coterie.messages.verbs import Protocol
+from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.prepared import Preparation, Spread
-from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, is_whole, project, vertical_kernel_pca
+from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable

@@ -22,6 +22,8 @@ from coterie.protocols.costs import Cost, to_all
 
 TAG_BYTES = 8
 SHOWN_SITES = 4
+ORDERS = {False: "order of rows", True: "order of new rows"}
+"""Where a site's memory keeps in which order rows are taken, if not as they lie."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,6 @@ def subject(table: Table, new: bool) -> Table:
     return found
 
 
-def order_of(memory: Memory, new: bool) -> Integers | None:
-    """In which order rows are taken; None: as they lie."""
-    order: Integers | None = memory.get(_place(new))
-    return order
-
-
-def _place(new: bool) -> str:
-    return "order of new rows" if new else "order of rows"
-
-
 def _tags(table: Table, memory: Memory, ask: SendTags) -> Integers:
     keys = keys_of(subject(table, ask.new))
     if keys is None:
@@ -108,7 +100,6 @@ def _tags(table: Table, memory: Memory, ask: SendTags) -> Integers:
 
 @answers(Attend)
 def local_attendance(table: Table, memory: Memory, ask: Attend) -> Attendance:
-    """Rows, whatever they hold."""
     about = subject(table, ask.new)
     is_weighted = any(block.weights is not None for block in about.raw_blocks())
     return Attendance(
@@ -121,7 +112,7 @@ def local_attendance(table: Table, memory: Memory, ask: Attend) -> Attendance:
 @remembers(SendTags)
 def keep_order(table: Table, memory: Memory, ask: SendTags) -> None:
     """From now on rows are taken in the order of their tags."""
-    memory[_place(ask.new)] = np.argsort(_tags(table, memory, ask), kind="stable")
+    memory[ORDERS[ask.new]] = np.argsort(_tags(table, memory, ask), kind="stable")
 
 
 @answers(SendTags)

@@ -60,19 +60,13 @@ class RandomMap:
     form: str
     seed: int
 
-    @classmethod
-    def of(cls, ask: Drawn) -> RandomMap:
-        """The map a request states."""
-        return cls(ask.the_kernel(), ask.n_features, ask.form, ask.seed)
-
     def request(self) -> MapFeatures:
         """The request that asks sites for this map."""
         return MapFeatures(*MapFeatures.stated(self.kernel, self.n_features, self.form, self.seed))
 
     def embed(self, rows: Rows) -> Floats:
         """One embedded row for every row."""
-        features: Floats = self.request().draw(rows.shape[1], 0)(rows) / np.sqrt(self.n_features)
-        return features
+        return self.request().embed(rows)
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class MapFeatures(Drawn, Request[Nothing], remembered=True):
 @remembers(MapFeatures)
 def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
     """Let later questions see the features in the rows' place."""
-    memory.table = embedded_by(table, RandomMap.of(ask), ask.n_features)
+    memory.table = embedded_by(table, ask, ask.n_features)
 
 
 def rfk(
@@ -174,7 +168,6 @@ class PoolRows(Request[PooledRows]):
 
 @answers(CountRows)
 def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
-    """Rows of any weight."""
     held, weighted = 0.0, False
     for block in table.blocks():
         held += float(block.counts.sum())
@@ -184,7 +177,6 @@ def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
 
 @answers(PoolRows)
 def local_pooled_rows(table: Table, memory: Memory, ask: PoolRows) -> PooledRows:
-    """The rows, as the site was asked for them."""
     if ask.rows != table.n_rows or ask.weighted not in (0, ask.rows):
         raise MalformedMessage(f"{ask.rows} rows and {ask.weighted} weights: not what this site holds")
     rows, counts = rows_at(table, np.arange(table.n_rows))

@@ -19,7 +19,6 @@ from coterie.protocols.baselines import (
     JITTER,
     NONE,
     BaselineFit,
-    RandomMap,
     embedded_by,
     top_directions,
 )
@@ -148,7 +147,7 @@ def keep_sketched_features(table: Table, memory: Memory, ask: SketchFeatures) ->
     """Keep E = S(phi(A)): D random features, then a Gaussian map to t dimensions (none where t = D)."""
     if isinstance(table, EmbeddedTable):
         memory.table = table = table.raw
-    features = embedded_by(table, RandomMap.of(ask), ask.n_features).rows
+    features = embedded_by(table, ask, ask.n_features).rows
     if ask.t != ask.n_features:
         normal = np.random.default_rng([ask.seed, 3]).normal(size=(ask.n_features, ask.t))
         features = features @ (normal / np.sqrt(ask.t))
@@ -184,7 +183,6 @@ def keep_residuals(table: Table, memory: Memory, ask: ScoreByResidual) -> None:
 @answers(ScoreByLeverage)
 @answers(ScoreByResidual)
 def local_mass(table: Table, memory: Memory, ask: ScoreByLeverage | ScoreByResidual) -> Mass:
-    """The sum of the scores kept last."""
     return Mass(np.asarray(_scored(memory).scores.sum()))
 
 
@@ -338,7 +336,6 @@ def ce_pca_kmeans(
 def ce_pca_kmeans_cost(
     made: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
 ) -> Cost:
-    """Both together."""
     embedding = ce_pca_cost(len(fit.sizes), made, settings, seed=seed, method=method)
     k, s = fit.centers.shape
     return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)

@@ -40,7 +40,6 @@ class CountColumns(Request[ColumnCount]):
 
 @answers(CountColumns)
 def local_column_count(table: Table, memory: Memory, ask: CountColumns) -> ColumnCount:
-    """The columns, whatever is in them."""
     return ColumnCount(np.asarray(len(table.columns)))
 
 

@@ -74,12 +74,9 @@ class DSPGDSettings:
     precision: str = "float64"
 
     def __post_init__(self) -> None:
-        if self.n_components < 1:
-            raise InputError(f"n_components={self.n_components} must be at least 1.")
-        if self.rank < 1:
-            raise InputError(f"rank={self.rank} must be at least 1.")
-        if self.n_iter < 1:
-            raise InputError(f"n_iter={self.n_iter} must be at least 1.")
+        for name in ("n_components", "rank", "n_iter"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.step not in ("1/t", "2/t"):
             raise InputError(f"step={self.step!r}; it is '1/t' or '2/t'.")
         if self.solver not in ("auto", "gram", "lanczos"):

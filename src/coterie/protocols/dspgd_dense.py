@@ -11,7 +11,7 @@ also knows V = W_t' U Lambda^(-1/2), with which any other row is embedded as wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +49,6 @@ class Project(Request[Projection]):
 
 @answers(Project)
 def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
-    """A site's share of A_t' c_q."""
     _check_rows(table, ask.part)
     reply = Projection.zeros(ask.axes)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
@@ -75,7 +74,6 @@ class Expand(Request[RowProducts]):
 
 @answers(Expand)
 def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts:
-    """The site's rows of A_t A_t' c_q."""
     found = np.zeros(ask.rows)
     _check_rows(table, found)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
@@ -176,7 +174,7 @@ class _Operator:
         parts, n_features = _cut(vector, self.sizes), len(self._means)
         asked = {name: Project(self._draw, n_features, part) for name, part in parts.items()}
         projections = yield from each(asked, complete=True)
-        sums = _added(reply.projection for reply in projections.values()) - self._means * vector.sum()
+        sums = np.sum([reply.projection for reply in projections.values()], axis=0) - self._means * vector.sum()
         self._summed.append((vector, sums))
         expand = {name: Expand(self._draw, count, sums) for name, count in self.sizes.items()}
         found = yield from each(expand, complete=True)
@@ -200,9 +198,3 @@ def _cut(rows: Floats, sizes: Mapping[str, int]) -> dict[str, Floats]:
     """Each site's part of something with a row for every row."""
     stops = np.cumsum(list(sizes.values()))
     return dict(zip(sizes, np.split(rows, stops[:-1]), strict=True))
-
-
-def _added(parts: Iterable[Floats]) -> Floats:
-    """The sum, in roster order."""
-    first, *rest = parts
-    return sum(rest, first.astype(np.float64))

@@ -49,7 +49,6 @@ class SumLengths(Request[Lengths]):
 
 @answers(SumLengths)
 def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
-    """A site's share."""
     reply = Lengths(np.zeros(()), np.zeros(ask.d), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         rows = block.rows.astype(np.float64, copy=False)
@@ -71,7 +70,6 @@ class Drawn(OfKernel):
 
     @staticmethod
     def stated(kernel: Kernel, n_features: int, form: str, seed: int) -> tuple[str, float, int, float, int, str, int]:
-        """The same as a message carries it."""
         return (*stated_kernel(kernel), int(n_features), form, seed)
 
     def draw(self, n_columns: int, step: int, dtype: str = "float64") -> FeatureMap:
@@ -82,6 +80,11 @@ class Drawn(OfKernel):
             )
         kernel = self.the_kernel()
         return draw_features(kernel, self.n_features, n_columns, self.seed, step, form=self.form, dtype=dtype)
+
+    def embed(self, rows: Rows) -> Floats:
+        """Rows as one draw of features, scaled so that inner products are kernel values on average."""
+        features: Floats = self.draw(rows.shape[1], 0)(rows) / np.sqrt(self.n_features)
+        return features
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,6 @@ class SumFeatures(OfFeatures, Request[FeatureSums]):
 
 @answers(SumFeatures)
 def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> FeatureSums:
-    """A site's share of the features' mean."""
     reply, held = FeatureSums.zeros(ask.axes), held_of(memory)
     for rows, features in feature_pieces(table, held, ask.step):
         counts = held.counts[rows]
@@ -262,7 +264,6 @@ class SendGram(OfFeatures, Request[Triangle]):
 
 @answers(SendGram)
 def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
-    """A site's share of W_t' W_t."""
     if ask.size != ask.n * (ask.n + 1) // 2:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
     gram, counts = np.zeros((ask.n, ask.n)), held_of(memory).counts

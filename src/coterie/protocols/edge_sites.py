@@ -138,7 +138,6 @@ class SendSubspace(Viewed, Request[Subspace]):
 
 @answers(SendSubspace)
 def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
-    """A site's axes."""
     view = _seen(table, memory, ask, ask.d)
     if not 1 <= ask.t <= ask.d:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
@@ -174,7 +173,6 @@ class SendScatter(Viewed, Request[Scatter]):
 
 @answers(SendScatter)
 def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
-    """A site's share."""
     view = _seen(table, memory, ask, ask.d)
     if ask.entries != ask.d * (ask.d + 1) // 2:
         raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
@@ -311,7 +309,6 @@ class SendCenters(Viewed, Request[ReducedCenters]):
 
 @answers(SendCenters)
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
-    """A site's own centers."""
     view = _seen(table, memory, ask, ask.d)
     return ReducedCenters(*own_centers(view, ask.q, ask.d, sample_of(view, ask.sample, ask.seed)))
 
@@ -337,7 +334,6 @@ class SumByCell(Viewed, Request[WholeMoments]):
 
 @answers(SumByCell)
 def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMoments:
-    """A site's share."""
     view = _seen(table, memory, ask, ask.axes["p"])
     if ask.d != len(view.raw.columns):
         raise MalformedMessage(f"sums of {ask.d} columns of rows of {len(view.raw.columns)}")

@@ -46,7 +46,6 @@ class EmbeddedTable:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return self.raw.n_rows
 
     def raw_blocks(self) -> Iterator[Block]:

@@ -39,7 +39,6 @@ class View:
         return self.maps[-1].p if self.maps else self.d
 
     def then(self, one: LinearMap) -> View:
-        """One more map."""
         return replace(self, maps=(*self.maps, one))
 
     def projected(self, p: int, form: str) -> View:

@@ -37,11 +37,8 @@ class Survey:
     mean: Floats
     """Of the projected columns, as the others."""
     deviation: Floats
-    low: Floats
-    span: Floats
-    """Where means of projected rows lie: from ``low`` to ``low + span``."""
     rows_range: tuple[Floats, Floats] | None
-    """The same of the rows' own columns; None where nobody asked."""
+    """Where means of the rows' own columns lie: lowest, and how far up from there; None where nobody asked."""
 
 
 class Searched(NamedTuple):
@@ -97,8 +94,7 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
         raise InputError("the sites hold 0 rows in all.")
     mean, deviation = _moments(n_rows, found.sums, found.squares)
     own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
-    low, span = mean - WINDOW * deviation, 2 * WINDOW * deviation
-    return Survey(n_rows, mean, deviation, low, span, _rows_range(own, apart, limits))
+    return Survey(n_rows, mean, deviation, _rows_range(own, apart, limits))
 
 
 def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
@@ -117,9 +113,9 @@ def _cell_means(
     centers: Floats, survey: Survey, d: int, bits: int, n_rounds: int, seed: int
 ) -> Protocol[tuple[Floats, Floats]]:
     """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
-    p = centers.shape[1]
+    p, away = centers.shape[1], WINDOW * survey.deviation
     for _ in range(n_rounds):
-        found, counts = yield from _means(centers, (survey.low, survey.span), FINE_BITS, p)
+        found, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
         centers = np.where((counts > 0)[:, None], found, centers)
     if p == d:
         return found, counts

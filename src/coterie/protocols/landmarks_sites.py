@@ -170,7 +170,6 @@ class MeanByCell(Request[LocalMeans]):
 
 @answers(MeanByCell)
 def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
-    """A site's own means."""
     if ask.centers.shape[1] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
     found = table_moments(table, ask.centers)
@@ -179,7 +178,6 @@ def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
 
 @answers(TryLandmarks)
 def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCosts:
-    """Mean costs over all of a site's rows."""
     if ask.axes["r"] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
     costs, held = np.zeros(len(ask.starts)), 0.0
@@ -207,7 +205,6 @@ class SendFeatureGram(Request[FeatureGram]):
 
 @answers(SendFeatureGram)
 def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> FeatureGram:
-    """A site's share."""
     if ask.size != ask.n * (ask.n + 1) // 2 or ask.n != len(table.columns) + 1:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
     gram = np.zeros((ask.n, ask.n))

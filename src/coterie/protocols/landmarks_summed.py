@@ -131,7 +131,6 @@ class SumApart(Request[Apart]):
 
 @answers(SumApart)
 def local_apart(table: Table, memory: Memory, ask: SumApart) -> Apart:
-    """A site's share."""
     reply = Apart(np.zeros(()), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         away = block.rows - ask.origin
@@ -189,13 +188,11 @@ class ShareCells(Request[CellShares]):
 
 @answers(CountCells)
 def local_counts(table: Table, memory: Memory, ask: CountCells) -> CellCounts:
-    """A site's share of the counts."""
     return CellCounts(_cells(_lens(memory), ask.centers)[1])
 
 
 @answers(ShareCells)
 def local_shares(table: Table, memory: Memory, ask: ShareCells) -> CellShares:
-    """A site's part of the means."""
     lens = _lens(memory)
     if ask.width != lens.width or ask.axes["ranges"] not in (1, ask.width) or not 1 <= ask.steps < 1 << 31:
         raise MalformedMessage(f"means of {ask.width} columns in {ask.bits} bits over {ask.sites} sites")

@@ -47,7 +47,6 @@ class Close(Request[Sizes]):
 
 @answers(Assign)
 def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
-    """A site's share of the moments; zeros for a site without rows."""
     return table_moments(table, ask.centers)
 
 
@@ -66,7 +65,6 @@ def block_moments(blocks: Iterable[Block], centers: Floats, cost: float = 0.0) -
 
 @answers(Close)
 def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
-    """A site's share; zeros for a site without rows."""
     reply = Sizes(np.zeros(len(ask.centers)), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         labels, squared = clustering.nearest(block.rows, ask.centers)

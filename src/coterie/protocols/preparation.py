@@ -49,7 +49,6 @@ class SumColumns(Request[ColumnSums]):
 
 @answers(SumColumns)
 def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
-    """A site's share of every column's sums."""
     used = complete(table) if ask.drop else table
     reply = ColumnSums.zeros(ask.axes)
     for block in used.raw_blocks():

@@ -143,7 +143,6 @@ class Split(Request[CellSums]):
 
 @answers(Split)
 def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
-    """A site's share of every cell."""
     reply = CellSums.zeros(ask.axes)
     for block in table.blocks():
         cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)

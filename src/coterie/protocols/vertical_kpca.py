@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from coterie.messages.schema import Floats, Integers, Request
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.alignment import Alignment, align, align_cost
 from coterie.protocols.costs import Cost, one_round, to_all
+from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
@@ -265,11 +266,6 @@ def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD) -> C
     cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
     treatment = [fit.settings.treatment] if fit.settings.treatment is not None else []
     return cost + to_all(n_sites, *treatment, *_questions(fit, new.n_rows), method=method)
-
-
-def is_whole(value: object) -> bool:
-    """Whether it is a whole number, and no truth value."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_number(value: object) -> bool:
