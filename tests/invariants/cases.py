@@ -36,7 +36,7 @@ from coterie.protocols.federated_pca import federated_pca, federated_pca_cost
 from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
 from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
+from coterie.protocols.preparation import SumColumns, prepare, spread, standard_cost
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
 from coterie.protocols.vertical_kpca import (
@@ -78,7 +78,7 @@ class Case:
 
 def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
     yield from agree(ArrayTable(rows).columns)
-    made = yield from standard(D)
+    made = yield from prepare(D, scale="standard")
     start = yield from var_part(K, D, about=Spread(float(len(rows)), np.zeros(D), np.ones(D)))
     return made, (yield from lloyd(start, max_rounds=5, tol=0.0))
 
