@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Protocol as Interface
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
@@ -82,10 +81,6 @@ class BaselineFit:
     counts: Floats | None = None
     cost: float = 0.0
     """Rows by center and their squared distances in the embedding, where the server knows them."""
-
-    def labels(self, rows: Rows) -> npt.NDArray[np.intp]:
-        """The nearest center of every row."""
-        return clustering.nearest(self.embedding.embed(rows), self.centers)[0]
 
 
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:

@@ -25,7 +25,7 @@ from coterie.protocols.baselines import (
 from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import StreamedTable
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _sketched(table: Table, rows: Floats, size: int, *seed: int) -> Floats:
 @remembers(SketchFeatures)
 def keep_sketched_features(table: Table, memory: Memory, ask: SketchFeatures) -> None:
     """Keep E = S(phi(A)): D random features, then a Gaussian map to t dimensions (none where t = D)."""
-    if isinstance(table, EmbeddedTable):
+    if isinstance(table, StreamedTable):
         memory.table = table = table.raw
     features = embedded_by(table, ask, ask.n_features).rows
     if ask.t != ask.n_features:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.coresets import allotted, cell_remainders, importance_sample, solvable_weights
+from coterie.maths.coresets import allotted, cell_remainders, importance_sample
+from coterie.maths.summaries import Summary
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
@@ -149,21 +150,11 @@ def _solve(table: Table, k: int, seed: int) -> Solution:
 
 
 @dataclass(frozen=True)
-class Coreset:
-    """Weighted points in place of all rows; weights may be negative and add up to the number of rows."""
+class Coreset(Summary):
+    """Weighted points in place of all rows; their cost at any centers is an unbiased estimate of all rows'."""
 
-    points: Floats
-    weights: Floats
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
     """How many points each site was allotted, in roster order."""
-
-    def cost(self, centers: Floats) -> float:
-        """An unbiased estimate of all rows' k-means cost at centers that were chosen without looking at it."""
-        return float(clustering.nearest(self.points, centers)[1] @ self.weights)
-
-    def centers(self, n_clusters: int, *, seed: int) -> Floats:
-        """Weighted k-means of the points, negative weights set to 0."""
-        return clustering.weighted_kmeans(self.points, solvable_weights(self.weights), n_clusters, seed=seed)
 
 
 def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Protocol[Coreset]:
@@ -179,7 +170,7 @@ def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Pro
     weights = np.concatenate([some for part in parts for some in (part.weights, part.left)])
     if not weights.any():
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
-    return Coreset(points[weights != 0], weights[weights != 0], sizes)
+    return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)
 
 
 def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int = 0) -> Cost:

@@ -110,7 +110,7 @@ class _Held:
 @remembers(BeginKernel)
 def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
     """Forget any earlier embedding and begin anew."""
-    if isinstance(table, EmbeddedTable):
+    if isinstance(table, StreamedTable):
         memory.table = table = table.raw
     ask.draw(len(table.columns), 0, ask.precision)  # what cannot be drawn is found now
     counts = np.concatenate([np.zeros(0), *(block.counts for block in table.blocks())])

@@ -174,12 +174,13 @@ def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int
     names = yield from present()
     ask = _local_request(settings, number, n_columns, len(names), seed)
     found = (yield from each(ask)).values()
-    points = np.concatenate([decoded(r.codes, r.low, r.span, settings.bits) for r in found])
+    parts = [decoded(reply.codes, reply.low, reply.span, settings.bits) for reply in found]
+    points = np.concatenate(parts)
     weights = np.concatenate([r.counts for r in found]).astype(np.float64)
     if not weights.any():
         raise InputError("the sites hold 0 rows in all.")
     middle = weights @ points / weights.sum()
-    scatter = sum(_scatter(decoded(r.codes, r.low, r.span, settings.bits), r, middle) for r in found)
+    scatter = sum(_scatter(part, reply, middle) for part, reply in zip(parts, found, strict=True))
     return Landmarks(*merged(points, weights, number, seed=seed), scatter)
 
 
