@@ -306,11 +306,8 @@ def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTabl
     """Rows embedded as the sites of a run embedded theirs, from its public requests alone."""
     memory = Memory()
     for request in transcript:
-        seen = memory.table or table
-        if isinstance(request, BeginKernel):
-            keep_kernel(seen, memory, request)
-        else:
-            keep_advance(seen, memory, request)
+        keep = keep_kernel if isinstance(request, BeginKernel) else keep_advance
+        keep(memory.table or table, memory, request)
     found = memory.table
     if not isinstance(found, EmbeddedTable):
         raise InputError("the transcript does not end in an embedding.")

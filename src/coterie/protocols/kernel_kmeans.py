@@ -136,9 +136,9 @@ def cluster_embedded(
             f"the sites hold {made.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
         )
     deviation = np.sqrt(values / made.n_rows)
-    spread = Spread(made.n_rows, np.zeros(len(values)), deviation)
+    spread = Spread(made.n_rows, np.zeros(len(values)), deviation.copy())
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
-        spread = Spread(made.n_rows, np.zeros(len(values)), np.where(np.arange(len(values)) == 0, 0.0, deviation))
+        spread.deviation[:1] = 0.0
     start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
     return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
 

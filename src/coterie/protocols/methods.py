@@ -182,7 +182,7 @@ _METHODS = (
     Method(
         "rfk",
         "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
-        (SumLengths, MapFeatures, SumCost, SampleCoreset, Close),
+        (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
         "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
         "features of single rows, from which the rows can be found",
         ROWS,

@@ -74,11 +74,8 @@ def spread(
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
     spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
     """
-    drop = missing == "drop"
-    first = yield from total(SumColumns(drop, np.zeros(n_columns)))
-    _check_present(first, names)
-    mean = _divided(first.sums, first.present)
-    second = yield from total(SumColumns(drop, mean))
+    mean = yield from _mean(n_columns, names, drop=missing == "drop")
+    second = yield from total(SumColumns(missing == "drop", mean))
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
@@ -125,18 +122,14 @@ def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Float
     return low, np.where(high > low, high - low, 1.0)
 
 
-def _mean(n_columns: int, names: Sequence[str] | None) -> Protocol[Floats]:
-    found = yield from total(SumColumns(False, np.zeros(n_columns)))
-    _check_present(found, names)
-    return _divided(found.sums, found.present)
-
-
-def _check_present(found: ColumnSums, names: Sequence[str] | None) -> None:
-    """A column without a single value has no mean; where there are no rows at all, others say so."""
+def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:
+    """Of every column; one without a single value has no mean. Where there are no rows at all, others say so."""
+    found = yield from total(SumColumns(drop, np.zeros(n_columns)))
     empty = np.flatnonzero(found.present == 0)
     if len(empty) and float(found.rows) > 0:
         which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
         raise InputError(f"column {which} holds no value at any site; leave it out.")
+    return _divided(found.sums, found.present)
 
 
 def _divided(sums: Floats, counts: Floats) -> Floats:

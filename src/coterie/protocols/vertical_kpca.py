@@ -8,7 +8,7 @@ writes a T x T matrix down where T is large.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -93,6 +93,11 @@ class VerticalSettings:
         scale = "center" if (self.scale, self.kernel, self.center) == ("none", "linear", True) else self.scale
         return None if (self.missing, scale) == ("refuse", "none") else Treat(self.missing, scale)
 
+    @property
+    def needs_spread(self) -> bool:
+        """Whether sites are asked how far their rows spread: for gamma, or for the trace of K."""
+        return self.gamma is None if self.kernel == "rbf" else self.tolerance is not None
+
 
 @dataclass(frozen=True)
 class VerticalFit:
@@ -111,7 +116,6 @@ class VerticalFit:
     """K_hat is no farther than this from K, in Frobenius norm."""
     trace: float
     seed: int = 0
-    asked_spread: bool = field(default=False, repr=False)
 
     @property
     def embedding(self) -> Floats:
@@ -138,7 +142,7 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
         raise InputError(f"the sites hold {aligned.n_rows} {held}; at least {settings.least_rows} are needed.")
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
-    gamma, trace, asked = yield from _scale_of(settings, aligned.n_rows)
+    gamma, trace = yield from _scale_of(settings, aligned.n_rows)
     ranks, found, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
     questions = {
         name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
@@ -151,25 +155,23 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     pairs = joined.leading(count, center=settings.center, seed=seed)
     means = joined.means if settings.center else np.zeros(aligned.n_rows)
     bound = min(promised, joined.error_bound())
-    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, bound, trace, seed, asked)
+    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, bound, trace, seed)
 
 
-def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float, bool]]:
-    """gamma, the trace of K (not a number where it is not needed), and whether the sites were asked."""
+def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float]]:
+    """gamma, and the trace of K (not a number where it is not needed)."""
     is_rbf = settings.kernel == "rbf"
-    if is_rbf and settings.gamma is not None:
-        return float(settings.gamma), float(n_rows), False
-    if not is_rbf and settings.tolerance is None:
-        return 1.0, float("nan"), False
+    if not settings.needs_spread:
+        return (float(settings.gamma or 1.0), float(n_rows)) if is_rbf else (1.0, float("nan"))
     spreads = yield from each(MeasureSpread(), complete=True)
     if not is_rbf:
-        return 1.0, sum(float(one.squares) for one in spreads.values()), True
+        return 1.0, sum(float(one.squares) for one in spreads.values())
     variance = sum(float(one.variance) for one in spreads.values())
     if not variance > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
     if not np.isfinite(1 / (4 * variance)) or not 1 / (4 * variance) > 0:
         raise InputError("values are too small or too large for a gamma; use other units (scale='standard').")
-    return 1 / (4 * variance), float(n_rows), True
+    return 1 / (4 * variance), float(n_rows)
 
 
 def _ranks(
@@ -246,7 +248,7 @@ def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
     s, n, n_sites = fit.settings, fit.alignment.n_rows, len(fit.ranks)
     cost = align_cost(n_sites, fit.alignment, method=method)
     asks: list[Request[Any]] = [s.treatment] if s.treatment is not None else []
-    if fit.asked_spread:
+    if s.needs_spread:
         asks.append(MeasureSpread())
     if s.tolerance is not None:
         share, most = s.tolerance * fit.trace / n_sites, min(s.local_rank or n, n)
