@@ -24,7 +24,7 @@ from coterie.maths.landmarks import LandmarkMap
 from coterie.maths.spectra import Ritz
 from coterie.messages import codec
 from coterie.protocols.alignment import Alignment
-from coterie.protocols.baselines import RandomMap
+from coterie.protocols.baselines import MapFeatures
 from coterie.protocols.dspgd import Embedding
 from coterie.protocols.dspgd_sites import Advance, BeginKernel
 from coterie.protocols.federated_pca import PCAFit
@@ -188,7 +188,7 @@ def _kernel(made: KernelFit) -> _Kernel:
     elif isinstance(map_, LandmarkMap):
         written.landmarks, written.projection = map_.landmarks.tolist(), map_.projection.tolist()
         written.shift = map_.shift.tolist() if map_.shift.any() else None
-    elif isinstance(map_, RandomMap):
+    elif isinstance(map_, MapFeatures):
         written.features = _Features(map_.n_features, map_.form, map_.seed)
     return written
 
@@ -327,7 +327,7 @@ def _read_kernel(k: _Kernel | None, clusters: KMeansFit | None) -> KernelFit:
             raise ValueError("landmarks and their shift do not fit")
         return KernelFit(kernel, LandmarkMap(kernel, landmarks, projection, shift), k.rows, clusters, values)
     if k.features is not None:
-        drawn = RandomMap(kernel, k.features.number, k.features.form, k.features.seed)
+        drawn = MapFeatures(*MapFeatures.stated(kernel, k.features.number, k.features.form, k.features.seed))
         return KernelFit(kernel, drawn, k.rows, clusters, values)
     requests = [codec.decode_body(base64.b64decode(text, validate=True))[0] for text in k.transcript]
     if not requests or not all(isinstance(one, BeginKernel | Advance) for one in requests):

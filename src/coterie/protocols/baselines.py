@@ -51,24 +51,6 @@ class Embeds(Interface):
 
 
 @dataclass(frozen=True)
-class RandomMap:
-    """Rows embedded by one draw of random features, scaled so that inner products are kernel values on average."""
-
-    kernel: Kernel
-    n_features: int
-    form: str
-    seed: int
-
-    def request(self) -> MapFeatures:
-        """The request that asks sites for this map."""
-        return MapFeatures(*MapFeatures.stated(self.kernel, self.n_features, self.form, self.seed))
-
-    def embed(self, rows: Rows) -> Floats:
-        """One embedded row for every row."""
-        return self.request().embed(rows)
-
-
-@dataclass(frozen=True)
 class BaselineFit:
     """What labels any row: an embedding, and centers in it."""
 
@@ -113,8 +95,8 @@ def rfk(
     form: str = "phase",
 ) -> Protocol[BaselineFit]:
     """k-means of random features by a coreset of ``n_points``: features travel."""
-    made = RandomMap(kernel, n_features, form, seed)
-    yield from total(made.request())
+    made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
+    yield from total(made)
     found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
     return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
 
@@ -122,8 +104,8 @@ def rfk(
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     """Nothing for the features; then a coreset of rows of D numbers."""
     made = fit.embedding
-    assert isinstance(made, RandomMap)
-    first = to_all(n_sites, made.request(), method=method)
+    assert isinstance(made, MapFeatures)
+    first = to_all(n_sites, made, method=method)
     return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
 
 
