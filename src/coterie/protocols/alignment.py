@@ -102,11 +102,7 @@ def _tags(table: Table, memory: Memory, ask: SendTags) -> Integers:
 def local_attendance(table: Table, memory: Memory, ask: Attend) -> Attendance:
     about = subject(table, ask.new)
     is_weighted = any(block.weights is not None for block in about.raw_blocks())
-    return Attendance(
-        np.asarray(float(about.n_rows)),
-        np.asarray(int(keys_of(about) is not None)),
-        np.asarray(int(is_weighted)),
-    )
+    return Attendance(*map(np.asarray, (float(about.n_rows), int(keys_of(about) is not None), int(is_weighted))))
 
 
 @remembers(SendTags)

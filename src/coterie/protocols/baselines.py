@@ -86,13 +86,7 @@ def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
 
 
 def rfk(
-    kernel: Kernel,
-    n_clusters: int,
-    *,
-    n_features: int,
-    seed: int,
-    n_points: int = 1000,
-    form: str = "phase",
+    kernel: Kernel, n_clusters: int, *, n_features: int, seed: int, n_points: int = 1000, form: str = "phase"
 ) -> Protocol[BaselineFit]:
     """k-means of random features by a coreset of ``n_points``: features travel."""
     made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))

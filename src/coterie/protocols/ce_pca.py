@@ -3,7 +3,8 @@ few rows found by sketches, then distributed linear k-means. Rows travel as they
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
@@ -15,13 +16,7 @@ from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.baselines import (
-    JITTER,
-    NONE,
-    BaselineFit,
-    embedded_by,
-    top_directions,
-)
+from coterie.protocols.baselines import JITTER, NONE, BaselineFit, embedded_by, top_directions
 from coterie.protocols.coresets import coreset, coreset_cost
 from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
@@ -257,7 +252,7 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
     the sites' scores and drawn without replacement; landmarks that are equal count once.
     """
     sketches = yield from each(_sketch_features(kernel, settings, seed), complete=True)
-    factor = linalg.qr(np.concatenate([reply.sketch for reply in sketches.values()]), mode="r")[0]
+    factor = linalg.qr(_stacked(sketches), mode="r")[0]
     inverse = linalg.pinv(factor[: factor.shape[1]])
     masses = yield from each(ScoreByLeverage(inverse), complete=True)
     n_first = (settings.n_landmarks + 1) // 2
@@ -266,9 +261,16 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
         raise InputError("the sites hold 0 rows in all; there is nothing to embed.")
     masses = yield from each(ScoreByResidual(first), complete=True)
     second, more = yield from _drawn(masses, settings.n_landmarks - n_first, n_columns, 2, seed)
-    fit = yield from _components(kernel, settings, (first, second), seed)
-    yield from total(EmbedRows(fit.embedding.projection), complete=True)
-    return replace(fit, drawn=(sizes, more) if more else (sizes,))
+    both = np.concatenate([first, second])
+    ask = ProjectRows(settings.n_sketched, len(both), seed, second)
+    turn, values = top_directions(_stacked((yield from each(ask, complete=True))), settings.n_components)
+    embedding = LandmarkMap.of(kernel, both, linalg.solve_triangular(_root(kernel, both), turn))
+    yield from total(EmbedRows(embedding.projection), complete=True)
+    return CEPCAFit(embedding, values, (sizes, more) if more else (sizes,), len(first))
+
+
+def _stacked(sketches: Mapping[str, Sketch]) -> Floats:
+    return np.concatenate([reply.sketch for reply in sketches.values()])
 
 
 def _drawn(
@@ -285,19 +287,6 @@ def _drawn(
     }
     parts = yield from each(asks, complete=True)
     return np.unique(np.concatenate([part.points for part in parts.values()]), axis=0), sizes
-
-
-def _components(
-    kernel: Kernel, settings: CEPCASettings, landmarks: tuple[Floats, Floats], seed: int
-) -> Protocol[CEPCAFit]:
-    """Algorithm 3: the leading directions of the rows' projections, from their sketches."""
-    both = np.concatenate(landmarks)
-    ask = ProjectRows(settings.n_sketched, len(both), seed, landmarks[1])
-    sketches = yield from each(ask, complete=True)
-    stacked = np.concatenate([reply.sketch for reply in sketches.values()])
-    turn, values = top_directions(stacked, settings.n_components)
-    projection = linalg.solve_triangular(_root(kernel, both), turn)
-    return CEPCAFit(LandmarkMap.of(kernel, both, projection), values, (), len(landmarks[0]))
 
 
 def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:

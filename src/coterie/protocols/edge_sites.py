@@ -18,14 +18,7 @@ from coterie.maths.axes import Axes, add_products, principal_axes
 from coterie.maths.projections import Basis, LinearMap, Projection, mapped, product
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import (
-    Memory,
-    Table,
-    answers,
-    rows_behind,
-    within_columns,
-    within_scatter,
-)
+from coterie.messages.site_part import Memory, Table, answers, rows_behind, within_columns, within_scatter
 from coterie.protocols.coresets import local_solution, put_sample
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
 from coterie.protocols.embedded import StreamedTable, raw_of, seen_moments
@@ -100,15 +93,8 @@ def _axes(table: Table, count: int, seed: int) -> Axes:
     )
 
 
-def _within_scatter(view: _MappedTable) -> Floats:
-    """The scatter, as seen, of the rows behind those the table shows; by columns alone where no more is known."""
-    whole = within_scatter(view.raw)
-    scatter = np.diag(within_columns(view.raw)) if whole is None else whole
-    return np.array(mapped(mapped(scatter, None, view.maps).T, None, view.maps))
-
-
 def _within_squares(view: _MappedTable, maps: list[LinearMap]) -> float:
-    """The trace of the same, through other maps."""
+    """The squares, through maps, of the rows behind those the table shows."""
     columns, whole = within_columns(view.raw), within_scatter(view.raw)
     if not maps or not columns.any():
         return float(columns.sum())
@@ -176,10 +162,12 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
     view = _seen(table, memory, ask, ask.d)
     if ask.entries != ask.d * (ask.d + 1) // 2:
         raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
-    gram = _within_scatter(view)
+    columns, whole = within_columns(view.raw), within_scatter(view.raw)
+    behind = np.diag(columns) if whole is None else whole  # by columns alone where no more is known
+    gram = np.array(mapped(mapped(behind, None, view.maps).T, None, view.maps), np.float64)
     for block in view.blocks():
         add_products(gram, block.rows, block.counts)
-    is_exact = within_scatter(view.raw) is not None or not within_columns(view.raw).any()
+    is_exact = whole is not None or not columns.any()
     return Scatter(triangle(gram), np.asarray(0.0 if is_exact else float(rows_behind(view.raw))))
 
 

@@ -153,12 +153,7 @@ def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
 
 
 def _asked(
-    settings: LandmarkSettings,
-    number: int,
-    n_columns: int,
-    *,
-    seed: int,
-    before: Searched | None = None,
+    settings: LandmarkSettings, number: int, n_columns: int, *, seed: int, before: Searched | None = None
 ) -> Protocol[Searched]:
     """About so many landmarks from the sites."""
     if settings.way == "local":
@@ -223,8 +218,10 @@ def cluster_by_landmarks(
     features: Floats = found.map.embed(found.map.landmarks).astype(np.float64, copy=False)
     weights, is_local = found.landmarks.weights, settings.way == "local" and settings.points is None
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
-    if is_local:
-        centers = yield from _best(found, starts)
+    if is_local:  # sites judge the starts by their rows in the round that tells them of the landmarks
+        ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
+        replies = (yield from each(ask)).values()
+        centers = starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
     else:
         yield from total(UseLandmarks(*UseLandmarks.stated(found.map, found.precision)))
         centers = starts[0]  # the best as the landmarks see it
@@ -235,13 +232,6 @@ def cluster_by_landmarks(
     else:
         clusters = yield from lloyd(centers, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
-
-
-def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
-    """Tell sites of the landmarks; they judge the starts by their rows in the same round."""
-    ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
-    replies = (yield from each(ask)).values()
-    return starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:

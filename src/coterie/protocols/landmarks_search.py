@@ -94,19 +94,15 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
         raise InputError("the sites hold 0 rows in all.")
     mean, deviation = _moments(n_rows, found.sums, found.squares)
     own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
-    return Survey(n_rows, mean, deviation, _rows_range(own, apart, limits))
+    rows_range = (own - 3 * apart, 6 * apart) if len(own) else None
+    if limits is not None:
+        rows_range = np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
+    return Survey(n_rows, mean, deviation, rows_range)
 
 
 def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
     mean = sums / n_rows
     return mean, np.sqrt(np.maximum(squares / n_rows - mean**2, 0.0))
-
-
-def _rows_range(mean: Floats, deviation: Floats, limits: tuple[float, float] | None) -> tuple[Floats, Floats] | None:
-    """Where the rows' own columns lie: within limits, or a few deviations of their mean."""
-    if limits is not None:
-        return np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
-    return (mean - 3 * deviation, 6 * deviation) if len(mean) else None
 
 
 def _cell_means(

@@ -108,13 +108,11 @@ def audit(method: str) -> tuple[Audited, ...]:
     found = []
     for request in (*PREPARATION, *METHODS[method].requests):
         reply = reply_type(request)
-        for item in message_fields(reply):
-            spec = item.array
+        for name, spec, _ in message_fields(reply):
             assert isinstance(spec, ArraySpec)
-            bound = "any" if spec.bound is None else spec.bound.text
-            rows = "rows" in spec.axes
+            bound, rows = "any" if spec.bound is None else spec.bound.text, "rows" in spec.axes
             found.append(
-                Audited(request.kind, reply.__name__, item.name, spec.axes, spec.dtype, bound, reply.content, rows)
+                Audited(request.kind, reply.__name__, name, spec.axes, spec.dtype, bound, reply.content, rows)
             )
     return tuple(found)
 

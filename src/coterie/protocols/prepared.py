@@ -222,9 +222,7 @@ class CompleteTable:
         """The rows that are left."""
         return map(complete_rows, self._table.raw_blocks())
 
-    def blocks(self) -> Iterator[Block]:
-        """The same."""
-        return self.raw_blocks()
+    blocks = raw_blocks
 
 
 def complete(table: Table) -> Table:

@@ -171,12 +171,7 @@ def var_part(
 
 
 def cells_start(
-    n_clusters: int,
-    n_columns: int,
-    *,
-    seed: int,
-    about: Spread | None = None,
-    most_numbers: float = np.inf,
+    n_clusters: int, n_columns: int, *, seed: int, about: Spread | None = None, most_numbers: float = np.inf
 ) -> Protocol[Floats]:
     """The var-part rule for four times as many cells, then the centers of the cells' means by their counts.
 

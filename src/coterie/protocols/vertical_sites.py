@@ -183,7 +183,7 @@ def keep_treatment(table: Table, memory: Memory, ask: Treat) -> None:
     if ask.missing not in ("refuse", "mean") or ask.scale not in ("none", "center", "standard"):
         raise MalformedMessage("there is no such treatment of columns")
     if ask.missing == "refuse":
-        _check(_gathered(table), table)
+        _check(_gathered(table))
     memory["treatment"] = Treatment.of(_gathered(table), ask)
 
 
@@ -192,17 +192,13 @@ def columns_of(table: Table, memory: Memory, *, new: bool = False) -> Floats:
     place, how = "new columns" if new else "columns", (memory.get(ORDERS[new]), memory.get("treatment"))
     kept = memory.get(place)
     if kept is None or kept[0] is not how[0] or kept[1] is not how[1]:
-        kept = memory[place] = (*how, _treated(subject(table, new), *how))
-    rows: Floats = kept[2]
-    return rows
-
-
-def _treated(table: Table, order: Integers | None, treatment: Treatment | None) -> Floats:
-    rows = _gathered(table)
-    if order is not None:
-        rows = rows[order]
-    seen = rows.astype(np.float64) if treatment is None else treatment.apply(rows)
-    _check(seen, table)
+        order, treatment = how
+        rows = _gathered(subject(table, new))
+        rows = rows if order is None else rows[order]
+        kept = (*how, rows.astype(np.float64) if treatment is None else treatment.apply(rows))
+        _check(kept[2])
+        memory[place] = kept
+    seen: Floats = kept[2]
     return seen
 
 
@@ -211,7 +207,7 @@ def _gathered(table: Table) -> Rows:
     return np.concatenate(blocks) if blocks else np.zeros((0, len(table.columns)))
 
 
-def _check(rows: Rows, table: Table) -> None:
+def _check(rows: Rows) -> None:
     if not np.isfinite(rows).all():
         raise MissingValues("a column holds missing or infinite values; say missing='mean', or remove them")
 
