@@ -16,7 +16,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers
 from coterie.protocols.lloyd import Assign
-from coterie.protocols.methods import METHODS, Method, register
+from coterie.protocols.methods import METHODS, Method
 from coterie.protocols.prepared import Prepare
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
@@ -207,7 +207,7 @@ def local_everything(table: Table, memory: Memory, ask: Grab) -> Everything:
 
 @pytest.fixture
 def grabbing():
-    register(Method("grab", "a method that keeps to no rule", (Grab,), "all", "all"))
+    METHODS["grab"] = Method("grab", "a method that keeps to no rule", (Grab,), "all", "all")
     yield
     del METHODS["grab"]
 

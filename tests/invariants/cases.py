@@ -17,7 +17,7 @@ from coterie.protocols.agreement import Agree, agree
 from coterie.protocols.alignment import Alignment, row_tags
 from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, one_round
 from coterie.protocols.dpca import dpca, dpca_cost
 from coterie.protocols.dspgd import DSPGDSettings
 from coterie.protocols.dspgd_sites import embedded
@@ -36,7 +36,7 @@ from coterie.protocols.federated_pca import federated_pca, federated_pca_cost
 from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
 from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.preparation import SumColumns, spread, standard, standard_cost
+from coterie.protocols.preparation import SumColumns, prepare, spread, standard_cost
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
 from coterie.protocols.vertical_kpca import (
@@ -78,7 +78,7 @@ class Case:
 
 def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
     yield from agree(ArrayTable(rows).columns)
-    made = yield from standard(D)
+    made = yield from prepare(D, scale="standard")
     start = yield from var_part(K, D, about=Spread(float(len(rows)), np.zeros(D), np.ones(D)))
     return made, (yield from lloyd(start, max_rounds=5, tol=0.0))
 
@@ -91,17 +91,21 @@ def _prepared_pooled(rows: Rows) -> list[Rows]:
     return [rows.mean(0), rows.std(0), centers, np.array(cost)]
 
 
+def _first_split_cost(n_sites: int, method: str) -> Cost:
+    """What is saved where the mean is known before cells are split."""
+    none = np.zeros(0)
+    first = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
+    assert (first.layout.numbers, first.layout.n_bytes) == (2 * D + 1, 8 * (2 * D + 1))
+    return one_round([first] * n_sites, method=method)
+
+
 def _prepared_cost(n_sites: int, result: Any) -> Cost:
     names = tuple(f"x{i}" for i in range(D))
     # Agreement: a 2-bit mark a column, a 32-bit count, 2 bits and a byte for what a site allows: 7 bytes.
-    asked = exchange_cost(
-        n_sites, floats=D + 3, float_bytes=1, request=Agree(D, names, ("number",) * D), method="lloyd"
-    )
-    asked = Cost(asked.floats_up, asked.bytes_up, asked.bytes_down, 1)
-    none = np.zeros(0)
-    first = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
-    known = exchange_cost(n_sites, floats=2 * D + 1, float_bytes=8, request=first, method="lloyd")
-    saved = var_part_cost(n_sites, K, D, method="lloyd") + known * -1
+    ask = Agree(D, names, ("number",) * D)
+    assert (ask.layout.numbers, ask.layout.n_bytes) == (D + 3, 7)
+    asked = one_round([ask] * n_sites, method="lloyd")
+    saved = var_part_cost(n_sites, K, D, method="lloyd") + _first_split_cost(n_sites, "lloyd") * -1
     return asked + standard_cost(n_sites, D, method="lloyd") + saved + lloyd_cost(n_sites, K, D, result[1].n_rounds)
 
 
@@ -126,11 +130,10 @@ def _found_start(rows: Rows) -> Protocol[Any]:
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:
-    first = exchange_cost(m, floats=3 * D + 1, float_bytes=8, request=SumColumns(False, np.zeros(D)), method=FED) * 2
-    none = np.zeros(0)
-    known = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
-    saved = exchange_cost(m, floats=2 * D + 1, float_bytes=8, request=known, method=FED) * -1
-    start = var_part_cost(m, K, D, method=FED) + saved
+    ask = SumColumns(False, np.zeros(D))
+    assert (ask.layout.numbers, ask.layout.n_bytes) == (3 * D + 1, 8 * (3 * D + 1))
+    first = one_round([ask] * m, method=FED) * 2
+    start = var_part_cost(m, K, D, method=FED) + _first_split_cost(m, FED) * -1
     return first + start + federated_kmeans_cost(m, K, D, fit.n_rounds, Settings())
 
 

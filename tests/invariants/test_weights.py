@@ -22,7 +22,7 @@ from coterie.protocols.dspgd import DSPGDSettings
 from coterie.protocols.federated_kmeans import Settings, federated_kmeans
 from coterie.protocols.kernel_kmeans import KernelProblem, cluster_embedded, embed_by_dspgd
 from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.protocols.preparation import spread, standard
+from coterie.protocols.preparation import prepare, spread
 from coterie.protocols.seeding import cells_start
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
@@ -53,7 +53,7 @@ def _in_batches(rows):
 
 
 def _prepared(rows):
-    made = yield from standard(D, missing="drop")
+    made = yield from prepare(D, scale="standard", missing="drop")
     return made
 
 

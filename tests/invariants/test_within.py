@@ -19,7 +19,7 @@ from coterie.protocols.landmarks_sites import SendLandmarks, local_landmarks
 from coterie.protocols.landmarks_summed import SumApart
 from coterie.protocols.limits import ReportMagnitude, limits_from
 from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.preparation import spread, standard
+from coterie.protocols.preparation import prepare, spread
 from coterie.protocols.prepared import Preparation, PreparedTable
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
@@ -100,7 +100,7 @@ def test_groups_about_zero_fit_into_a_masked_sum():
 
 def test_prepared_rows_have_prepared_squares():
     def protocol():
-        yield from standard(D)
+        yield from prepare(D, scale="standard")
         return (yield from total(Close(np.zeros((1, D)))))
 
     grouped, plain = both(protocol)

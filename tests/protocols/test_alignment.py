@@ -13,7 +13,7 @@ import pytest
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError, QuorumLost, Unaligned
 from coterie.messages.site_part import Memory, keys_of
-from coterie.protocols.alignment import SendTags, align, align_cost, local_tags, order_of, row_tags
+from coterie.protocols.alignment import ORDERS, SendTags, align, align_cost, local_tags, row_tags
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
@@ -61,7 +61,7 @@ def test_sites_in_other_orders_are_brought_into_one():
         from coterie.protocols.alignment import keep_order
 
         keep_order(table(own), memory, SendTags(50, False))
-        in_order = [own[i] for i in order_of(memory, False)]
+        in_order = [own[i] for i in memory[ORDERS[False]]]
         np.testing.assert_array_equal(row_tags(in_order, SECRET), found.tags)
         np.testing.assert_array_equal(local_tags(table(own), memory, SendTags(50, False)).tags, found.tags)
 

@@ -19,7 +19,6 @@ from coterie.protocols.coresets import (
     SumCost,
     coreset,
     coreset_cost,
-    coreset_kmeans,
     local_coreset_part,
     local_cost,
 )
@@ -38,6 +37,11 @@ NAME = "coreset-trial"
 @pytest.fixture(autouse=True)
 def _trial(monkeypatch):
     monkeypatch.setitem(METHODS, NAME, Method(NAME, "", (SumCost, SampleCoreset), "", ""))
+
+
+def coreset_kmeans(n_clusters, n_columns, *, n_points, seed):
+    found = yield from coreset(n_clusters, n_columns, n_points=n_points, seed=seed)
+    return found.centers(n_clusters, seed=seed)
 
 
 def cost_at(rows, centers):

@@ -100,7 +100,7 @@ def test_it_ends_in_the_leading_singular_subspace():
     left, _, axes = np.linalg.svd(np.concatenate(parts, axis=1), full_matrices=False)
     basis = np.linalg.qr(found.stacked)[0]
     np.testing.assert_allclose(basis @ basis.T, axes[:2].T @ axes[:2], atol=1e-8)
-    for copy in found.copies.values():
+    for copy in found.history[-1].values():
         np.testing.assert_allclose(copy @ copy.T, left[:, :2] @ left[:, :2].T, atol=1e-8)
 
 

@@ -84,8 +84,8 @@ def test_sites_are_told_their_own_rows_also_where_they_have_one_or_none():
 def test_how_rows_are_cut_into_blocks_and_pieces_does_not_matter(dense, kept_bytes, monkeypatch):
     """Whether features are kept for the next question or made again."""
     whole = embed(RBF, SETTINGS, split_evenly(ROWS, 3), dense=dense)
-    monkeypatch.setattr("coterie.protocols.dspgd_sites.PIECE_BYTES", 3 * 8 * (12 + 4))  # three rows
-    monkeypatch.setattr("coterie.protocols.dspgd_sites.KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("coterie.protocols.embedded.PIECE_BYTES", 3 * 8 * (12 + 4))  # three rows
+    monkeypatch.setattr("coterie.protocols.embedded.KEPT_BYTES", kept_bytes)
     tables = {f"site-{m}": Cut(ROWS[20 * m : 20 * m + 20]) for m in range(3)}
     cut = embed(RBF, SETTINGS, tables, dense=dense)
     one, two = stacked(whole), stacked(cut)

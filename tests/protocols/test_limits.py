@@ -24,7 +24,7 @@ from coterie.protocols.limits import (
     marks,
 )
 from coterie.protocols.lloyd import Assign, lloyd
-from coterie.protocols.preparation import SumColumns, standard
+from coterie.protocols.preparation import SumColumns, prepare
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -87,7 +87,7 @@ def test_plain_sums_ask_for_none():
 def test_limits_are_forgotten_when_rows_are_seen_otherwise():
     def protocol():
         yield from total(Assign(ROWS[:3]))
-        yield from standard(3)
+        yield from prepare(3, scale="standard")
         return (yield from total(Assign(np.zeros((1, 3)))))
 
     found, names = asked(protocol())

@@ -16,7 +16,7 @@ from coterie.messages.site_part import Block, Column
 from coterie.messages.verbs import total
 from coterie.protocols.agreement import Capabilities, Visible, agree
 from coterie.protocols.lloyd import lloyd
-from coterie.protocols.preparation import SumColumns, min_max, prepare, standard, standard_cost
+from coterie.protocols.preparation import SumColumns, prepare, standard_cost
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
@@ -35,7 +35,7 @@ def test_standard_scaling_by_sums_is_scikit_learns(seed, n_sites, far):
     rows = blobs(70, 4, 3, seed=seed) * [1, 100, 1e-3, 0] + far  # the last column is constant
     owners = np.random.default_rng(seed).integers(0, n_sites, 70)
     with in_process(tables_of(rows, owners, n_sites)) as channel:
-        made = run(standard(4), channel, method="lloyd")
+        made = run(prepare(4, scale="standard"), channel, method="lloyd")
     pooled = StandardScaler().fit(rows)
     np.testing.assert_allclose(made.shift, pooled.mean_, rtol=1e-12)
     np.testing.assert_allclose(made.scale, pooled.scale_, rtol=1e-7 if far else 1e-10)
@@ -46,7 +46,7 @@ def test_mean_imputation_before_scaling_is_the_pooled_pipeline():
     rows = holes(blobs(200, 5, 3))
     pooled = make_pipeline(SimpleImputer(strategy="mean"), StandardScaler()).fit_transform(rows)
     with in_process(split_evenly(rows, 4)) as channel:
-        made = run(standard(5, missing="mean"), channel, method="lloyd")
+        made = run(prepare(5, scale="standard", missing="mean"), channel, method="lloyd")
     np.testing.assert_allclose(made.apply(Block(rows)).rows, pooled, rtol=1e-10, atol=1e-12)
 
 
@@ -54,7 +54,7 @@ def test_dropping_incomplete_rows_is_dropping_them_before_pooling():
     rows = holes(blobs(200, 5, 3))
     whole = rows[~np.isnan(rows).any(axis=1)]
     with in_process(split_evenly(rows, 4)) as channel:
-        made = run(standard(5, missing="drop"), channel, method="lloyd")
+        made = run(prepare(5, scale="standard", missing="drop"), channel, method="lloyd")
     np.testing.assert_allclose(made.shift, whole.mean(0), rtol=1e-12)
     np.testing.assert_allclose(made.scale, whole.std(0), rtol=1e-12)
 
@@ -62,7 +62,7 @@ def test_dropping_incomplete_rows_is_dropping_them_before_pooling():
 def test_min_max_from_declared_ranges_is_the_pooled_scaler_where_the_ranges_are_the_datas():
     rows = blobs(100, 3, 2)
     with in_process(split_evenly(rows, 2)) as channel:
-        made = run(min_max(rows.min(0), rows.max(0)), channel, method="lloyd")
+        made = run(prepare(rows.shape[1], scale="minmax", ranges=(rows.min(0), rows.max(0))), channel, method="lloyd")
     np.testing.assert_allclose(made.apply(Block(rows)).rows, MinMaxScaler().fit_transform(rows), atol=1e-12)
 
 
@@ -73,7 +73,7 @@ def test_a_value_outside_the_declared_range_is_refused_by_the_site_that_holds_it
         in_process(split_evenly(rows, 3)) as channel,
         pytest.raises(QuorumLost, match=r"site-2 failed: .*outside the"),
     ):
-        run(min_max([0, 0], [1, 1]), channel, method="lloyd")
+        run(prepare(2, scale="minmax", ranges=([0, 0], [1, 1])), channel, method="lloyd")
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax"])
@@ -106,7 +106,7 @@ def test_a_site_that_missed_the_preparation_is_brought_up_to_date_before_it_answ
     schedule = Schedule([Fault("site-1", "drop", frozenset({2}))])  # round 2 tells sites how to prepare
 
     def protocol():
-        made = yield from standard(3)
+        made = yield from prepare(3, scale="standard")
         yield from total(SumColumns(False, np.zeros(3)))  # site-1 sits this one out
         fit = yield from lloyd(np.eye(3), tol=0.0, max_rounds=4)
         return made, fit
@@ -124,8 +124,9 @@ def test_a_site_that_missed_the_preparation_is_brought_up_to_date_before_it_answ
 def test_standard_scaling_costs_what_its_closed_form_says():
     ledger = Ledger()
     with in_process(split_evenly(blobs(50, 6), 3)) as channel:
-        run(standard(6), channel, method="lloyd", ledger=ledger)
+        run(prepare(6, scale="standard"), channel, method="lloyd", ledger=ledger)
     cost = standard_cost(3, 6, method="lloyd")
+    assert cost.floats_up == 3 * 2 * (3 * 6 + 1)
     for what in ("floats_up", "bytes_up", "bytes_down", "rounds"):
         assert ledger.total(what) == getattr(cost, what)
 
@@ -166,4 +167,4 @@ def test_sites_say_first_what_may_be_seen_of_them_and_the_least_counts():
     for least, visible in (("none", Visible.SUMS), ("averages", Visible.AVERAGES), ("rows", Visible.ROWS)):
         policies = {"a": Policy(per_site_results="rows"), "b": Policy(per_site_results=least)}
         with in_process(dict.fromkeys("ab", table), policy=policies) as channel:
-            assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") == Capabilities(visible, 2, 5)
+            assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") == Capabilities(visible, 5)

@@ -18,7 +18,7 @@ from coterie.errors import InputError, JournalMismatch, QuorumLost
 from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import present
 from coterie.protocols.lloyd import lloyd
-from coterie.protocols.preparation import standard
+from coterie.protocols.preparation import prepare
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import one_shot, var_part
 from coterie.runtime.journal import Journal
@@ -58,7 +58,7 @@ class Killing:
 
 def everything():
     """A protocol that uses sums, single answers, memory at the sites, and who is there."""
-    made = yield from standard(3)
+    made = yield from prepare(3, scale="standard")
     names = yield from present()
     first = yield from one_shot(4, 3, seed=1)
     second = yield from var_part(4, 3, about=Spread(80.0, np.zeros(3), np.ones(3)))

@@ -20,7 +20,7 @@ from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.registry import ESTIMATORS
 from coterie.estimators.vertical import VerticalKernelPCA
 from coterie.maths.landmarks import LandmarkMap
-from coterie.protocols.baselines import RandomMap
+from coterie.protocols.baselines import MapFeatures
 from coterie.protocols.dspgd import Embedding
 from coterie.protocols.dspgd_sites import Advance, BeginKernel
 from coterie.protocols.prepared import Preparation
@@ -113,7 +113,7 @@ def _read_result(raw: dict[str, Any], kind: type[Any]) -> Any:
     if "landmarks" in embedding:
         return replace(_read(raw, kind), embedding=_read(embedding, LandmarkMap))
     if "form" in embedding:
-        return replace(_read(raw, kind), embedding=_read(embedding, RandomMap))
+        return replace(_read(raw, kind), embedding=_read(embedding, MapFeatures))
     result = _read(raw, kind)
     if embedding:
         begin, *steps = embedding["transcript"]

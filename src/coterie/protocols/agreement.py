@@ -28,10 +28,8 @@ class Capabilities(NamedTuple):
     """What holds for all sites of a run: what may be seen of each, and what they compute with."""
 
     visible: Visible = Visible.ROWS
-    grouped_sites: int = 0
-    """Sites that show groups of rows."""
     min_group: int = 0
-    """The fewest rows in a group of any of them."""
+    """The fewest rows in a group of any site that shows groups; 0 where none does."""
 
     @property
     def averages(self) -> bool:
@@ -107,9 +105,9 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
             "there but elsewhere, or where there are more.",
             differences,
         )
-    groups = [int(report.min_group) for report in found.values() if report.min_group]
+    groups = (int(report.min_group) for report in found.values() if report.min_group)
     visible = Visible(min(int(report.allows) for report in found.values()))
-    return Capabilities(visible, len(groups), min(groups, default=0))
+    return Capabilities(visible, min(groups, default=0))
 
 
 def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:

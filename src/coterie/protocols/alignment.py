@@ -19,12 +19,14 @@ from coterie.errors import InputError, MalformedMessage, Unaligned
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, keys_of, new_rows_of, remembers
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, to_all
 
 Tags = npt.NDArray[np.uint64]
 
 TAG_BYTES = 8
 SHOWN_SITES = 4
+ORDERS = {False: "order of rows", True: "order of new rows"}
+"""Where a site's memory keeps in which order rows are taken, if not as they lie."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,6 @@ def subject(table: Table, new: bool) -> Table:
     return found
 
 
-def order_of(memory: Memory, new: bool) -> Integers | None:
-    """In which order rows are taken; None: as they lie."""
-    order: Integers | None = memory.get(_place(new))
-    return order
-
-
-def _place(new: bool) -> str:
-    return "order of new rows" if new else "order of rows"
-
-
 def _tags(table: Table, memory: Memory, ask: SendTags) -> Tags:
     keys = keys_of(subject(table, ask.new))
     if keys is None:
@@ -111,20 +103,15 @@ def _tags(table: Table, memory: Memory, ask: SendTags) -> Tags:
 
 @answers(Attend)
 def local_attendance(table: Table, memory: Memory, ask: Attend) -> Attendance:
-    """Rows, whatever they hold."""
     about = subject(table, ask.new)
     is_weighted = any(block.weights is not None for block in about.raw_blocks())
-    return Attendance(
-        np.asarray(float(about.n_rows)),
-        np.asarray(int(keys_of(about) is not None)),
-        np.asarray(int(is_weighted)),
-    )
+    return Attendance(*map(np.asarray, (float(about.n_rows), int(keys_of(about) is not None), int(is_weighted))))
 
 
 @remembers(SendTags)
 def keep_order(table: Table, memory: Memory, ask: SendTags) -> None:
     """From now on rows are taken in the order of their tags."""
-    memory[_place(ask.new)] = np.argsort(_tags(table, memory, ask), kind="stable")
+    memory[ORDERS[ask.new]] = np.argsort(_tags(table, memory, ask), kind="stable")
 
 
 @answers(SendTags)
@@ -199,7 +186,5 @@ def _listed(told: list[str]) -> str:
 
 def align_cost(n_sites: int, alignment: Alignment, *, method: str, new: bool = False) -> Cost:
     """3 numbers a site, and a tag for every row where rows have keys."""
-    first = one_round([Attend(new)] * n_sites, method=method)
-    if alignment.tags is None:
-        return first
-    return first + one_round([SendTags(alignment.n_rows, new)] * n_sites, method=method)
+    tags = () if alignment.tags is None else (SendTags(alignment.n_rows, new),)
+    return to_all(n_sites, Attend(new), *tags, method=method)

@@ -1,12 +1,12 @@
 """What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
 
-- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means over them (:func:`rfk`);
+- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means of them (:func:`rfk`);
 - CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
 - SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
 - CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
   distributed linear k-means (:func:`ce_pca_kmeans`).
 
-All but RFK by sums disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
+All disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
 than s components.
 """
 
@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 from typing import Protocol as Interface
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
@@ -32,11 +30,9 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.protocols.coresets import coreset, coreset_cost
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
-from coterie.protocols.embedded import EmbeddedTable
-from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.seeding import var_part, var_part_cost
+from coterie.protocols.embedded import EmbeddedTable, raw_of
 
 NONE = 1e-9
 """Eigenvalues below this share of the largest count as none."""
@@ -55,30 +51,6 @@ class Embeds(Interface):
 
 
 @dataclass(frozen=True)
-class RandomMap:
-    """Rows embedded by one draw of random features, scaled so that inner products are kernel values on average."""
-
-    kernel: Kernel
-    n_features: int
-    form: str
-    seed: int
-
-    @classmethod
-    def of(cls, ask: Drawn) -> RandomMap:
-        """The map a request states."""
-        return cls(ask.the_kernel(), ask.n_features, ask.form, ask.seed)
-
-    def request(self) -> MapFeatures:
-        """The request that asks sites for this map."""
-        return MapFeatures(*MapFeatures.stated(self.kernel, self.n_features, self.form, self.seed))
-
-    def embed(self, rows: Rows) -> Floats:
-        """One embedded row for every row."""
-        features: Floats = self.request().draw(rows.shape[1], 0)(rows) / np.sqrt(self.n_features)
-        return features
-
-
-@dataclass(frozen=True)
 class BaselineFit:
     """What labels any row: an embedding, and centers in it."""
 
@@ -88,23 +60,13 @@ class BaselineFit:
     """Eigenvalues of the kernel matrix of all rows; none for random features."""
     sizes: tuple[int, ...] = ()
     """The rows each site sent: pooled, or allotted of a coreset."""
-    n_rounds: int = 0
-    """Rounds of Lloyd's algorithm, where that was used."""
     counts: Floats | None = None
     cost: float = 0.0
     """Rows by center and their squared distances in the embedding, where the server knows them."""
 
-    def labels(self, rows: Rows) -> npt.NDArray[np.intp]:
-        """The nearest center of every row."""
-        return clustering.nearest(self.embedding.embed(rows), self.centers)[0]
-
-
-def _raw(table: Table) -> Table:
-    return table.raw if isinstance(table, EmbeddedTable) else table
-
 
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
-    raw = _raw(table)
+    raw = raw_of(table)
     made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
     return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
 
@@ -120,46 +82,25 @@ class MapFeatures(Drawn, Request[Nothing], remembered=True):
 @remembers(MapFeatures)
 def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
     """Let later questions see the features in the rows' place."""
-    memory.table = embedded_by(table, RandomMap.of(ask), ask.n_features)
+    memory.table = embedded_by(table, ask, ask.n_features)
 
 
 def rfk(
-    kernel: Kernel,
-    n_clusters: int,
-    *,
-    n_features: int,
-    seed: int,
-    n_points: int = 1000,
-    form: str = "phase",
-    final: Literal["coreset", "lloyd"] = "coreset",
-    max_rounds: int = 100,
-    tol: float = 1e-4,
+    kernel: Kernel, n_clusters: int, *, n_features: int, seed: int, n_points: int = 1000, form: str = "phase"
 ) -> Protocol[BaselineFit]:
-    """k-means of random features: by a coreset of ``n_points`` (the paper's way; features travel), or by sums.
-
-    Settled: by sums, Lloyd's algorithm starts from var-part cells of the features.
-    """
-    if final not in ("coreset", "lloyd"):
-        raise InputError(f"final={final!r}; it is 'coreset' or 'lloyd'.")
-    made = RandomMap(kernel, n_features, form, seed)
-    yield from total(made.request())
-    if final == "coreset":
-        found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
-        return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
-    start = yield from var_part(n_clusters, n_features)
-    fit = yield from lloyd(start, max_rounds=max_rounds, tol=tol)
-    return BaselineFit(made, fit.centers, np.zeros(0), n_rounds=fit.n_rounds)
+    """k-means of random features by a coreset of ``n_points``: features travel."""
+    made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
+    yield from total(made)
+    found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+    return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
 
 
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
-    """Nothing for the features; then a coreset of rows of D numbers, or Lloyd's sums and their start."""
-    made, k = fit.embedding, len(fit.centers)
-    assert isinstance(made, RandomMap)
-    first = one_round([made.request()] * n_sites, method=method)
-    if fit.sizes:
-        return first + coreset_cost(k, made.n_features, fit.sizes, method=method, seed=made.seed)
-    start = var_part_cost(n_sites, k, made.n_features, method=method)
-    return first + start + lloyd_cost(n_sites, k, made.n_features, fit.n_rounds, method=method)
+    """Nothing for the features; then a coreset of rows of D numbers."""
+    made = fit.embedding
+    assert isinstance(made, MapFeatures)
+    first = to_all(n_sites, made, method=method)
+    return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
 
 
 # ---------------------------------------------------------------- CK and SK: rows pooled
@@ -198,7 +139,6 @@ class PoolRows(Request[PooledRows]):
 
 @answers(CountRows)
 def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
-    """Rows of any weight."""
     held, weighted = 0.0, False
     for block in table.blocks():
         held += float(block.counts.sum())
@@ -208,7 +148,6 @@ def local_row_counts(table: Table, memory: Memory, ask: CountRows) -> RowCounts:
 
 @answers(PoolRows)
 def local_pooled_rows(table: Table, memory: Memory, ask: PoolRows) -> PooledRows:
-    """The rows, as the site was asked for them."""
     if ask.rows != table.n_rows or ask.weighted not in (0, ask.rows):
         raise MalformedMessage(f"{ask.rows} rows and {ask.weighted} weights: not what this site holds")
     rows, counts = rows_at(table, np.arange(table.n_rows))
@@ -294,4 +233,4 @@ def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
     """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
     asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
-    return one_round([CountRows()] * len(sizes), method=method) + one_round(asks, method=method)
+    return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)

@@ -3,8 +3,8 @@ few rows found by sketches, then distributed linear k-means. Rows travel as they
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
@@ -16,18 +16,11 @@ from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.baselines import (
-    JITTER,
-    NONE,
-    BaselineFit,
-    RandomMap,
-    embedded_by,
-    top_directions,
-)
+from coterie.protocols.baselines import JITTER, NONE, BaselineFit, embedded_by, top_directions
 from coterie.protocols.coresets import coreset, coreset_cost
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd_sites import Drawn
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import StreamedTable
 
 
 @dataclass(frozen=True)
@@ -147,9 +140,9 @@ def _sketched(table: Table, rows: Floats, size: int, *seed: int) -> Floats:
 @remembers(SketchFeatures)
 def keep_sketched_features(table: Table, memory: Memory, ask: SketchFeatures) -> None:
     """Keep E = S(phi(A)): D random features, then a Gaussian map to t dimensions (none where t = D)."""
-    if isinstance(table, EmbeddedTable):
+    if isinstance(table, StreamedTable):
         memory.table = table = table.raw
-    features = embedded_by(table, RandomMap.of(ask), ask.n_features).rows
+    features = embedded_by(table, ask, ask.n_features).rows
     if ask.t != ask.n_features:
         normal = np.random.default_rng([ask.seed, 3]).normal(size=(ask.n_features, ask.t))
         features = features @ (normal / np.sqrt(ask.t))
@@ -183,14 +176,8 @@ def keep_residuals(table: Table, memory: Memory, ask: ScoreByResidual) -> None:
 
 
 @answers(ScoreByLeverage)
-def local_leverage(table: Table, memory: Memory, ask: ScoreByLeverage) -> Mass:
-    """The sum of the leverage scores."""
-    return Mass(np.asarray(_scored(memory).scores.sum()))
-
-
 @answers(ScoreByResidual)
-def local_residual(table: Table, memory: Memory, ask: ScoreByResidual) -> Mass:
-    """The sum of the squared distances."""
+def local_mass(table: Table, memory: Memory, ask: ScoreByLeverage | ScoreByResidual) -> Mass:
     return Mass(np.asarray(_scored(memory).scores.sum()))
 
 
@@ -242,7 +229,6 @@ class CEPCASettings:
     """d_p: how many rows a site's sketches have."""
     n_landmarks: int = 500
     """p: representative rows, half of them by leverage, half by residual (Balcan et al. leave the split open)."""
-    form: str = "phase"
 
 
 @dataclass(frozen=True)
@@ -266,7 +252,7 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
     the sites' scores and drawn without replacement; landmarks that are equal count once.
     """
     sketches = yield from each(_sketch_features(kernel, settings, seed), complete=True)
-    factor = linalg.qr(np.concatenate([reply.sketch for reply in sketches.values()]), mode="r")[0]
+    factor = linalg.qr(_stacked(sketches), mode="r")[0]
     inverse = linalg.pinv(factor[: factor.shape[1]])
     masses = yield from each(ScoreByLeverage(inverse), complete=True)
     n_first = (settings.n_landmarks + 1) // 2
@@ -275,9 +261,16 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
         raise InputError("the sites hold 0 rows in all; there is nothing to embed.")
     masses = yield from each(ScoreByResidual(first), complete=True)
     second, more = yield from _drawn(masses, settings.n_landmarks - n_first, n_columns, 2, seed)
-    fit = yield from _components(kernel, settings, (first, second), seed)
-    yield from total(EmbedRows(fit.embedding.projection), complete=True)
-    return replace(fit, drawn=(sizes, more) if more else (sizes,))
+    both = np.concatenate([first, second])
+    ask = ProjectRows(settings.n_sketched, len(both), seed, second)
+    turn, values = top_directions(_stacked((yield from each(ask, complete=True))), settings.n_components)
+    embedding = LandmarkMap.of(kernel, both, linalg.solve_triangular(_root(kernel, both), turn))
+    yield from total(EmbedRows(embedding.projection), complete=True)
+    return CEPCAFit(embedding, values, (sizes, more) if more else (sizes,), len(first))
+
+
+def _stacked(sketches: Mapping[str, Sketch]) -> Floats:
+    return np.concatenate([reply.sketch for reply in sketches.values()])
 
 
 def _drawn(
@@ -296,21 +289,8 @@ def _drawn(
     return np.unique(np.concatenate([part.points for part in parts.values()]), axis=0), sizes
 
 
-def _components(
-    kernel: Kernel, settings: CEPCASettings, landmarks: tuple[Floats, Floats], seed: int
-) -> Protocol[CEPCAFit]:
-    """Algorithm 3: the leading directions of the rows' projections, from their sketches."""
-    both = np.concatenate(landmarks)
-    ask = ProjectRows(settings.n_sketched, len(both), seed, landmarks[1])
-    sketches = yield from each(ask, complete=True)
-    stacked = np.concatenate([reply.sketch for reply in sketches.values()])
-    turn, values = top_directions(stacked, settings.n_components)
-    projection = linalg.solve_triangular(_root(kernel, both), turn)
-    return CEPCAFit(LandmarkMap.of(kernel, both, projection), values, (), len(landmarks[0]))
-
-
 def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:
-    stated = SketchFeatures.stated(kernel, settings.n_features, settings.form, seed)
+    stated = SketchFeatures.stated(kernel, settings.n_features, "phase", seed)
     return SketchFeatures(*stated, settings.n_sketched, min(settings.n_embedded, settings.n_features))
 
 
@@ -318,16 +298,15 @@ def ce_pca_cost(n_sites: int, fit: CEPCAFit, settings: CEPCASettings, *, seed: i
     """M d_p (d_s + |Y|) + 2 M numbers and the drawn rows, d numbers each; |Y| is how many of those differ."""
     first, second = np.split(fit.embedding.landmarks, [fit.n_by_leverage])
     d, asked = first.shape[1], _sketch_features(fit.embedding.kernel, settings, seed)
-    to_all: list[Request[Any]] = [
+    spent = to_all(
+        n_sites,
         asked,
         ScoreByLeverage(np.zeros((asked.t, asked.t))),
         ScoreByResidual(first),
         ProjectRows(settings.n_sketched, len(first) + len(second), seed, second),
         EmbedRows(fit.embedding.projection),
-    ]
-    spent = Cost()
-    for ask in to_all:
-        spent += one_round([ask] * n_sites, method=method)
+        method=method,
+    )
     for step, sizes in enumerate(fit.drawn, start=1):
         spent += one_round([DrawRows(n, d, step, seed, i) for i, n in enumerate(sizes)], method=method)
     return spent
@@ -346,7 +325,6 @@ def ce_pca_kmeans(
 def ce_pca_kmeans_cost(
     made: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
 ) -> Cost:
-    """Both together."""
     embedding = ce_pca_cost(len(fit.sizes), made, settings, seed=seed, method=method)
     k, s = fit.centers.shape
     return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)

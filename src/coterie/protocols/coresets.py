@@ -13,19 +13,21 @@ the server sets it to 0 and rescales for its solver only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.coresets import allotted, cell_remainders, importance_sample, solvable_weights
+from coterie.maths.coresets import allotted, cell_remainders, importance_sample
+from coterie.maths.summaries import Summary
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, exchange_cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.seeding import sample_of
 
 SAMPLE = 10_000
@@ -86,11 +88,6 @@ class Solution:
         """Over all the rows the site shows."""
         return float(self.squared @ self.counts)
 
-    def sampled(self, size: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
-        """Places of sampled rows, what each stands for, and what that leaves for every center."""
-        drawn, weights = importance_sample(self.squared, self.counts, size, rng)
-        return drawn, weights, cell_remainders(self.labels, self.counts, drawn, weights, len(self.centers))
-
 
 @answers(SumCost)
 def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
@@ -103,14 +100,24 @@ def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
 def local_coreset_part(table: Table, memory: Memory, ask: SampleCoreset) -> CoresetPart:
     """A site's share of the coreset: a sample and centers, or all rows where they fit."""
     reply = CoresetPart.zeros(ask.axes)
+    put_sample(reply, table, memory, ask, ask.d, lambda points: points)
+    return reply
+
+
+def put_sample(reply: Any, table: Table, memory: Memory, ask: Any, d: int, sent: Callable[[Floats], Floats]) -> None:
+    """Put points, weights, centers and what is left of their cells into a reply, points and centers as ``sent``."""
     n = table.n_rows
     if n <= ask.rows:
-        reply.points[:n], reply.weights[:n] = rows_at(table, np.arange(n))
-        return reply
-    found = local_solution(table, memory, ask.k, ask.d, ask.seed)
-    drawn, weights, left = found.sampled(ask.rows, np.random.default_rng([ask.seed, 2, ask.place]))
-    reply.points[: len(drawn)], reply.weights[: len(drawn)] = rows_at(table, drawn)[0], weights
-    return replace(reply, centers=found.centers, left=left)
+        rows, reply.weights[:n] = rows_at(table, np.arange(n))
+        reply.points[:n] = sent(rows)
+        return
+    found = local_solution(table, memory, ask.k, d, ask.seed)
+    drawn, weights = importance_sample(
+        found.squared, found.counts, ask.rows, np.random.default_rng([ask.seed, 2, ask.place])
+    )
+    reply.points[: len(drawn)], reply.weights[: len(drawn)] = sent(rows_at(table, drawn)[0]), weights
+    reply.centers[:] = sent(found.centers)
+    reply.left[:] = cell_remainders(found.labels, found.counts, drawn, weights, ask.k)
 
 
 def local_solution(table: Table, memory: Memory, k: int, d: int, seed: int) -> Solution:
@@ -143,54 +150,30 @@ def _solve(table: Table, k: int, seed: int) -> Solution:
 
 
 @dataclass(frozen=True)
-class Coreset:
-    """Weighted points in place of all rows; weights may be negative and add up to the number of rows."""
+class Coreset(Summary):
+    """Weighted points in place of all rows; their cost at any centers is an unbiased estimate of all rows'."""
 
-    points: Floats
-    weights: Floats
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
     """How many points each site was allotted, in roster order."""
 
-    def cost(self, centers: Floats) -> float:
-        """An unbiased estimate of all rows' k-means cost at centers that were chosen without looking at it."""
-        return float(clustering.nearest(self.points, centers)[1] @ self.weights)
 
-    def centers(self, n_clusters: int, *, seed: int) -> Floats:
-        """Weighted k-means of the points, negative weights set to 0."""
-        return clustering.weighted_kmeans(self.points, solvable_weights(self.weights), n_clusters, seed=seed)
-
-
-def coreset(
-    n_clusters: int, n_columns: int, *, n_points: int, seed: int, complete: bool = False
-) -> Protocol[Coreset]:
-    """A coreset of ``n_points`` sampled rows and every site's own centers. Single answers are seen.
-
-    ``complete`` makes it an error when any site does not answer.
-    """
-    told = yield from each(SumCost(n_clusters, n_columns, seed), complete=complete)
+def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Protocol[Coreset]:
+    """A coreset of ``n_points`` sampled rows and every site's own centers. Single answers are seen."""
+    told = yield from each(SumCost(n_clusters, n_columns, seed))
     sizes = allotted(n_points, np.array([float(reply.cost) for reply in told.values()]))
     asks = {
         name: SampleCoreset(size, n_clusters, n_columns, seed, place)
         for place, (name, size) in enumerate(zip(told, sizes, strict=True))
     }
-    parts = (yield from each(asks, complete=complete)).values()
+    parts = (yield from each(asks)).values()
     points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])
     weights = np.concatenate([some for part in parts for some in (part.weights, part.left)])
     if not weights.any():
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
-    return Coreset(points[weights != 0], weights[weights != 0], sizes)
-
-
-def coreset_kmeans(
-    n_clusters: int, n_columns: int, *, n_points: int, seed: int, complete: bool = False
-) -> Protocol[Floats]:
-    """Centers of all sites' rows by one coreset, in two rounds."""
-    found = yield from coreset(n_clusters, n_columns, n_points=n_points, seed=seed, complete=complete)
-    return found.centers(n_clusters, seed=seed)
+    return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)
 
 
 def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int = 0) -> Cost:
     """M + (C + M k)(d + 1) numbers in two rounds; ``sizes`` are the points allotted to each of M sites, C in all."""
-    first = exchange_cost(len(sizes), floats=1, float_bytes=8, request=SumCost(k, d, seed), method=method)
     asks = [SampleCoreset(size, k, d, seed, place) for place, size in enumerate(sizes)]
-    return first + one_round(asks, method=method)
+    return to_all(len(sizes), SumCost(k, d, seed), method=method) + one_round(asks, method=method)

@@ -21,7 +21,7 @@ from coterie.maths.dpca import loadings, next_copy, orthonormal, pulled, ring, s
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 
 # ---------------------------------------------------------------- what a site is asked
 
@@ -40,7 +40,6 @@ class CountColumns(Request[ColumnCount]):
 
 @answers(CountColumns)
 def local_column_count(table: Table, memory: Memory, ask: CountColumns) -> ColumnCount:
-    """The columns, whatever is in them."""
     return ColumnCount(np.asarray(len(table.columns)))
 
 
@@ -123,11 +122,6 @@ class DPCAFit:
     """B_j, for the last copies."""
 
     @property
-    def copies(self) -> Mapping[str, Floats]:
-        """The last copies."""
-        return self.history[-1]
-
-    @property
     def stacked(self) -> Floats:
         """All B_j, one below the other: it spans the principal subspace of all columns."""
         return np.concatenate(list(self.components.values()))
@@ -178,7 +172,7 @@ def dpca_cost(
 ) -> Cost:
     """1 number, T D in every inner step and m_j D from each site; ``columns`` are the sites' numbers of columns."""
     none = np.zeros((n_rows, n_components))
-    first = one_round([CountColumns()] * len(columns), method=method)
-    step = one_round([SolveCopy(1.0, none, none)] * len(columns), method=method)
+    first = to_all(len(columns), CountColumns(), method=method)
+    step = to_all(len(columns), SolveCopy(1.0, none, none), method=method)
     last = one_round([SendComponents(count, none) for count in columns], method=method)
     return first + step * (n_iter * inner) + last

@@ -10,8 +10,9 @@ whole of it at once (the Gram exchange, ours).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -73,12 +74,9 @@ class DSPGDSettings:
     precision: str = "float64"
 
     def __post_init__(self) -> None:
-        if self.n_components < 1:
-            raise InputError(f"n_components={self.n_components} must be at least 1.")
-        if self.rank < 1:
-            raise InputError(f"rank={self.rank} must be at least 1.")
-        if self.n_iter < 1:
-            raise InputError(f"n_iter={self.n_iter} must be at least 1.")
+        for name in ("n_components", "rank", "n_iter"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.step not in ("1/t", "2/t"):
             raise InputError(f"step={self.step!r}; it is '1/t' or '2/t'.")
         if self.solver not in ("auto", "gram", "lanczos"):
@@ -133,103 +131,99 @@ class Embedding:
     n_restarts: int = 0
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """What the eigenpairs of one iteration are looked for with; one begun again has a draw of features of its own."""
+
+    settings: DSPGDSettings
+    length: float
+    draw: int
+    eta: float
+    rank: int
+    above: float
+    at_least: int
+    rng: np.random.Generator
+
+    def feature_means(self, names: tuple[str, ...]) -> Protocol[Floats]:
+        """The features' mean over all rows, or zeros where nothing is centered."""
+        n_features = self.settings.n_features
+        if not self.settings.center:
+            return np.zeros(n_features)
+        found = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
+        return found.sums / max(float(found.rows), 1e-300)
+
+
+class Solved(NamedTuple):
+    """The eigenpairs of one iteration, how many products they took, and what tells sites of those kept."""
+
+    pairs: Ritz
+    n_products: int
+    advance: Callable[[Ritz, Floats, bool], Advance]
+
+
 def dspgd(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[Embedding]:
     """Algorithm 1 up to line 18. Sites then hold the embedded rows, which later questions see as their table."""
     begin = settings.begin(kernel, seed)
     yield from total(begin)
-    made: list[Request[Any]] = [begin]
-    products, ranks, restarts, threshold = [], [], 0, settings.threshold
-    rank, length = 0, longest(kernel, center=settings.center)
+    return (yield from iterated(begin, settings, _solved, lambda ask, _: total(ask)))
+
+
+def iterated(
+    begin: BeginKernel,
+    settings: DSPGDSettings,
+    solve: Callable[[Attempt], Protocol[Solved]],
+    proceed: Callable[[Advance, Floats], Protocol[Any]],
+) -> Protocol[Embedding]:
+    """The iterations of Algorithm 1: ``solve`` finds eigenpairs, ``proceed`` is given what tells sites of those kept
+    and the columns of B_{t+1} as far as eigenvectors give them.
+
+    A site lost on the way changes the matrix: an iteration is begun again with those left and a fresh draw.
+    """
+    transcript: list[Request[Any]] = [begin]
+    products, ranks, restarts, rank, threshold = [], [], 0, 0, settings.threshold
+    length = longest(begin.the_kernel(), center=settings.center)
     for t in range(1, settings.n_iter + 1):
-        solved = yield from _solved(t, rank, threshold, length, settings, seed)
-        restarts += solved.restarts
+        eta, draw = settings.eta(t), t
+        above, at_least = (np.inf, settings.rank) if threshold is None else (eta * threshold, 1)
+        while True:
+            rng = np.random.default_rng([begin.seed, draw, 1])
+            try:
+                solved = yield from solve(Attempt(settings, length, draw, eta, rank, above, at_least, rng))
+                break
+            except RosterChanged:
+                restarts, draw = restarts + 1, draw + AFRESH
         if threshold is None:
-            threshold = float(solved.pairs.values[settings.rank - 1])
+            found = solved.pairs.values
+            threshold = float(found[settings.rank - 1]) if len(found) >= settings.rank else 0.0
         kept, values = settings.kept(t, solved.pairs, threshold)
-        eta, is_last = settings.eta(t), t == settings.n_iter
-        ask = Advance(solved.draw, eta, is_last, solved.means, kept.vectors, np.sqrt(values / kept.values))
-        yield from total(ask)
-        made.append(ask)
+        ask = solved.advance(kept, np.sqrt(values / kept.values), t == settings.n_iter)
+        yield from proceed(ask, kept.vectors * np.sqrt(values))
+        transcript.append(ask)
         products.append(solved.n_products)
         ranks.append(rank)
         rank = len(kept.values)
-    return Embedding(values, tuple(made), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+    return Embedding(values, tuple(transcript), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """The eigenpairs of one iteration."""
+def _solved(at: Attempt) -> Protocol[Solved]:
+    """Line 10: eigenpairs of W_t' W_t above a threshold, and at least so many."""
+    names = yield from present()
+    means, n = (yield from at.feature_means(names)), at.settings.n_features + at.rank
 
-    pairs: Ritz
-    draw: int
-    means: Floats
-    n_products: int
-    restarts: int
-
-
-def _solved(
-    t: int, rank: int, threshold: float | None, length: float, settings: DSPGDSettings, seed: int
-) -> Protocol[_Solved]:
-    """Line 10: eigenpairs of W_t' W_t.
-
-    A site lost on the way changes the matrix: begin again with those left and a fresh draw of features.
-    """
-    eta, restarts = settings.eta(t), 0
-    above = np.inf if threshold is None else eta * threshold
-    at_least = settings.rank if threshold is None else 1
-    while True:
-        names = yield from present()
-        draw = t + AFRESH * restarts
-        rng = np.random.default_rng([seed, draw, 1])
-        try:
-            means = yield from feature_means(draw, length, names, settings)
-            step = _Step(draw, length, eta, means, names)
-            pairs, q = yield from _pairs(step, rank, above, at_least, settings, rng)
-            return _Solved(pairs, draw, means, q, restarts)
-        except RosterChanged:
-            restarts += 1
-
-
-@dataclass(frozen=True)
-class _Step:
-    """What products with W_t' W_t are asked by, and of whom."""
-
-    draw: int
-    length: float
-    eta: float
-    means: Floats
-    names: tuple[str, ...]
-
-    def product(self, vector: Floats) -> Protocol[Floats]:
+    def product(vector: Floats) -> Protocol[Floats]:
         """Line 5 of Algorithm 2, over all sites."""
-        ask = Multiply(self.draw, self.length, self.eta, self.means, vector)
-        reply = yield from total(ask, to=self.names, complete=True)
-        return reply.product
+        ask = Multiply(at.draw, at.length, at.eta, means, vector)
+        return (yield from total(ask, to=names, complete=True)).product
 
-    def gram(self, n: int) -> Protocol[Floats]:
-        """All of W_t' W_t."""
-        ask = SendGram(self.draw, self.length, n * (n + 1) // 2, n, self.eta, self.means)
-        reply = yield from total(ask, to=self.names, complete=True)
-        return full_matrix(reply.packed, n)
+    def advance(kept: Ritz, scales: Floats, is_last: bool) -> Advance:
+        return Advance(at.draw, at.eta, is_last, means, kept.vectors, scales)
 
-
-def _pairs(
-    step: _Step, rank: int, above: float, at_least: int, settings: DSPGDSettings, rng: np.random.Generator
-) -> Protocol[tuple[Ritz, int]]:
-    """Eigenpairs above a threshold, and at least so many, with the number of products they took."""
-    n = settings.n_features + rank
-    if _solver(settings, n) == "lanczos":
-        return (yield from top_eigenpairs(n, step.product, above, at_least=at_least, rng=rng))
-    found = eigenpairs_above((yield from step.gram(n)))
-    return found.top(max(at_least, int((found.values > above).sum()))), 1
-
-
-def feature_means(step: int, length: float, names: tuple[str, ...], settings: DSPGDSettings) -> Protocol[Floats]:
-    """The features' mean over all rows, or zeros where nothing is centered."""
-    if not settings.center:
-        return np.zeros(settings.n_features)
-    found = yield from total(SumFeatures(step, length, settings.n_features), to=names, complete=True)
-    return found.sums / max(float(found.rows), 1e-300)
+    if _solver(at.settings, n) == "lanczos":
+        pairs, q = yield from top_eigenpairs(n, product, at.above, at_least=at.at_least, rng=at.rng)
+        return Solved(pairs, q, advance)
+    ask = SendGram(at.draw, at.length, n * (n + 1) // 2, n, at.eta, means)
+    found = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
+    return Solved(found.top(max(at.at_least, int((found.values > at.above).sum()))), 1, advance)
 
 
 def _solver(settings: DSPGDSettings, n: int) -> str:

@@ -11,21 +11,20 @@ also knows V = W_t' U Lambda^(-1/2), with which any other row is embedded as wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError, MalformedMessage, QuorumLost, RosterChanged
+from coterie.errors import InputError, MalformedMessage, QuorumLost
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows
-from coterie.protocols.dspgd import AFRESH, DSPGDSettings, Embedding, feature_means
-from coterie.protocols.dspgd_sites import Advance, feature_pieces, held_of, longest
+from coterie.protocols.dspgd import AFRESH, Attempt, DSPGDSettings, Embedding, Solved, iterated
+from coterie.protocols.dspgd_sites import Advance, feature_pieces, held_of
 from coterie.protocols.embedded import EmbeddedTable
 from coterie.protocols.lanczos import top_eigenpairs
 
@@ -50,7 +49,6 @@ class Project(Request[Projection]):
 
 @answers(Project)
 def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
-    """A site's share of A_t' c_q."""
     _check_rows(table, ask.part)
     reply = Projection.zeros(ask.axes)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
@@ -76,7 +74,6 @@ class Expand(Request[RowProducts]):
 
 @answers(Expand)
 def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts:
-    """The site's rows of A_t A_t' c_q."""
     found = np.zeros(ask.rows)
     _check_rows(table, found)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
@@ -129,59 +126,34 @@ def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protoc
             "rows have weights at a site, or stand for groups; dspgd-dense multiplies with vectors of a number for "
             "every row. Use dspgd, which takes weights."
         )
-    b = {name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()}
-    made: list[Request[Any]] = [begin]
-    products, ranks, restarts, threshold = [], [], 0, settings.threshold
-    length = longest(kernel, center=settings.center)
-    for t in range(1, settings.n_iter + 1):
-        ranks.append(_width(b))
-        solved = yield from _solved(t, b, threshold, length, settings, seed)
-        restarts += solved.restarts
-        products.append(solved.n_products)
-        if threshold is None:
-            found = solved.pairs.values
-            threshold = float(found[settings.rank - 1]) if len(found) >= settings.rank else 0.0
-        kept, values = settings.kept(t, solved.pairs, threshold)
-        made.append(solved.operator.advance(kept, np.sqrt(values / kept.values), is_last=t == settings.n_iter))
-        b = _cut(kept.vectors * np.sqrt(values), solved.operator.sizes)
-    yield from each({name: KeepRows(rows) for name, rows in b.items()})
-    told = (values, tuple(made), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
-    return DenseEmbedding(*told, rows=b)
+    server = _Server({name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()})
+    found = yield from iterated(begin, settings, server.solved, server.proceed)
+    yield from each({name: KeepRows(rows) for name, rows in server.b.items()})
+    return DenseEmbedding(**vars(found), rows=server.b)
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """The eigenpairs of one iteration, and the matrix they are of."""
+class _Server:
+    """B_t at the server, by site."""
 
-    pairs: Ritz
-    operator: _Operator
-    n_products: int
-    restarts: int
+    def __init__(self, b: Mapping[str, Floats]) -> None:
+        self.b = self._left = b
 
-
-def _solved(
-    t: int, b: Mapping[str, Floats], threshold: float | None, length: float, settings: DSPGDSettings, seed: int
-) -> Protocol[_Solved]:
-    """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it: begin again with those left, and as
-    with CEM with a fresh draw of features."""
-    above = np.inf if threshold is None else settings.eta(t) * threshold
-    restarts = 0
-    while True:
+    def solved(self, at: Attempt) -> Protocol[Solved]:
+        """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it."""
         here = yield from present()
-        left = {name: rows for name, rows in b.items() if name in here}
-        size = sum(map(len, left.values()))
+        self._left = {name: rows for name, rows in self.b.items() if name in here}
+        size = sum(map(len, self._left.values()))
         if not size:
-            raise QuorumLost(f"iteration {t}: the sites left hold 0 rows; at least 1 is needed.")
-        at_least = min(size, settings.rank if threshold is None else 1)
-        draw = t + AFRESH * restarts
-        rng = np.random.default_rng([seed, draw, 1])
-        try:
-            means = yield from feature_means(draw, length, tuple(left), settings)
-            times = _Operator(draw, settings.eta(t), means, left)
-            pairs, q = yield from top_eigenpairs(size, times.product, above, at_least=at_least, rng=rng)
-            return _Solved(pairs, times, q, restarts)
-        except RosterChanged:
-            restarts += 1
+            raise QuorumLost(f"iteration {at.draw % AFRESH}: the sites left hold 0 rows; at least 1 is needed.")
+        times = _Operator(at.draw, at.eta, (yield from at.feature_means(tuple(self._left))), self._left)
+        at_least = min(size, at.at_least)
+        pairs, q = yield from top_eigenpairs(size, times.product, at.above, at_least=at_least, rng=at.rng)
+        return Solved(pairs, q, times.advance)
+
+    def proceed(self, _: Advance, b: Floats) -> Protocol[None]:
+        """B_{t+1}: sites are told at the end."""
+        self.b = _cut(b, {name: len(rows) for name, rows in self._left.items()})
+        yield from ()
 
 
 class _Operator:
@@ -202,7 +174,7 @@ class _Operator:
         parts, n_features = _cut(vector, self.sizes), len(self._means)
         asked = {name: Project(self._draw, n_features, part) for name, part in parts.items()}
         projections = yield from each(asked, complete=True)
-        sums = _added(reply.projection for reply in projections.values()) - self._means * vector.sum()
+        sums = np.sum([reply.projection for reply in projections.values()], axis=0) - self._means * vector.sum()
         self._summed.append((vector, sums))
         expand = {name: Expand(self._draw, count, sums) for name, count in self.sizes.items()}
         found = yield from each(expand, complete=True)
@@ -211,7 +183,7 @@ class _Operator:
         product: Floats = (1 - self._eta) * known + self._eta / n_features * spread
         return product
 
-    def advance(self, kept: Ritz, scales: Floats, *, is_last: bool) -> Advance:
+    def advance(self, kept: Ritz, scales: Floats, is_last: bool) -> Advance:
         """What sites would be told with CEM: V = W_t' U Lambda^(-1/2)."""
         projected = np.zeros((len(self._means), len(kept.values)))
         for vector, sums in self._summed:
@@ -226,14 +198,3 @@ def _cut(rows: Floats, sizes: Mapping[str, int]) -> dict[str, Floats]:
     """Each site's part of something with a row for every row."""
     stops = np.cumsum(list(sizes.values()))
     return dict(zip(sizes, np.split(rows, stops[:-1]), strict=True))
-
-
-def _added(parts: Iterable[Floats]) -> Floats:
-    """The sum, in roster order."""
-    first, *rest = parts
-    return sum(rest, first.astype(np.float64))
-
-
-def _width(b: Mapping[str, Floats]) -> int:
-    """r_t: the columns of B_t."""
-    return int(next(iter(b.values())).shape[1])

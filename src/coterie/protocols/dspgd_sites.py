@@ -20,16 +20,12 @@ from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
-from coterie.protocols.embedded import EmbeddedTable
+from coterie.protocols.embedded import EmbeddedTable, OfKernel, StreamedTable, stated_kernel
 from coterie.protocols.limits import N_MARKS, marks
 
 MOST_FEATURES = 1 << 14
 """The most features a site makes of its rows at once."""
 MOST_STEPS = 1 << 32
-PIECE_BYTES = 16 << 20
-"""Features are made for so many rows at a time."""
-KEPT_BYTES = 64 << 20
-"""Features of one iteration are kept for its next question where they fit into this."""
 
 
 # ---------------------------------------------------------------- gamma by sums
@@ -53,7 +49,6 @@ class SumLengths(Request[Lengths]):
 
 @answers(SumLengths)
 def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
-    """A site's share."""
     reply = Lengths(np.zeros(()), np.zeros(ask.d), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         rows = block.rows.astype(np.float64, copy=False)
@@ -66,33 +61,16 @@ def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawn(OfKernel):
     """What a request states about random features: the kernel, how many, of which form, the seed they come from."""
 
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
     n_features: int
     form: str
     seed: int
 
     @staticmethod
     def stated(kernel: Kernel, n_features: int, form: str, seed: int) -> tuple[str, float, int, float, int, str, int]:
-        """The same as a message carries it."""
-        return (
-            kernel.name,
-            float(kernel.gamma),
-            int(kernel.degree),
-            float(kernel.coef0),
-            int(n_features),
-            form,
-            seed,
-        )
-
-    def the_kernel(self) -> Kernel:
-        """The kernel."""
-        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
+        return (*stated_kernel(kernel), int(n_features), form, seed)
 
     def draw(self, n_columns: int, step: int, dtype: str = "float64") -> FeatureMap:
         """The map of one step, the same at every site."""
@@ -102,6 +80,11 @@ class Drawn:
             )
         kernel = self.the_kernel()
         return draw_features(kernel, self.n_features, n_columns, self.seed, step, form=self.form, dtype=dtype)
+
+    def embed(self, rows: Rows) -> Floats:
+        """Rows as one draw of features, scaled so that inner products are kernel values on average."""
+        features: Floats = self.draw(rows.shape[1], 0)(rows) / np.sqrt(self.n_features)
+        return features
 
 
 @dataclass(frozen=True)
@@ -120,14 +103,14 @@ class _Held:
     """B_t: a row for every row of the table."""
     counts: Floats
     """What every row counts."""
-    kept: tuple[int, list[Rows]] | None = None
-    """The features of one step, where they are small enough to keep."""
+    features: tuple[int, StreamedTable] | None = None
+    """Those of one step."""
 
 
 @remembers(BeginKernel)
 def keep_kernel(table: Table, memory: Memory, ask: BeginKernel) -> None:
     """Forget any earlier embedding and begin anew."""
-    if isinstance(table, EmbeddedTable):
+    if isinstance(table, StreamedTable):
         memory.table = table = table.raw
     ask.draw(len(table.columns), 0, ask.precision)  # what cannot be drawn is found now
     counts = np.concatenate([np.zeros(0), *(block.counts for block in table.blocks())])
@@ -143,28 +126,15 @@ def held_of(memory: Memory) -> _Held:
 
 def feature_pieces(table: Table, held: _Held, step: int) -> Iterator[tuple[slice, Rows]]:
     """The features of the rows, some rows at a time; kept for the next question where they are small."""
-    if held.kept is not None and held.kept[0] == step:
-        start = 0
-        for features in held.kept[1]:
-            yield slice(start, start + len(features)), features
-            start += len(features)
-        return
-    held.kept = None
-    if not 1 <= step < MOST_STEPS:  # below, another seed may draw the same
-        raise MalformedMessage(f"there is no step {step}")
-    drawn, kept = held.begin.draw(len(table.columns), step, held.begin.precision), []
-    small = table.n_rows * held.begin.n_features * 8 <= KEPT_BYTES
+    if held.features is None or held.features[0] != step:
+        if not 1 <= step < MOST_STEPS:  # below, another seed may draw the same
+            raise MalformedMessage(f"there is no step {step}")
+        drawn = held.begin.draw(len(table.columns), step, held.begin.precision)
+        held.features = step, StreamedTable(table, lambda block: drawn(block.rows), held.begin.n_features)
     start = 0
-    for block in table.blocks():
-        n_rows = max(1, PIECE_BYTES // (8 * (held.begin.n_features + block.rows.shape[1])))
-        for first in range(0, len(block.rows), n_rows):
-            features = drawn(block.rows[first : first + n_rows])
-            if small:
-                kept.append(features)
-            yield slice(start, start + len(features)), features
-            start += len(features)
-    if small:
-        held.kept = (step, kept)
+    for features, *_ in held.features[1].raw_blocks():
+        yield slice(start, start + len(features)), features
+        start += len(features)
 
 
 def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -> Iterator[tuple[slice, Floats]]:
@@ -243,7 +213,6 @@ class SumFeatures(OfFeatures, Request[FeatureSums]):
 
 @answers(SumFeatures)
 def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> FeatureSums:
-    """A site's share of the features' mean."""
     reply, held = FeatureSums.zeros(ask.axes), held_of(memory)
     for rows, features in feature_pieces(table, held, ask.step):
         counts = held.counts[rows]
@@ -295,7 +264,6 @@ class SendGram(OfFeatures, Request[Triangle]):
 
 @answers(SendGram)
 def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
-    """A site's share of W_t' W_t."""
     if ask.size != ask.n * (ask.n + 1) // 2:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
     gram, counts = np.zeros((ask.n, ask.n)), held_of(memory).counts
@@ -331,18 +299,15 @@ def keep_advance(table: Table, memory: Memory, ask: Advance) -> None:
         memory.table = EmbeddedTable(table, moved)
         memory.pop("dspgd")
     else:
-        held.b, held.kept = moved, None
+        held.b, held.features = moved, None
 
 
 def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTable:
     """Rows embedded as the sites of a run embedded theirs, from its public requests alone."""
     memory = Memory()
     for request in transcript:
-        seen = memory.table or table
-        if isinstance(request, BeginKernel):
-            keep_kernel(seen, memory, request)
-        else:
-            keep_advance(seen, memory, request)
+        keep = keep_kernel if isinstance(request, BeginKernel) else keep_advance
+        keep(memory.table or table, memory, request)
     found = memory.table
     if not isinstance(found, EmbeddedTable):
         raise InputError("the transcript does not end in an embedding.")

@@ -19,7 +19,7 @@ from coterie.protocols.edge_stages import JL, Centers, Pipeline
 from coterie.protocols.lloyd import Assign, KMeansFit, lloyd
 from coterie.protocols.preparation import spread
 from coterie.protocols.prepared import Spread
-from coterie.protocols.seeding import cells_start, one_shot, var_part
+from coterie.protocols.seeding import cells_by_round, cells_start, one_shot, var_part
 
 WORTHWHILE = 2e-3
 """Steps go on while one lowers the cost by more than this share of it."""
@@ -94,27 +94,17 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
     """A start no single answer is seen for, and the numbers a site sends for it at most: four cells a cluster, or one
     where there is no room for so many."""
     first = 0 if known is not None else 2 * (3 * d + 1)
-    factor = next((f for f in (4, 1) if first + _cell_numbers(f * k, d) <= room), None)
-    if factor is None:
-        least = first + _cell_numbers(k, d)
+    most = {factor: sum(cells_by_round(factor * k)) * (2 * d + 1) for factor in (4, 1)}
+    factor = 4 if first + most[4] <= room else 1
+    if first + most[factor] > room:
         raise InputError(
-            f"the budget leaves {room:g} numbers a site for a start by sums, which takes {least}. ({why})"
+            f"the budget leaves {room:g} numbers a site for a start by sums, which takes {first + most[1]}. ({why})"
         )
     found = known or (yield from spread(d))
     if found.rows < k:
         raise InputError(f"the sites hold {found.rows:g} rows in all; n_clusters={k} needs at least as many.")
-    most = _cell_numbers(factor * k, d)
     if factor == 4:
-        start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most)
+        start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most[4])
     else:
-        start = yield from var_part(k, d, about=found, most_numbers=most)
-    return start, first + most
-
-
-def _cell_numbers(n_cells: int, d: int) -> int:
-    """What a site sends while cells are split into twice as many: 1, 2, 4, ... of them, 2d + 1 numbers each."""
-    cells, spent = 1, 1
-    while cells < n_cells:
-        cells = min(2 * cells, n_cells)
-        spent += cells
-    return spent * (2 * d + 1)
+        start = yield from var_part(k, d, about=found, most_numbers=most[1])
+    return start, first + most[factor]

@@ -24,13 +24,7 @@ from coterie.messages.schema import Floats
 from coterie.messages.site_part import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.baselines import CountRows, PoolRows
-from coterie.protocols.edge_questions import (
-    SAMPLE,
-    EdgeSettings,
-    fitted_to_budget,
-    is_projected_by_server,
-    summary_asks,
-)
+from coterie.protocols.edge_questions import SAMPLE, EdgeSettings, fitted_to_budget, summary_asks
 from coterie.protocols.edge_sites import (
     SendCenters,
     SumByCell,
@@ -102,7 +96,7 @@ def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed
     view = View(d, seed, mean if settings.centers_first else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
-    on_server = is_projected_by_server(settings)
+    on_server = settings.projects_at_server
     summary, sizes = yield from _summary(view, pipeline, k, on_server, held)
     if not summary.n_rows > 0:
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
@@ -181,7 +175,9 @@ def _summary(
         counts = yield from each(CountRows())
         sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
         if not pipeline.stages and not any(float(reply.weighted) for reply in counts.values()):
-            return (yield from _pooled(sizes, view.d)), tuple(sizes.values())
+            pooled = yield from each({name: PoolRows(size, view.d, 0) for name, size in sizes.items()})
+            rows = np.concatenate([part.points for part in pooled.values()]).astype(np.float64)
+            return Summary(rows, np.ones(len(rows))), tuple(sizes.values())
         k = 0
     reach = _reach(view, pipeline, on_server)
     parts = yield from each(summary_asks(view, pipeline, k, sizes, on_server, reach))
@@ -200,13 +196,6 @@ def _read(part: SummaryPart) -> Summary:
     weights = np.concatenate([part.weights, part.left]).astype(np.float64)
     basis = part.basis.astype(np.float64) if len(part.basis) else None
     return Summary(points, weights, float(part.delta), basis)
-
-
-def _pooled(sizes: Mapping[str, int], d: int) -> Protocol[Summary]:
-    """All rows as they are: no reduction."""
-    parts = yield from each({name: PoolRows(size, d, 0) for name, size in sizes.items()})
-    rows = np.concatenate([part.points for part in parts.values()]).astype(np.float64)
-    return Summary(rows, np.ones(len(rows)))
 
 
 def _own_centers(view: View, q: int, k: int) -> Protocol[Summary]:

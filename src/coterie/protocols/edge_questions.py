@@ -58,10 +58,10 @@ class EdgeSettings:
         """Whether the mean is subtracted: where rows are projected, random or not."""
         return self.center and bool(self.pipeline.common or self.pipeline.pca or self.pipeline.after)
 
-
-def is_projected_by_server(settings: EdgeSettings) -> bool:
-    """Algorithm 3: points come whole, and are projected only to find clusters."""
-    return settings.lift == "means" and settings.pipeline.after is not None and not settings.pipeline.common
+    @property
+    def projects_at_server(self) -> bool:
+        """Algorithm 3: points come whole, and are projected only to find clusters."""
+        return self.lift == "means" and self.pipeline.after is not None and not self.pipeline.common
 
 
 def summary_asks(
@@ -98,10 +98,9 @@ def edge_cost(
 
     Without a reduction of rows that have weights it is more: a weight for every row.
     """
-    spent = Cost()
-    for asks in _asks(settings, pipeline, k, d, sizes, n_sites, seed):
-        spent += one_round(asks, method=method)
-    return spent + lloyd_cost(n_sites, k, d, rounds, method=method)
+    asks = _asks(settings, pipeline, k, d, sizes, n_sites, seed)
+    steps = lloyd_cost(n_sites, k, d, rounds, method=method)
+    return sum((one_round(asked, method=method) for asked in asks), steps)
 
 
 def _asks(
@@ -120,28 +119,22 @@ def _asks(
         t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
         yield [SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites
         view = view.then(Basis(np.eye(view.width, t2)))
-    yield from _asks_for_points(settings, pipeline, k, view, sizes, n_sites)
-    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
-        yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
-
-
-def _asks_for_points(
-    settings: EdgeSettings, pipeline: Pipeline, k: int, view: View, sizes: Sequence[int], n_sites: int
-) -> Iterator[list[Request[Any]]]:
     points = pipeline.points
     if isinstance(points, Centers):
         yield [SendCenters(*view.fields(), points.n_centers or k, view.width, SAMPLE, 1.0)] * n_sites
-        return
-    if isinstance(points, DisSS):
-        yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites
-    elif points is None:
-        yield [CountRows()] * n_sites
-        if not pipeline.stages:
+    else:
+        if isinstance(points, DisSS):
+            yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites
+        elif points is None:
+            yield [CountRows()] * n_sites
+        if pipeline.stages:
+            own = 0 if points is None else k
+            at_server = settings.projects_at_server
+            yield list(summary_asks(view, pipeline, own, dict(enumerate(sizes)), at_server, 1.0).values())
+        else:
             yield [PoolRows(size, view.d, 0) for size in sizes]
-            return
-        k = 0
-    asks = summary_asks(view, pipeline, k, dict(enumerate(sizes)), is_projected_by_server(settings), 1.0)
-    yield list(asks.values())
+    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
+        yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
 
 
 def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> EdgeSettings:

@@ -9,7 +9,6 @@ a basis and Delta. Summaries hold rows, projected or not, and say so. The server
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,22 +18,12 @@ from coterie.maths.axes import Axes, add_products, principal_axes
 from coterie.maths.projections import Basis, LinearMap, Projection, mapped, product
 from coterie.maths.spectra import triangle
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
-from coterie.messages.site_part import (
-    Block,
-    Memory,
-    Rows,
-    Table,
-    answers,
-    rows_at,
-    rows_behind,
-    within_columns,
-    within_scatter,
-)
-from coterie.protocols.coresets import local_solution
+from coterie.messages.site_part import Memory, Table, answers, rows_behind, within_columns, within_scatter
+from coterie.protocols.coresets import local_solution, put_sample
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
+from coterie.protocols.embedded import StreamedTable, raw_of, seen_moments
 from coterie.protocols.limits import ReportMagnitude
-from coterie.protocols.seeding import own_centers
+from coterie.protocols.seeding import own_centers, sample_of
 
 # ---------------------------------------------------------------- rows seen through maps
 
@@ -78,55 +67,34 @@ class Viewed:
         return found
 
 
-def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> StreamedTable:
+def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> _MappedTable:
     """A table's rows, of ``d`` columns as a request wants them seen; kept, because the next one wants the same."""
-    raw = table.raw if isinstance(table, EmbeddedTable) else table
-    key, kept = ask.key(), memory.get("view")
+    raw, key, kept = raw_of(table), ask.key(), memory.get("view")
     if kept is None or kept[0] != key or kept[1].raw is not raw:
-        maps = ask.maps(len(raw.columns))
-        view = StreamedTable(raw, _Through(ask.shift, maps), maps[-1].p if maps else len(raw.columns))
-        kept = memory["view"] = (key, view)
-    found: StreamedTable = kept[1]
+        shift = ask.shift if len(ask.shift) else None
+        kept = memory["view"] = (key, _MappedTable(raw, shift, ask.maps(len(raw.columns))))
+    found: _MappedTable = kept[1]
     if d != len(found.columns):
         raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
     return found
 
 
-@dataclass(frozen=True)
-class _Through:
-    """Rows less a shift, through maps."""
+class _MappedTable(StreamedTable):
+    """A table's rows less a shift, through maps."""
 
-    shift: Floats
-    maps: list[LinearMap]
-
-    def __call__(self, block: Block) -> Rows:
-        return mapped(block.rows, self.shift if len(self.shift) else None, self.maps)
-
-
-def _through(view: StreamedTable) -> _Through:
-    found = view.embed
-    assert isinstance(found, _Through)
-    return found
-
-
-def _weighed(table: Table) -> Iterator[tuple[Rows, Floats]]:
-    for block in table.blocks():
-        yield block.rows, block.counts
+    def __init__(self, raw: Table, shift: Floats | None, maps: list[LinearMap]) -> None:
+        super().__init__(raw, lambda block: mapped(block.rows, shift, maps), maps[-1].p if maps else len(raw.columns))
+        self.shift, self.maps = shift, maps
 
 
 def _axes(table: Table, count: int, seed: int) -> Axes:
-    return principal_axes(lambda: _weighed(table), len(table.columns), count, seed=seed)
+    return principal_axes(
+        lambda: ((block.rows, block.counts) for block in table.blocks()), len(table.columns), count, seed=seed
+    )
 
 
-def _within_scatter(view: StreamedTable) -> Floats:
-    """The scatter, as seen, of the rows behind those the table shows; by columns alone where no more is known."""
-    maps, whole = _through(view).maps, within_scatter(view.raw)
-    scatter = np.diag(within_columns(view.raw)) if whole is None else whole
-    return np.array(mapped(mapped(scatter, None, maps).T, None, maps))
-
-
-def _within_squares(view: StreamedTable, maps: list[LinearMap]) -> float:
-    """The trace of the same, through other maps."""
+def _within_squares(view: _MappedTable, maps: list[LinearMap]) -> float:
+    """The squares, through maps, of the rows behind those the table shows."""
     columns, whole = within_columns(view.raw), within_scatter(view.raw)
     if not maps or not columns.any():
         return float(columns.sum())
@@ -156,14 +124,13 @@ class SendSubspace(Viewed, Request[Subspace]):
 
 @answers(SendSubspace)
 def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
-    """A site's axes."""
     view = _seen(table, memory, ask, ask.d)
     if not 1 <= ask.t <= ask.d:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
     if not table.n_rows:
         return Subspace.zeros(ask.axes)
     found = _axes(view, ask.t, ask.seed)
-    squares = found.squares + _within_squares(view, _through(view).maps)
+    squares = found.squares + _within_squares(view, view.maps)
     return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(squares))
 
 
@@ -192,14 +159,15 @@ class SendScatter(Viewed, Request[Scatter]):
 
 @answers(SendScatter)
 def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
-    """A site's share."""
     view = _seen(table, memory, ask, ask.d)
     if ask.entries != ask.d * (ask.d + 1) // 2:
         raise MalformedMessage(f"{ask.entries} products of pairs of {ask.d} columns")
-    gram = _within_scatter(view)
-    for rows, counts in _weighed(view):
-        add_products(gram, rows, counts)
-    is_exact = within_scatter(view.raw) is not None or not within_columns(view.raw).any()
+    columns, whole = within_columns(view.raw), within_scatter(view.raw)
+    behind = np.diag(columns) if whole is None else whole  # by columns alone where no more is known
+    gram = np.array(mapped(mapped(behind, None, view.maps).T, None, view.maps), np.float64)
+    for block in view.blocks():
+        add_products(gram, block.rows, block.counts)
+    is_exact = whole is not None or not columns.any()
     return Scatter(triangle(gram), np.asarray(0.0 if is_exact else float(rows_behind(view.raw))))
 
 
@@ -227,20 +195,18 @@ def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> Red
     """The cost over all rows; zero for a site without rows."""
     view = _seen(table, memory, ask, ask.d)
     found = local_solution(view, memory, ask.k, ask.d, ask.seed)
-    return ReducedCost(np.asarray(found.cost + _within_squares(view, _through(view).maps)))
+    return ReducedCost(np.asarray(found.cost + _within_squares(view, view.maps)))
 
 
-def _missed(view: StreamedTable) -> float:
+def _missed(view: _MappedTable) -> float:
     """What rows as seen leave of the cost: squared distances of rows from the subspace of the view's basis, where the
     last map is one, and those of the rows behind each row."""
-    through = _through(view)
-    last = through.maps[-1] if through.maps else None
+    last = view.maps[-1] if view.maps else None
     if not isinstance(last, Basis) or not np.allclose(last.vectors.T @ last.vectors, np.eye(last.p), atol=1e-8):
-        return _within_squares(view, through.maps)
-    before = _Through(through.shift, through.maps[:-1])
-    away = _within_squares(view, before.maps)
+        return _within_squares(view, view.maps)
+    away = _within_squares(view, view.maps[:-1])
     for block, seen in view.pieces():
-        rows = before(block).astype(np.float64, copy=False)
+        rows = mapped(block.rows, view.shift, view.maps[:-1]).astype(np.float64, copy=False)
         left = rows - last.lift(seen.astype(np.float64))
         away += float(block.counts @ np.vecdot(left, left))
     return max(0.0, away)
@@ -286,42 +252,26 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
     reply, view = SummaryPart.zeros(ask.axes), _seen(table, memory, ask, ask.d)
     if not 0 <= ask.t <= ask.d or ask.own not in (0, ask.t) or not 1 <= ask.width <= ask.d:
         raise MalformedMessage(f"a summary of {ask.t} axes and {ask.width} columns, of rows of {ask.d}")
-    n, seen, basis = table.n_rows, view, None
-    if not n:
+    if not table.n_rows:
         return reply
+    seen, basis = view, None
     reply.delta[...] = _missed(view)
     if ask.t:
         axes = _axes(view, ask.t, ask.seed)
         basis = Basis(axes.vectors)
-        seen = StreamedTable(view, _Through(np.zeros(0), [basis]), ask.t)
+        seen = _MappedTable(view, None, [basis])
         reply.delta[...] += axes.missed
         reply.basis[:] = basis.vectors.T[: ask.own]
-    sent = _Sent(ask, basis)
-    if n <= ask.rows:
-        rows, reply.weights[:n] = rows_at(seen, np.arange(n))
-        reply.points[:n] = sent(rows)
-        return reply
-    found = local_solution(seen, memory, ask.k, len(seen.columns), ask.seed)
-    drawn, weights, left = found.sampled(ask.rows, np.random.default_rng([ask.seed, 2, ask.place]))
-    reply.points[: len(drawn)], reply.weights[: len(drawn)] = sent(rows_at(seen, drawn)[0]), weights
-    reply.centers[:], reply.left[:] = sent(found.centers), left
-    return reply
 
-
-@dataclass(frozen=True)
-class _Sent:
-    """Points as they travel: coordinates as they are, as points, or projected."""
-
-    ask: SendSummary
-    basis: Basis | None
-
-    def __call__(self, points: Floats) -> Floats:
-        if self.ask.own:
-            return points
-        whole = points if self.basis is None else self.basis.lift(points)
-        if not self.ask.form:
+    def sent(points: Floats) -> Floats:
+        """Points as they travel: coordinates as they are, as points, or projected."""
+        whole = points if ask.own or basis is None else basis.lift(points)
+        if ask.own or not ask.form:
             return whole
-        return np.asarray(Projection(self.ask.form, self.ask.d, self.ask.width, self.ask.seed + AFTER).apply(whole))
+        return np.asarray(Projection(ask.form, ask.d, ask.width, ask.seed + AFTER).apply(whole))
+
+    put_sample(reply, seen, memory, ask, len(seen.columns), sent)
+    return reply
 
 
 # ---------------------------------------------------------------- a site's own centers of rows as seen
@@ -347,8 +297,8 @@ class SendCenters(Viewed, Request[ReducedCenters]):
 
 @answers(SendCenters)
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
-    """A site's own centers."""
-    return ReducedCenters(*own_centers(_seen(table, memory, ask, ask.d), ask))
+    view = _seen(table, memory, ask, ask.d)
+    return ReducedCenters(*own_centers(view, ask.q, ask.d, sample_of(view, ask.sample, ask.seed)))
 
 
 # ---------------------------------------------------------------- means of whole rows by cells of seen ones
@@ -372,7 +322,6 @@ class SumByCell(Viewed, Request[WholeMoments]):
 
 @answers(SumByCell)
 def local_whole_moments(table: Table, memory: Memory, ask: SumByCell) -> WholeMoments:
-    """A site's share."""
     view = _seen(table, memory, ask, ask.axes["p"])
     if ask.d != len(view.raw.columns):
         raise MalformedMessage(f"sums of {ask.d} columns of rows of {len(view.raw.columns)}")

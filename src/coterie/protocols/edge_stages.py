@@ -201,37 +201,31 @@ def sized(pipeline: Pipeline, k: int, d: int, n_points: int | None = None, *, ro
     s = max(200, 50 * k) if n_points is None else n_points
     t = max(k + 1, round(2 * sqrt(s)))
     columns = max(32 if roomy else 1, 2 * t)
-    return _filled(pipeline, k, d, _Sizes(columns, t, s, columns))
+    return _filled(pipeline, k, d, columns, t, s, columns)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    columns: int
-    axes: int
-    points: int
-    columns_after: int
-
-
-def _filled(pipeline: Pipeline, k: int, d: int, sizes: _Sizes) -> Pipeline:
+def _filled(
+    pipeline: Pipeline, k: int, d: int, columns: int, axes: int, n_points: int, columns_after: int
+) -> Pipeline:
     common: list[JL | DisPCA] = []
     for stage in pipeline.common:
         if isinstance(stage, JL):
-            made = _projected(stage, sizes.columns, d)
+            made = _projected(stage, columns, d)
             common.append(made)
             d = made.n_columns or d
         else:
-            t2 = _most(stage.n_components, sizes.axes, d, "components")
+            t2 = _most(stage.n_components, axes, d, "components")
             common.append(DisPCA(t2, _most(stage.local_rank, t2, d, "local axes")))
             d = t2
     pca, points, after = pipeline.pca, pipeline.points, pipeline.after
     if pca is not None:
-        pca = PCA(_most(pca.n_components, sizes.axes, d, "components"))
+        pca = PCA(_most(pca.n_components, axes, d, "components"))
     if isinstance(points, Centers):
         points = Centers(points.n_centers or k)
     elif points is not None:
-        points = replace(points, n_points=points.n_points or sizes.points)
+        points = replace(points, n_points=points.n_points or n_points)
     if after is not None:
-        after = _projected(after, sizes.columns_after, d)
+        after = _projected(after, columns_after, d)
     return Pipeline(tuple(common), pca, points, after)
 
 
@@ -281,7 +275,7 @@ def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, ac
         points = n_sites * k**3 * max(log(k), 1.0) ** 2 * log(1 / DELTA) / e**4
     most = n_rows if isinstance(pipeline.points, DisSS) else n_sites * n_rows
     s = ceil(min(points, max(most, 1.0)))
-    return _filled(pipeline, k, d, _Sizes(_columns(n_rows, k, e), axes, s, _columns(s + n_sites * k, k, e)))
+    return _filled(pipeline, k, d, _columns(n_rows, k, e), axes, s, _columns(s + n_sites * k, k, e))
 
 
 def check_accuracy(pipeline: Pipeline, accuracy: float) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.maths import clustering
+from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
@@ -16,44 +18,40 @@ PIECE_BYTES = 16 << 20
 """They are made for so many rows at a time."""
 
 
-class EmbeddedTable:
-    """A table's rows in their embedding."""
+@dataclass(frozen=True)
+class OfKernel:
+    """What a request states of a kernel."""
 
-    def __init__(self, raw: Table, rows: Floats) -> None:
-        self.raw, self.rows = raw, rows
-        self.columns = _components(rows.shape[1])
+    kernel: str
+    gamma: float
+    degree: int
+    coef0: float
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self.raw.n_rows
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The embedded rows, weighted as the raw ones."""
-        start = 0
-        for block in self.raw.blocks():
-            stop = start + len(block.rows)
-            yield Block(self.rows[start:stop], block.weights)
-            start = stop
-
-    def blocks(self) -> Iterator[Block]:
-        """The same: every value is finite."""
-        return self.raw_blocks()
+    def the_kernel(self) -> Kernel:
+        """The kernel it states."""
+        return Kernel(self.kernel, self.gamma, self.degree, self.coef0)
 
 
-class StreamedTable(EmbeddedTable):
-    """The same by a function of each row, some rows at a time; kept only where that is little."""
+def stated_kernel(kernel: Kernel) -> tuple[str, float, int, float]:
+    """A kernel as a message carries it."""
+    return kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0)
+
+
+class StreamedTable:
+    """A table's rows by a function of each row, some rows at a time; kept only where that is little."""
 
     def __init__(self, raw: Table, embed: Callable[[Block], Rows], n_columns: int) -> None:
         self.raw, self.embed = raw, embed
-        self.columns = _components(n_columns)
+        self.columns = tuple(Column(f"component{i}") for i in range(n_columns))
         self._kept: list[Block] | None = None
 
     @property
-    def rows(self) -> Rows:  # type: ignore[override]
-        """All embedded rows."""
-        made = [block.rows for block in self.raw_blocks()]
-        return np.concatenate(made) if made else np.zeros((0, len(self.columns)))
+    def n_rows(self) -> int:
+        return self.raw.n_rows
+
+    def blocks(self) -> Iterator[Block]:
+        """The same as :meth:`raw_blocks`: every value is finite."""
+        return self.raw_blocks()
 
     def raw_blocks(self) -> Iterator[Block]:
         """The embedded rows, weighted as the raw ones; these are not looked at again once all are kept."""
@@ -84,6 +82,22 @@ class StreamedTable(EmbeddedTable):
             yield from (block.part(slice(start, start + size)) for start in range(0, len(block.rows), size))
 
 
+class EmbeddedTable(StreamedTable):
+    """A table's rows whose embedding is known."""
+
+    def __init__(self, raw: Table, rows: Floats) -> None:
+        super().__init__(raw, lambda block: block.rows, rows.shape[1])
+        self.rows = rows
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The embedded rows, weighted as the raw ones."""
+        start = 0
+        for block in self.raw.blocks():
+            stop = start + len(block.rows)
+            yield Block(self.rows[start:stop], block.weights)
+            start = stop
+
+
 def seen_moments(pieces: Iterable[tuple[Block, Rows]], points: Floats, width: int) -> tuple[Floats, Floats]:
     """Sums of rows of ``width`` columns, and their counts, by the point nearest to each row as it is seen in another
     way: every piece is rows, and the same rows as seen."""
@@ -95,5 +109,6 @@ def seen_moments(pieces: Iterable[tuple[Block, Rows]], points: Floats, width: in
     return sums, counts
 
 
-def _components(number: int) -> tuple[Column, ...]:
-    return tuple(Column(f"component{i}") for i in range(number))
+def raw_of(table: Table) -> Table:
+    """The table itself, or the one whose rows are embedded."""
+    return table.raw if isinstance(table, StreamedTable) else table

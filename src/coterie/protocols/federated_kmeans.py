@@ -19,8 +19,8 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
-from coterie.protocols.costs import Cost, exchange_cost
-from coterie.protocols.lloyd import KMeansFit, closed, lloyd_cost
+from coterie.protocols.costs import Cost, to_all
+from coterie.protocols.lloyd import KMeansFit, block_moments, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
 from coterie.protocols.seeding import cells_start, one_shot, random_start, var_part
 
@@ -61,7 +61,7 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
     for epoch in range(ask.epochs):
         sizes = np.zeros(ask.axes["k"])
         for batch in _batches(table, ask, epoch):
-            m = _moments(batch, centers)
+            m = block_moments(batch, centers)
             sizes = sizes + m.counts
             share = np.divide(m.counts, sizes, out=np.zeros_like(sizes), where=sizes > 0)
             goal = clustering.means(m.sums, m.counts, fallback=centers)
@@ -72,15 +72,6 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
 def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
     """Centers moved towards their goal; at rate 1 exactly onto it, without a rounding error on the way."""
     return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
-
-
-def _moments(batch: Iterator[Block], centers: Floats) -> clustering.Moments:
-    """Moments of one batch, which may come in several blocks or, at a site without rows, in none."""
-    sums, counts, cost = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(())
-    for block in batch:
-        part = clustering.moments(block.rows, centers, block.weights)
-        sums, counts, cost = sums + part.sums, counts + part.counts, cost + part.cost
-    return clustering.Moments(sums, counts, cost)
 
 
 def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
@@ -201,7 +192,7 @@ def federated_kmeans(
         aim = goal if settings.server_momentum == 0 else centers + velocity
         centers = _moved(centers, aim, settings.server_rate)
         if reassignment is not None:
-            small = _count_small(reply.sizes, small, reassignment)
+            small = np.where(reply.sizes < reassignment.share * reply.sizes.sum(), small + 1, 0)
             centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
         if trajectory is not None:
             trajectory.append(centers)
@@ -218,11 +209,6 @@ def _sampled(fraction: float, seed: int, step: int) -> Protocol[Sequence[str] | 
     m = max(1, int(fraction * len(names)))
     chosen = np.random.default_rng([seed, step]).choice(len(names), m, replace=False)
     return [names[i] for i in sorted(chosen)]
-
-
-def _count_small(sizes: Floats, small: Integers, rule: Reassignment) -> Integers:
-    is_small = sizes < rule.share * sizes.sum()
-    return np.where(is_small, small + 1, 0)
 
 
 def _reassigned(
@@ -268,5 +254,4 @@ def federated_kmeans_cost(
     """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
     m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
     ask = settings.ask(np.zeros((k, d)), 0, 0)
-    one = exchange_cost(m, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
-    return one * rounds + lloyd_cost(n_sites, k, d, 0, method=method)
+    return to_all(m, ask, method=method) * rounds + lloyd_cost(n_sites, k, d, 0, method=method)

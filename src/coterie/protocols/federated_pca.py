@@ -16,7 +16,7 @@ from coterie.maths.projections import LinearMap, Projection, product
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.edge_sites import SendScatter, SendSubspace
 from coterie.protocols.lloyd import Assign
 
@@ -39,7 +39,6 @@ class View:
         return self.maps[-1].p if self.maps else self.d
 
     def then(self, one: LinearMap) -> View:
-        """One more map."""
         return replace(self, maps=(*self.maps, one))
 
     def projected(self, p: int, form: str) -> View:
@@ -79,8 +78,7 @@ def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
 
 def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
     """The leading axes of all rows as seen, and the squares of all their numbers. Single answers are seen."""
-    ask = SendSubspace(*view.fields(), local_rank, view.width, view.reach)
-    found = yield from each(ask)
+    found = yield from each(_subspace_request(view, local_rank))
     stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
     squares = float(sum(float(reply.squares) for reply in found.values()))
     _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
@@ -90,10 +88,17 @@ def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ri
 
 def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
     """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
-    d = view.width
-    found = yield from total(SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach))
+    found, d = (yield from total(_scatter_request(view))), view.width
     gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
+
+
+def _subspace_request(view: View, local_rank: int) -> SendSubspace:
+    return SendSubspace(*view.fields(), local_rank, view.width, view.reach)
+
+
+def _scatter_request(view: View) -> SendScatter:
+    return SendScatter(*view.fields(), view.width * (view.width + 1) // 2, view.width, view.reach)
 
 
 @dataclass(frozen=True)
@@ -143,10 +148,6 @@ def federated_pca(
 
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
     """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
-    first = one_round([Assign(np.zeros((1, d)))] * n_sites, method="federated-pca")
     view = View(d, seed, np.zeros(d))
-    if solver == "local":
-        ask: SendSubspace | SendScatter = SendSubspace(*view.fields(), local_rank, d, view.reach)
-        return first + one_round([ask] * n_sites, method="federated-pca")
-    ask = SendScatter(*view.fields(), d * (d + 1) // 2, d, view.reach)
-    return first + one_round([ask] * n_sites, method="federated-pca")
+    ask = _subspace_request(view, local_rank) if solver == "local" else _scatter_request(view)
+    return to_all(n_sites, Assign(np.zeros((1, d))), ask, method="federated-pca")

@@ -17,7 +17,7 @@ from coterie.messages.verbs import Protocol, total
 from coterie.protocols.baselines import CountRows, ck, rfk, sk
 from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
 from coterie.protocols.coresets import coreset
-from coterie.protocols.costs import Cost, exchange_cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
 from coterie.protocols.dspgd import DSPGDSettings, Embedding, dspgd, find_gamma
 from coterie.protocols.dspgd_dense import DenseEmbedding, Expand, KeepRows, Project, dspgd_dense
 from coterie.protocols.dspgd_sites import Advance, SendGram, SumFeatures, SumLengths, longest
@@ -116,7 +116,7 @@ def cluster_by_baseline(
     if counts is None:
         closing = yield from total(Close(fit.centers))
         counts, cost = closing.counts, float(closing.cost)
-    return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, fit.n_rounds), fit.values)
+    return KernelFit(kernel, fit.embedding, n_rows, KMeansFit(fit.centers, cost, counts, 0), fit.values)
 
 
 def cluster_embedded(
@@ -136,9 +136,9 @@ def cluster_embedded(
             f"the sites hold {made.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
         )
     deviation = np.sqrt(values / made.n_rows)
-    spread = Spread(made.n_rows, np.zeros(len(values)), deviation)
+    spread = Spread(made.n_rows, np.zeros(len(values)), deviation.copy())
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
-        spread = Spread(made.n_rows, np.zeros(len(values)), np.where(np.arange(len(values)) == 0, 0.0, deviation))
+        spread.deviation[:1] = 0.0
     start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
     return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
 
@@ -154,18 +154,14 @@ def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, meth
     assert isinstance(made.embedding, Embedding)
     length = longest(made.kernel, center=center)
 
-    def sent(request: Request[Any], floats: int) -> Cost:
-        return exchange_cost(n_sites, floats=floats, float_bytes=8, request=request, method=method)
-
-    cost = sent(SumLengths(d), d + 2)
-    for step in made.embedding.transcript:
-        cost += sent(step, 0)
-        if isinstance(step, Advance):
-            n, features = len(step.vectors), len(step.means)
-            size = n * (n + 1) // 2
-            cost += sent(SendGram(step.step, length, size, n, step.eta, step.means), size)
-            cost += sent(SumFeatures(step.step, length, features), features + 1) if center else Cost()
-    return cost
+    asks: list[Request[Any]] = [SumLengths(d), *made.embedding.transcript]
+    for step in made.embedding.transcript[1:]:
+        assert isinstance(step, Advance)
+        n = len(step.vectors)
+        asks.append(SendGram(step.step, length, n * (n + 1) // 2, n, step.eta, step.means))
+        if center:
+            asks.append(SumFeatures(step.step, length, len(step.means)))
+    return to_all(n_sites, *asks, method=method)
 
 
 def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
@@ -175,16 +171,12 @@ def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "ds
     length, parts = longest(made.kernel, center=center), list(found.rows.values())
     begin, *steps = found.transcript
 
-    def sent(requests: list[Request[Any]]) -> Cost:
-        return one_round(requests, method=method)
-
-    cost = one_round([SumLengths(d)] * len(parts), method=method)
-    cost += sent([begin] * len(parts)) + sent([CountRows()] * len(parts)) + sent([KeepRows(rows) for rows in parts])
+    cost = to_all(len(parts), SumLengths(d), begin, CountRows(), method=method)
+    cost += one_round([KeepRows(rows) for rows in parts], method=method)
     for step, q in zip(steps, found.n_products, strict=True):
         assert isinstance(step, Advance)
         n_features = len(step.means)
-        there = sent([Project(step.step, n_features, np.zeros(len(rows))) for rows in parts])
-        back = sent([Expand(step.step, len(rows), np.zeros(n_features)) for rows in parts])
-        cost += (there + back) * q
-        cost += sent([SumFeatures(step.step, length, n_features)] * len(parts)) if center else Cost()
+        cost += one_round([Project(step.step, n_features, np.zeros(len(rows))) for rows in parts], method=method) * q
+        cost += one_round([Expand(step.step, len(rows), np.zeros(n_features)) for rows in parts], method=method) * q
+        cost += to_all(len(parts), SumFeatures(step.step, length, n_features), method=method) * center
     return cost

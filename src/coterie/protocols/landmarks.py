@@ -17,12 +17,12 @@ from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import eigenpairs_above, full_matrix
-from coterie.messages.schema import Floats, Request
+from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
-from coterie.protocols.landmarks_search import Summed, nearest_counts, summed_landmarks
+from coterie.protocols.landmarks_search import Searched, nearest_counts, summed_landmarks
 from coterie.protocols.landmarks_sites import (
     MeanByCell,
     SendFeatureGram,
@@ -87,26 +87,11 @@ class LandmarkSettings:
 
 @dataclass(frozen=True)
 class _Found:
-    """Landmarks, the kernel, the map they give, and how they were come by."""
+    """Landmarks, the map they give, and the precision in which sites are told of them."""
 
     landmarks: Landmarks
     map: LandmarkMap
-    way: str
-
-    @property
-    def precision(self) -> str:
-        """Of the landmarks that sites are told."""
-        return "float64" if self.way == "given" else "float32"
-
-    def told(self, map_: LandmarkMap) -> UseLandmarks:
-        """The request that tells sites of a map through these landmarks."""
-        return UseLandmarks(*UseLandmarks.stated(map_, self.precision))
-
-    @property
-    def features(self) -> Floats:
-        """The landmarks' own features."""
-        made: Floats = self.map.embed(self.map.landmarks).astype(np.float64, copy=False)
-        return made
+    precision: str
 
 
 # ---------------------------------------------------------------- landmarks
@@ -124,21 +109,20 @@ def _find(
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
     if settings.points is not None:
-        landmarks, way = (yield from _given(settings.points, n_columns)), "given"
+        landmarks, precision = (yield from _given(settings.points, n_columns)), "float64"
         kernel = problem.kernel(_gamma(problem, landmarks))
     else:
         asked = yield from _asked(settings, settings.number(n_clusters), n_columns, seed=seed)
-        landmarks, way = asked.landmarks, asked.way
+        landmarks, precision = asked.landmarks, "float32"
         kernel = problem.kernel(_gamma(problem, landmarks))
-        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[way]:
+        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[settings.way]:
             number = 2 * len(landmarks.points)
-            more = yield from _asked(replace(settings, way=way), number, n_columns, seed=seed, before=asked)
+            more = yield from _asked(settings, number, n_columns, seed=seed, before=asked)
             landmarks = _joined(landmarks, more.landmarks)
             kernel = problem.kernel(_gamma(problem, landmarks))
-    precision = "float64" if way == "given" else "float32"
     points = landmarks.points.astype(precision).astype(np.float64)  # as sites will know them
     root = feature_root(kernel, points, row_bytes=int(precision[-2:]) // 8)
-    return _Found(landmarks, LandmarkMap.of(kernel, points, root), way)
+    return _Found(landmarks, LandmarkMap.of(kernel, points, root), precision)
 
 
 def _gamma(problem: KernelProblem, found: Landmarks) -> float:
@@ -168,36 +152,16 @@ def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
     return Landmarks(distinct, counts * (n_rows / counts.sum()), n_rows / (4 * gamma))
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Landmarks from the sites, the way they came, and what came along where they were summed up."""
-
-    landmarks: Landmarks
-    way: str
-    summed: Summed | None = None
-
-
 def _asked(
-    settings: LandmarkSettings,
-    number: int,
-    n_columns: int,
-    *,
-    seed: int,
-    before: _Asked | None = None,
-) -> Protocol[_Asked]:
+    settings: LandmarkSettings, number: int, n_columns: int, *, seed: int, before: Searched | None = None
+) -> Protocol[Searched]:
     """About so many landmarks from the sites."""
     if settings.way == "local":
-        found = yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)
-        return _Asked(found, "local")
-    summed = yield from summed_landmarks(
-        number,
-        n_columns,
-        bits=settings.bits,
-        seed=seed,
-        limits=settings.value_range,
-        before=None if before is None else before.summed,
+        return Searched((yield from _local(settings, number, n_columns, seed=seed if before is None else seed + 1)))
+    limits = settings.value_range
+    return (
+        yield from summed_landmarks(number, n_columns, bits=settings.bits, seed=seed, limits=limits, before=before)
     )
-    return _Asked(summed.landmarks, "summed", summed)
 
 
 def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int) -> Protocol[Landmarks]:
@@ -205,12 +169,13 @@ def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int
     names = yield from present()
     ask = _local_request(settings, number, n_columns, len(names), seed)
     found = (yield from each(ask)).values()
-    points = np.concatenate([decoded(r.codes, r.low, r.span, settings.bits) for r in found])
+    parts = [decoded(reply.codes, reply.low, reply.span, settings.bits) for reply in found]
+    points = np.concatenate(parts)
     weights = np.concatenate([r.counts for r in found]).astype(np.float64)
     if not weights.any():
         raise InputError("the sites hold 0 rows in all.")
     middle = weights @ points / weights.sum()
-    scatter = sum(_scatter(decoded(r.codes, r.low, r.span, settings.bits), r, middle) for r in found)
+    scatter = sum(_scatter(part, reply, middle) for part, reply in zip(parts, found, strict=True))
     return Landmarks(*merged(points, weights, number, seed=seed), scatter)
 
 
@@ -245,35 +210,28 @@ def cluster_by_landmarks(
 
     ``averages`` says whether every site lets its averages be seen.
     """
-    found = yield from _find(problem, settings.decided(averages), n_clusters, n_columns, seed=seed)
+    settings = settings.decided(averages)
+    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed)
     rows = found.landmarks.n_rows
     if rows < n_clusters:
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
-    features = found.features
-    weights = found.landmarks.weights
-    most = MOST_STARTS if found.way == "local" else 1
-    starts = clustering.several_starts(features, weights, n_clusters, most, seed=seed)
-    centers = yield from _best(found, starts)
+    features: Floats = found.map.embed(found.map.landmarks).astype(np.float64, copy=False)
+    weights, is_local = found.landmarks.weights, settings.way == "local" and settings.points is None
+    starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
+    if is_local:  # sites judge the starts by their rows in the round that tells them of the landmarks
+        ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
+        replies = (yield from each(ask)).values()
+        centers = starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
+    else:
+        yield from total(UseLandmarks(*UseLandmarks.stated(found.map, found.precision)))
+        centers = starts[0]  # the best as the landmarks see it
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
-    if found.way == "local":
+    if is_local:
         clusters = yield from _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift)
     else:
         clusters = yield from lloyd(centers, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
     return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
-
-
-def _best(found: _Found, starts: list[Floats]) -> Protocol[Floats]:
-    """Tell sites of the landmarks; where averages may be seen, they judge the starts by their rows in the same round.
-
-    Starts come best first as the landmarks see it, which decides where nobody judges.
-    """
-    if found.way == "local":
-        ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
-        replies = (yield from each(ask)).values()
-        return starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
-    yield from total(found.told(found.map))
-    return starts[0]
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
@@ -319,7 +277,7 @@ def embed_by_landmarks(
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
     found = yield from _find(problem, settings.decided(averages), max(1, n_components // 2), n_columns, seed=seed)
-    yield from total(found.told(found.map))
+    yield from total(UseLandmarks(*UseLandmarks.stated(found.map, found.precision)))
     n = found.map.projection.shape[1] + 1
     ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
     packed = (yield from total(ask, bits=SUM_BITS)).packed
@@ -330,7 +288,7 @@ def embed_by_landmarks(
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
     map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
     if told:
-        yield from total(found.told(map_))
+        yield from total(UseLandmarks(*UseLandmarks.stated(map_, found.precision)))
     return KernelFit(map_.kernel, map_, float(rows), values=kept.values)
 
 
@@ -346,13 +304,6 @@ def local_landmarks_cost(
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
     starts = np.zeros((made.n_starts, *centers.shape))
-    rounds: list[tuple[Request[Any], int]] = [
-        (first, 1),
-        (TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts), 1),
-        (MeanByCell("float16", centers), made.clusters.n_rounds),
-        (Close(centers), 1),
-    ]
-    cost = Cost()
-    for ask, times in rounds:
-        cost += one_round([ask] * n_sites, method=method) * times
-    return cost
+    second = TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts)
+    steps = [MeanByCell("float16", centers)] * made.clusters.n_rounds
+    return to_all(n_sites, first, second, *steps, Close(centers), method=method)

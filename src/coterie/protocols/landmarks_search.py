@@ -37,18 +37,15 @@ class Survey:
     mean: Floats
     """Of the projected columns, as the others."""
     deviation: Floats
-    low: Floats
-    span: Floats
-    """Where means of projected rows lie: from ``low`` to ``low + span``."""
     rows_range: tuple[Floats, Floats] | None
-    """The same of the rows' own columns; None where nobody asked."""
+    """Where means of the rows' own columns lie: lowest, and how far up from there; None where nobody asked."""
 
 
-class Summed(NamedTuple):
-    """Landmarks, and what was known of all rows when they were looked for."""
+class Searched(NamedTuple):
+    """Landmarks, and what was known of all rows where they were looked for by sums."""
 
     landmarks: Landmarks
-    survey: Survey
+    survey: Survey | None = None
 
 
 def summed_landmarks(
@@ -60,8 +57,8 @@ def summed_landmarks(
     n_projected: int = 32,
     n_rounds: int = 4,
     limits: tuple[float, float] | None = None,
-    before: Summed | None = None,
-) -> Protocol[Summed]:
+    before: Searched | None = None,
+) -> Protocol[Searched]:
     """Means of cells over all sites' rows.
 
     ``limits`` are the smallest and largest value of any row where they are known; else means are coded within a few
@@ -72,7 +69,7 @@ def summed_landmarks(
     """
     d, p = n_columns, min(n_projected, n_columns)
     yield from total(Regard(seed, p, False))
-    survey = (yield from _survey(d, p, seed, limits)) if before is None else before.survey
+    survey = before.survey if before is not None and before.survey else (yield from _survey(d, p, seed, limits))
     number = min(n_landmarks, max(2, int(survey.n_rows) // ROWS_A_CELL))
     rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
     start = survey.mean + survey.deviation * rng.normal(size=(number, p))
@@ -80,8 +77,11 @@ def summed_landmarks(
     points, weights = points[weights > 0], weights[weights > 0]
     if not len(points):
         raise InputError("the sites left hold 0 rows in all.")
-    scatter = (yield from _scatter(points, weights)) if before is None else before.landmarks.scatter
-    return Summed(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
+    if before is None:  # squared distances from a point close to the mean, which keeps their digits
+        scatter = float((yield from total(SumApart(weights @ points / weights.sum()))).squares)
+    else:
+        scatter = before.landmarks.scatter
+    return Searched(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
 
 
 def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Protocol[Survey]:
@@ -94,7 +94,10 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
         raise InputError("the sites hold 0 rows in all.")
     mean, deviation = _moments(n_rows, found.sums, found.squares)
     own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
-    return Survey(n_rows, mean, deviation, *_window(mean, deviation), _rows_range(own, apart, limits))
+    rows_range = (own - 3 * apart, 6 * apart) if len(own) else None
+    if limits is not None:
+        rows_range = np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
+    return Survey(n_rows, mean, deviation, rows_range)
 
 
 def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
@@ -102,36 +105,19 @@ def _moments(n_rows: float, sums: Floats, squares: Floats) -> tuple[Floats, Floa
     return mean, np.sqrt(np.maximum(squares / n_rows - mean**2, 0.0))
 
 
-def _window(mean: Floats, deviation: Floats) -> tuple[Floats, Floats]:
-    return mean - WINDOW * deviation, 2 * WINDOW * deviation
-
-
-def _rows_range(mean: Floats, deviation: Floats, limits: tuple[float, float] | None) -> tuple[Floats, Floats] | None:
-    """Where the rows' own columns lie: within limits, or a few deviations of their mean."""
-    if limits is not None:
-        return np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
-    return (mean - 3 * deviation, 6 * deviation) if len(mean) else None
-
-
 def _cell_means(
     centers: Floats, survey: Survey, d: int, bits: int, n_rounds: int, seed: int
 ) -> Protocol[tuple[Floats, Floats]]:
     """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
-    p = centers.shape[1]
+    p, away = centers.shape[1], WINDOW * survey.deviation
     for _ in range(n_rounds):
-        found, counts = yield from _means(centers, (survey.low, survey.span), FINE_BITS, p)
+        found, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
         centers = np.where((counts > 0)[:, None], found, centers)
     if p == d:
         return found, counts
     assert survey.rows_range is not None
     yield from total(Regard(seed, p, True))
     return (yield from _means(centers, survey.rows_range, bits, d))
-
-
-def _scatter(points: Floats, weights: Floats) -> Protocol[float]:
-    """The rows' squared distances from their mean: asked about a point close by, which keeps their digits."""
-    found = yield from total(SumApart(weights @ points / weights.sum()))
-    return float(found.squares)
 
 
 def nearest_counts(points: Floats) -> Protocol[Floats]:

@@ -11,13 +11,12 @@ import numpy as np
 
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable
+from coterie.protocols.embedded import OfKernel, StreamedTable, raw_of, stated_kernel
 from coterie.protocols.lloyd import table_moments
 from coterie.protocols.seeding import sample_of
 
@@ -93,13 +92,9 @@ def _scatter(table: Table, near: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class Mapped(OfKernel):
     """What a request states of features: kernel values with the landmarks, times ``projection``, less ``shift``."""
 
-    kernel: str
-    gamma: float
-    degree: int
-    coef0: float
     precision: str
     landmarks: Floats = array("m", "d", dtype="{precision}")
     projection: Floats = array("m", "r")
@@ -108,9 +103,7 @@ class Mapped:
     @staticmethod
     def stated(map_: LandmarkMap, precision: str) -> tuple[str, float, int, float, str, Floats, Floats, Floats]:
         """A map as a message carries it; landmarks that were found need no more than float32."""
-        kernel = map_.kernel
-        about = (kernel.name, float(kernel.gamma), int(kernel.degree), float(kernel.coef0))
-        return (*about, precision, map_.landmarks, map_.projection, map_.shift)
+        return (*stated_kernel(map_.kernel), precision, map_.landmarks, map_.projection, map_.shift)
 
     def limits_after(self, limits: Limits) -> Limits:
         """A feature is at most the root of k(x, x), where the kernel bounds it; rows are as many as before."""
@@ -120,8 +113,7 @@ class Mapped:
 
     def map(self) -> LandmarkMap:
         """The map it states, rounded as sites know it."""
-        kernel = Kernel(self.kernel, self.gamma, self.degree, self.coef0)
-        return LandmarkMap(kernel, self.landmarks.astype(np.float64), self.projection, self.shift)
+        return LandmarkMap(self.the_kernel(), self.landmarks.astype(np.float64), self.projection, self.shift)
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class TryLandmarks(Mapped, Request[MeanCosts], remembered=True):
 @remembers(TryLandmarks)
 def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmarks) -> None:
     """Let later questions see features in the place of rows; they are made some rows at a time."""
-    raw = table.raw if isinstance(table, EmbeddedTable) else table
+    raw = raw_of(table)
     if ask.axes["d"] != len(raw.columns) or not 1 <= ask.axes["m"] <= MOST_LANDMARKS or not ask.axes["r"]:
         raise MalformedMessage(f"{ask.axes['m']} landmarks of {ask.axes['d']} columns for {len(raw.columns)}")
     map_, is_exact = ask.map(), ask.precision == "float64"
@@ -178,7 +170,6 @@ class MeanByCell(Request[LocalMeans]):
 
 @answers(MeanByCell)
 def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
-    """A site's own means."""
     if ask.centers.shape[1] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
     found = table_moments(table, ask.centers)
@@ -187,7 +178,6 @@ def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
 
 @answers(TryLandmarks)
 def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCosts:
-    """Mean costs over all of a site's rows."""
     if ask.axes["r"] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.axes['r']} columns for rows of {len(table.columns)}")
     costs, held = np.zeros(len(ask.starts)), 0.0
@@ -215,7 +205,6 @@ class SendFeatureGram(Request[FeatureGram]):
 
 @answers(SendFeatureGram)
 def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> FeatureGram:
-    """A site's share."""
     if ask.size != ask.n * (ask.n + 1) // 2 or ask.n != len(table.columns) + 1:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
     gram = np.zeros((ask.n, ask.n))

@@ -5,7 +5,6 @@ The server's part is in :mod:`coterie.protocols.landmarks_search`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +13,8 @@ from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
-from coterie.protocols.embedded import EmbeddedTable, StreamedTable, seen_moments
+from coterie.messages.site_part import Block, Memory, Table, answers, remembers, within_columns
+from coterie.protocols.embedded import StreamedTable, raw_of, seen_moments
 
 # ---------------------------------------------------------------- what a site is asked
 
@@ -56,30 +55,19 @@ class _Lens:
         """How many columns sums have."""
         return len((self.table.raw if self.whole else self.table).columns)
 
-    def projects(self, raw: Table, ask: Regard) -> bool:
-        """Whether these rows are already projected as asked."""
-        return self.table.raw is raw and (self.seed, len(self.table.columns)) == (ask.seed, ask.p)
-
-    def blocks(self) -> Iterator[tuple[Block, Rows]]:
-        """Some rows as they are summed up, and as they are projected."""
-        for raw, seen in self.table.pieces():
-            yield (raw if self.whole else Block(seen, raw.weights)), seen
-
 
 @remembers(Regard)
 def keep_lens(table: Table, memory: Memory, ask: Regard) -> None:
     """Keep the projection, and the projected rows where they are few."""
-    raw = table.raw if isinstance(table, EmbeddedTable) else table
+    raw, before = raw_of(table), memory.get("lens")
     d = len(raw.columns)
     if not 1 <= ask.p <= d or ask.seed < 0:
         raise MalformedMessage(f"rows of {d} columns cannot be projected onto {ask.p}")
-    seen = projection_of(d, ask.p, ask.seed)
-    before = memory.get("lens")
-    if isinstance(before, _Lens) and before.projects(raw, ask):
-        memory["lens"] = replace(before, whole=ask.whole)
-        return
-    projected = StreamedTable(raw, lambda block: block.rows @ seen.astype(block.rows.dtype), ask.p)
-    memory["lens"] = _Lens(projected, ask.seed, ask.whole)
+    if before is None or before.table.raw is not raw or (before.seed, len(before.table.columns)) != (ask.seed, ask.p):
+        seen = projection_of(d, ask.p, ask.seed)
+        projected = StreamedTable(raw, lambda block: block.rows @ seen.astype(block.rows.dtype), ask.p)
+        before = _Lens(projected, ask.seed, ask.whole)
+    memory["lens"] = replace(before, whole=ask.whole)
 
 
 def _lens(memory: Memory) -> _Lens:
@@ -143,7 +131,6 @@ class SumApart(Request[Apart]):
 
 @answers(SumApart)
 def local_apart(table: Table, memory: Memory, ask: SumApart) -> Apart:
-    """A site's share."""
     reply = Apart(np.zeros(()), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         away = block.rows - ask.origin
@@ -201,13 +188,11 @@ class ShareCells(Request[CellShares]):
 
 @answers(CountCells)
 def local_counts(table: Table, memory: Memory, ask: CountCells) -> CellCounts:
-    """A site's share of the counts."""
     return CellCounts(_cells(_lens(memory), ask.centers)[1])
 
 
 @answers(ShareCells)
 def local_shares(table: Table, memory: Memory, ask: ShareCells) -> CellShares:
-    """A site's part of the means."""
     lens = _lens(memory)
     if ask.width != lens.width or ask.axes["ranges"] not in (1, ask.width) or not 1 <= ask.steps < 1 << 31:
         raise MalformedMessage(f"means of {ask.width} columns in {ask.bits} bits over {ask.sites} sites")
@@ -223,4 +208,5 @@ def _cells(lens: _Lens, centers: Floats) -> tuple[Floats, Floats]:
     """The sums of what is summed up over the cells, and the cells' counts."""
     if centers.shape[1] != len(lens.table.columns):
         raise MalformedMessage(f"points of {centers.shape[1]} columns for rows of {len(lens.table.columns)}")
-    return seen_moments(lens.blocks(), centers, lens.width)
+    pieces = ((raw if lens.whole else Block(seen, raw.weights), seen) for raw, seen in lens.table.pieces())
+    return seen_moments(pieces, centers, lens.width)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers, within_columns
+from coterie.messages.site_part import Block, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,24 @@ class Close(Request[Sizes]):
 
 @answers(Assign)
 def local_moments(table: Table, memory: Memory, ask: Assign) -> Moments:
-    """A site's share of the moments; zeros for a site without rows."""
     return table_moments(table, ask.centers)
 
 
 def table_moments(table: Table, centers: Floats) -> Moments:
     """The moments of a table's rows nearest to each center, and the cost of the rows behind them."""
-    reply = Moments(np.zeros(centers.shape), np.zeros(len(centers)), np.asarray(within_columns(table).sum()))
-    for block in table.blocks():
+    return block_moments(table.blocks(), centers, float(within_columns(table).sum()))
+
+
+def block_moments(blocks: Iterable[Block], centers: Floats, cost: float = 0.0) -> Moments:
+    """The moments of some blocks of rows, on top of a cost; zeros where there is no block."""
+    reply = Moments(np.zeros(centers.shape), np.zeros(len(centers)), np.asarray(cost))
+    for block in blocks:
         reply += Moments(*clustering.moments(block.rows, centers, block.weights))
     return reply
 
 
 @answers(Close)
 def local_sizes(table: Table, memory: Memory, ask: Close) -> Sizes:
-    """A site's share; zeros for a site without rows."""
     reply = Sizes(np.zeros(len(ask.centers)), np.asarray(within_columns(table).sum()))
     for block in table.blocks():
         labels, squared = clustering.nearest(block.rows, ask.centers)
@@ -107,6 +111,4 @@ def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:
     """k(d+1)+1 numbers a site in each of the rounds, and k+1 to close."""
     centers = np.zeros((k, d))
-    one = exchange_cost(n_sites, floats=k * (d + 1) + 1, float_bytes=8, request=Assign(centers), method=method)
-    last = exchange_cost(n_sites, floats=k + 1, float_bytes=8, request=Close(centers), method=method)
-    return one * rounds + last
+    return to_all(n_sites, Assign(centers), method=method) * rounds + to_all(n_sites, Close(centers), method=method)

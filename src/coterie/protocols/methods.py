@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.protocols.agreement import Agree
@@ -38,13 +38,7 @@ from coterie.protocols.edge_sites import (
     SumReducedCost,
 )
 from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.landmarks_sites import (
-    MeanByCell,
-    SendFeatureGram,
-    SendLandmarks,
-    TryLandmarks,
-    UseLandmarks,
-)
+from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram, SendLandmarks, TryLandmarks, UseLandmarks
 from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
 from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.lloyd import Assign, Close
@@ -61,8 +55,9 @@ from coterie.protocols.vertical_sites import (
     Treat,
 )
 
-PREPARATION: tuple[type[Request[Any]], ...] = (Agree, ReportMagnitude, SumColumns, Prepare)
-"""The questions any method may be preceded by."""
+Requests: TypeAlias = tuple[type[Request[Any]], ...]
+
+ROWS = "yes: every site must allow rows"
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Method:
 
     name: str
     title: str
-    requests: tuple[type[Request[Any]], ...]
+    requests: Requests
     cost: str
     """Numbers up a site, in words and letters."""
     discloses: str
@@ -84,21 +79,6 @@ class Method:
     def sends_rows(self) -> bool:
         """Whether it cannot do without rows, projected or not."""
         return self.per_site_results == ROWS
-
-
-ROWS = "yes: every site must allow rows"
-CLUSTERING: tuple[type[Request[Any]], ...] = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
-"""The questions by which embedded rows are clustered."""
-
-METHODS: dict[str, Method] = {}
-
-
-def register(method: Method) -> Method:
-    """Add a method to the list."""
-    if method.name in METHODS:
-        raise ValueError(f"there is already a method called {method.name}")
-    METHODS[method.name] = method
-    return method
 
 
 def belongs(request: type[Request[Any]], method: str) -> bool:
@@ -128,28 +108,38 @@ def audit(method: str) -> tuple[Audited, ...]:
     found = []
     for request in (*PREPARATION, *METHODS[method].requests):
         reply = reply_type(request)
-        for item in message_fields(reply):
-            spec = item.array
+        for name, spec, _ in message_fields(reply):
             assert isinstance(spec, ArraySpec)
-            bound = "any" if spec.bound is None else spec.bound.text
-            rows = "rows" in spec.axes
+            bound, rows = "any" if spec.bound is None else spec.bound.text, "rows" in spec.axes
             found.append(
-                Audited(request.kind, reply.__name__, item.name, spec.axes, spec.dtype, bound, reply.content, rows)
+                Audited(request.kind, reply.__name__, name, spec.axes, spec.dtype, bound, reply.content, rows)
             )
     return tuple(found)
 
 
-register(
+# ---------------------------------------------------------------- the list
+
+PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
+"""The questions any method may be preceded by."""
+CLUSTERING: Requests = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
+"""The questions by which embedded rows are clustered."""
+_CELLS = (Regard, SumRegarded, SumApart, CountCells, ShareCells)
+_LANDMARK_FEATURES = (UseLandmarks, TryLandmarks, MeanByCell, SendFeatureGram)
+_PRODUCTS = (Project, Expand, KeepRows)
+_SUMMARIES = (SendSubspace, SumReducedCost, SendSummary)
+_SKETCHES = (SketchFeatures, ScoreByLeverage, DrawRows, ScoreByResidual, ProjectRows, EmbedRows)
+_PROJECTED = "single rows, projected, with weights"
+_STEPS = "k(d+1)+1 a step of Lloyd, k+1 to close"
+
+_METHODS = (
     Method(
         "lloyd",
         "Lloyd's k-means over all rows, by sums",
         (Assign, Close, Split, Summarise),
         "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
-        per_site_results="only with a one-shot start",
-    )
-)
-register(
+        "only with a one-shot start",
+    ),
     Method(
         "federated-kmeans",
         "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
@@ -157,34 +147,17 @@ register(
         "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
-        per_site_results="only with a one-shot start (the default where every site allows averages)",
-    )
-)
-register(
+        "only with a one-shot start (the default where every site allows averages)",
+    ),
     Method(
         "landmarks",
         "Landmark kernel k-means and kernel PCA: a few coarse averages stand for the kernel of all rows",
-        (
-            SendLandmarks,
-            Regard,
-            SumRegarded,
-            SumApart,
-            CountCells,
-            ShareCells,
-            SumLengths,
-            UseLandmarks,
-            TryLandmarks,
-            MeanByCell,
-            SendFeatureGram,
-            *CLUSTERING,
-        ),
+        (SendLandmarks, *_CELLS, SumLengths, *_LANDMARK_FEATURES, *CLUSTERING),
         "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
         "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",
         "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
-        per_site_results="only where every site allows averages (landmarks='summed' never)",
-    )
-)
-register(
+        "only where every site allows averages (landmarks='summed' never)",
+    ),
     Method(
         "dspgd",
         "Federated kernel k-means and kernel PCA: random features, proximal gradient steps, Lanczos or Gram exchange",
@@ -193,192 +166,131 @@ register(
         "round",
         "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
         "per cluster the sum and number of embedded rows",
-        per_site_results="only with a one-shot start (the default where every site allows averages)",
-    )
-)
-register(
+        "only with a one-shot start (the default where every site allows averages)",
+    ),
     Method(
         "dspgd-dense",
         "Federated kernel k-means without its communication-efficient mechanism: what the paper compares it with",
-        (
-            SumLengths,
-            BeginKernel,
-            CountRows,
-            ReportFeatureLength,
-            SumFeatures,
-            Project,
-            Expand,
-            KeepRows,
-            *CLUSTERING,
-        ),
+        (SumLengths, BeginKernel, CountRows, ReportFeatureLength, SumFeatures, *_PRODUCTS, *CLUSTERING),
         "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
         "products of single rows' features with vectors of the server's choice, and every embedded row",
-        per_site_results=ROWS,
+        ROWS,
         needs_rows=True,
-    )
-)
-register(
+    ),
     Method(
         "rfk",
         "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
         (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
         "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
         "features of single rows, from which the rows can be found",
-        per_site_results=ROWS,
-    )
-)
-for _name, _title in (
-    ("ck", "Exact kernel k-means of pooled rows: a baseline"),
-    ("sk", "Nystroem kernel k-means of pooled rows (Wang et al. 2019): a baseline"),
-):
-    register(
+        ROWS,
+    ),
+    *(
         Method(
-            _name,
-            _title,
+            name,
+            f"{title}: a baseline",
             (SumLengths, CountRows, PoolRows),
             "d+2 for gamma, then all rows",
             "every row",
-            per_site_results=ROWS,
+            ROWS,
             needs_rows=True,
         )
-    )
-register(
+        for name, title in (
+            ("ck", "Exact kernel k-means of pooled rows"),
+            ("sk", "Nystroem kernel k-means of pooled rows (Wang et al. 2019)"),
+        )
+    ),
     Method(
         "ce-pca",
         "Kernel PCA from a few pooled rows, then k-means by a coreset (Balcan et al. 2016): a baseline",
-        (
-            SumLengths,
-            SketchFeatures,
-            ScoreByLeverage,
-            DrawRows,
-            ScoreByResidual,
-            ProjectRows,
-            EmbedRows,
-            SumCost,
-            SampleCoreset,
-            Close,
-        ),
+        (SumLengths, *_SKETCHES, SumCost, SampleCoreset, Close),
         "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
         "some rows, and components of more",
-        per_site_results=ROWS,
+        ROWS,
         needs_rows=True,
-    )
-)
-register(
+    ),
     Method(
         "one-shot",
         "k-means from every site's own centers, in one round",
         (Summarise, Close),
         "k(d+1), and k+1 to close",
         "each site's own cluster centers and their sizes",
-        per_site_results="yes: every site must allow averages",
-    )
-)
-register(
+        "yes: every site must allow averages",
+    ),
     Method(
         "nr",
         "k-means of pooled rows, none of them reduced: a baseline",
         (CountRows, PoolRows, SendSummary, Assign, Close),
         "all rows, 2 before and k+1 to close",
         "every row",
-        per_site_results=ROWS,
+        ROWS,
         needs_rows=True,
-    )
-)
-for _name, _title, _numbers in (
-    ("fss", "PCA, then a sample (Feldman, Schmidt & Sohler)", "(C+k)(t+1) + t d"),
-    ("jl+fss", "a random projection, PCA, then a sample (Lu et al. 2020, Algorithm 2)", "(C+k)(t+1) + t d'"),
-    ("fss+jl", "PCA, a sample, then a random projection of it (Algorithm 4)", "(C+k)(d'+1)"),
-    ("jl+fss+jl", "a random projection before and after PCA and a sample (Algorithm 6)", "(C+k)(d''+1)"),
-):
-    register(
+    ),
+    *(
         Method(
-            _name,
-            f"k-means from small summaries: {_title}",
+            name,
+            f"k-means from small summaries: {title}",
             (CountRows, SendSummary, SumByCell, Assign, Close),
-            f"d+2 for the mean, {_numbers} + 1 for C points of t axes; k(d+1)+1 a step of Lloyd, k+1 to close",
-            "single rows, projected, with weights",
-            per_site_results=ROWS,
+            f"d+2 for the mean, {numbers} + 1 for C points of t axes; {_STEPS}",
+            _PROJECTED,
+            ROWS,
         )
-    )
-for _name, _title, _d in (
-    ("bklw", "distributed PCA, then a distributed sample (Balcan et al. 2014)", "d"),
-    ("jl+bklw", "a random projection, then distributed PCA and sample (Lu et al. 2020, Algorithm 5)", "d'"),
-):
-    register(
+        for name, title, numbers in (
+            ("fss", "PCA, then a sample (Feldman, Schmidt & Sohler)", "(C+k)(t+1) + t d"),
+            ("jl+fss", "a random projection, PCA, then a sample (Lu et al. 2020, Algorithm 2)", "(C+k)(t+1) + t d'"),
+            ("fss+jl", "PCA, a sample, then a random projection of it (Algorithm 4)", "(C+k)(d'+1)"),
+            ("jl+fss+jl", "a random projection before and after PCA and a sample (Algorithm 6)", "(C+k)(d''+1)"),
+        )
+    ),
+    *(
         Method(
-            _name,
-            f"k-means from small summaries: {_title}",
-            (CountRows, SendSubspace, SumReducedCost, SendSummary, SumByCell, Assign, Close),
-            f"d+2 for the mean, t {_d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; k(d+1)+1 a step of "
-            "Lloyd, k+1 to close",
-            "each site's principal axes; single rows, projected, with weights",
-            per_site_results=ROWS,
+            name,
+            f"k-means from small summaries: {title}",
+            (CountRows, *_SUMMARIES, SumByCell, Assign, Close),
+            f"d+2 for the mean, t {d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; {_STEPS}",
+            f"each site's principal axes; {_PROJECTED}",
+            ROWS,
         )
-    )
-register(
+        for name, title, d in (
+            ("bklw", "distributed PCA, then a distributed sample (Balcan et al. 2014)", "d"),
+            ("jl+bklw", "a random projection, then distributed PCA and sample (Lu et al. 2020, Algorithm 5)", "d'"),
+        )
+    ),
     Method(
         "edge-kmeans",
         "k-means with few numbers: each site's own centers, or sums, and a few steps of Lloyd; or one's own stages",
-        (
-            Summarise,
-            SendCenters,
-            Split,
-            Assign,
-            Close,
-            SumByCell,
-            CountRows,
-            PoolRows,
-            SendSubspace,
-            SumReducedCost,
-            SendSummary,
-        ),
+        (Summarise, SendCenters, Split, Assign, Close, SumByCell, CountRows, PoolRows, *_SUMMARIES),
         "k(d+1), k(d+1)+1 a step, k+1 to close; by sums cells(2d+1) a round in place of the first; stages as named",
         "each site's own centers, or sums alone; with stages of one's own what these disclose",
-        per_site_results="where every site allows averages; only pipelines of one's own ask for rows",
-    )
-)
-register(
+        "where every site allows averages; only pipelines of one's own ask for rows",
+    ),
     Method(
         "federated-pca",
         "Principal components of all rows: from each site's own axes (disPCA), or from products of columns by sums",
         (Assign, SendSubspace, SendScatter),
         "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 + 1 (sums)",
         "local: each site's principal axes; sums: products of all pairs of columns over all sites",
-        per_site_results="only with local axes (where every site allows averages)",
-    )
-)
-register(
+        "only with local axes (where every site allows averages)",
+    ),
     Method(
         "vertical-kernel-pca",
         "Kernel PCA and kernel k-means of rows whose columns are at several sites, in one shot (He et al. 2020)",
-        (
-            Attend,
-            SendTags,
-            Treat,
-            MeasureSpread,
-            FindRank,
-            Decompose,
-            SumDistances,
-            ReportProducts,
-            SumProducts,
-        ),
+        (Attend, SendTags, Treat, MeasureSpread, FindRank, Decompose, SumDistances, ReportProducts, SumProducts),
         "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; "
         "then T a new row (rbf) or one a component of it (linear)",
         "all distances between a site's rows in its own columns, and with them its rows up to a turn; tags tell "
         "which rows are the same",
-        per_site_results=ROWS,
+        ROWS,
         needs_rows=True,
-    )
-)
-register(
+    ),
     Method(
         "dpca",
         "PCA of columns at several sites, by ADMM among neighbours (Schizas & Aduroja 2015): a baseline",
         (CountColumns, SolveCopy, SendComponents),
         "D T a step, 12 steps an iteration; 1 and m_j D at the end",
         "a fit of every row to the site's own columns, anew in every step",
-        per_site_results=ROWS,
+        ROWS,
         needs_rows=True,
-    )
+    ),
 )
+METHODS: dict[str, Method] = {method.name: method for method in _METHODS}

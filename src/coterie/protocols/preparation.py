@@ -17,7 +17,7 @@ from coterie.errors import InputError
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.limits import ReportMagnitude
 from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 
@@ -49,7 +49,6 @@ class SumColumns(Request[ColumnSums]):
 
 @answers(SumColumns)
 def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
-    """A site's share of every column's sums."""
     used = complete(table) if ask.drop else table
     reply = ColumnSums.zeros(ask.axes)
     for block in used.raw_blocks():
@@ -75,52 +74,14 @@ def spread(
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
     spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
     """
-    drop = missing == "drop"
-    first = yield from total(SumColumns(drop, np.zeros(n_columns)))
-    _check_present(first, names)
-    mean = _divided(first.sums, first.present)
-    second = yield from total(SumColumns(drop, mean))
+    mean = yield from _mean(n_columns, names, drop=missing == "drop")
+    second = yield from total(SumColumns(missing == "drop", mean))
     counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
     deviation = np.sqrt(np.maximum(variance, 0.0))
     noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
     return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
-
-
-def standard(
-    n_columns: int,
-    *,
-    missing: Missing = "refuse",
-    names: Sequence[str] | None = None,
-) -> Protocol[Preparation]:
-    """Mean 0 and variance 1 for every column of all rows together: scikit-learn's StandardScaler by sums.
-
-    Two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. With
-    ``missing="mean"`` columns are filled with their mean first.
-    """
-    found = yield from spread(n_columns, missing=missing, names=names)
-    scale = np.where(found.deviation > 0, found.deviation, 1.0)
-    known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
-    return (yield from _told(Preparation(missing, found.mean, found.mean, scale, spread=known)))
-
-
-def min_max(
-    low: npt.ArrayLike,
-    high: npt.ArrayLike,
-    *,
-    missing: Missing = "refuse",
-    names: Sequence[str] | None = None,
-) -> Protocol[Preparation]:
-    """Every column to 0..1 by declared ranges; a site that holds a value outside refuses to go on."""
-    bottom, top = np.asarray(low, float), np.asarray(high, float)
-    if bottom.shape != top.shape or bottom.ndim != 1 or not (bottom <= top).all():
-        raise InputError("declared ranges need one low and one high number a column, low <= high")
-    fill = bottom
-    if missing == "mean":
-        fill = yield from _mean(len(bottom), names)
-    scale = np.where(top > bottom, top - bottom, 1.0)
-    return (yield from _told(Preparation(missing, fill, bottom, scale, bounded=True)))
 
 
 def prepare(
@@ -131,46 +92,52 @@ def prepare(
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     names: Sequence[str] | None = None,
 ) -> Protocol[Preparation]:
-    """Any of the preparations by name; ``ranges`` (lows, highs) are needed for ``minmax``."""
+    """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
+
+    ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
+    two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. ``minmax``: every
+    column to 0..1 by declared ``ranges`` (lows, highs); a site that holds a value outside refuses to go on.
+    """
+    shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
     if scale == "standard":
-        return (yield from standard(n_columns, missing=missing, names=names))
-    if scale == "minmax":
-        if ranges is None:
-            raise InputError("scale='minmax' needs the declared ranges of the columns")
-        return (yield from min_max(*ranges, missing=missing, names=names))
-    fill = (yield from _mean(n_columns, names)) if missing == "mean" else np.zeros(n_columns)
-    plain = Preparation(missing, fill, np.zeros(n_columns), np.ones(n_columns))
-    if missing == "refuse":
-        return plain
-    return (yield from _told(plain))
+        found = yield from spread(n_columns, missing=missing, names=names)
+        shift, factor = found.mean, np.where(found.deviation > 0, found.deviation, 1.0)
+        known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
+    elif scale == "minmax":
+        shift, factor = _declared(ranges)
+    fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
+    preparation = Preparation(missing, fill, shift, factor, bounded=scale == "minmax", spread=known)
+    if scale != "none" or missing != "refuse":
+        yield from total(preparation.request())
+    return preparation
 
 
-def _mean(n_columns: int, names: Sequence[str] | None) -> Protocol[Floats]:
-    found = yield from total(SumColumns(False, np.zeros(n_columns)))
-    _check_present(found, names)
-    return _divided(found.sums, found.present)
+def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Floats, Floats]:
+    """The lowest value of every column, and how far up its range goes."""
+    if ranges is None:
+        raise InputError("scale='minmax' needs the declared ranges of the columns")
+    low, high = (np.asarray(end, float) for end in ranges)
+    if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
+        raise InputError("declared ranges need one low and one high number a column, low <= high")
+    return low, np.where(high > low, high - low, 1.0)
 
 
-def _check_present(found: ColumnSums, names: Sequence[str] | None) -> None:
-    """A column without a single value has no mean; where there are no rows at all, others say so."""
+def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:
+    """Of every column; one without a single value has no mean. Where there are no rows at all, others say so."""
+    found = yield from total(SumColumns(drop, np.zeros(n_columns)))
     empty = np.flatnonzero(found.present == 0)
     if len(empty) and float(found.rows) > 0:
         which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
         raise InputError(f"column {which} holds no value at any site; leave it out.")
-
-
-def _told(preparation: Preparation) -> Protocol[Preparation]:
-    yield from total(preparation.request())
-    return preparation
+    return _divided(found.sums, found.present)
 
 
 def _divided(sums: Floats, counts: Floats) -> Floats:
     return np.where(counts > 0, sums / np.maximum(counts, 1e-300), 0.0)
 
 
-def standard_cost(n_sites: int, d: int, *, method: str, missing: Missing = "refuse") -> Cost:
+def standard_cost(n_sites: int, d: int, *, method: str) -> Cost:
     """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
-    ask = SumColumns(missing == "drop", np.zeros(d))
-    sums = exchange_cost(n_sites, floats=3 * d + 1, float_bytes=8, request=ask, method=method)
-    plain = Preparation(missing, np.zeros(d), np.zeros(d), np.ones(d)).request()
-    return sums * 2 + exchange_cost(n_sites, floats=0, float_bytes=8, request=plain, method=method)
+    ask = SumColumns(False, np.zeros(d))
+    plain = Preparation("refuse", np.zeros(d), np.zeros(d), np.ones(d)).request()
+    return to_all(n_sites, ask, ask, plain, method=method)

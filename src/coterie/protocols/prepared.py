@@ -98,7 +98,6 @@ class Preparation:
         return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded)
 
     def request(self) -> Prepare:
-        """The request that asks sites for this preparation."""
         return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
 
     def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
@@ -151,7 +150,6 @@ class PreparedTable:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, in order."""
         return self.raw.columns
 
     @property
@@ -224,9 +222,7 @@ class CompleteTable:
         """The rows that are left."""
         return map(complete_rows, self._table.raw_blocks())
 
-    def blocks(self) -> Iterator[Block]:
-        """The same."""
-        return self.raw_blocks()
+    blocks = raw_blocks
 
 
 def complete(table: Table) -> Table:

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from typing import Protocol as Interface
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from coterie.maths.coresets import drawn_by_weight
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.protocols.costs import Cost, exchange_cost
+from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.lloyd import table_moments
 from coterie.protocols.prepared import Spread
 
@@ -62,28 +62,14 @@ def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
 
     Chance only decides which rows are sampled.
     """
-    return LocalCenters(*own_centers(table, ask))
+    return LocalCenters(*own_centers(table, ask.q, ask.d, sample_of(table, ask.sample, ask.seed)))
 
 
-class AsksForCenters(Interface):
-    """What a request for a site's own centers says."""
-
-    @property
-    def q(self) -> int: ...
-    @property
-    def d(self) -> int: ...
-    @property
-    def sample(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-
-
-def own_centers(table: Table, ask: AsksForCenters) -> tuple[Floats, Floats]:
+def own_centers(table: Table, q: int, d: int, sample: Sample) -> tuple[Floats, Floats]:
     """A site's own centers of a table, and how many rows each stands for; zeros where it sends none."""
-    centers, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    sample = sample_of(table, ask.sample, ask.seed)
+    centers, counts = np.zeros((q, d)), np.zeros(q)
     if sample.held > 0:
-        wanted = max(1, min(ask.q, int(sample.held) // 2))
+        wanted = max(1, min(q, int(sample.held) // 2))
         cells = table_moments(table, clustering.weighted_kmeans(sample.rows, sample.weights, wanted, seed=None))
         centers[:wanted] = clustering.means(cells.sums, cells.counts, fallback=np.zeros_like(cells.sums))
         counts[:wanted] = cells.counts
@@ -125,8 +111,7 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
 
 def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
     """k(d+1) numbers a site in one round."""
-    ask = Summarise(k, d, 2000, seed)
-    return exchange_cost(n_sites, floats=k * (d + 1), float_bytes=8, request=ask, method=method)
+    return to_all(n_sites, Summarise(k, d, 2000, seed), method=method)
 
 
 # ---------------------------------------------------------------- var-part by sums
@@ -158,7 +143,6 @@ class Split(Request[CellSums]):
 
 @answers(Split)
 def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
-    """A site's share of every cell."""
     reply = CellSums.zeros(ask.axes)
     for block in table.blocks():
         cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)
@@ -166,28 +150,10 @@ def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
     return reply
 
 
-@dataclass
-class _Tree:
-    """The cuts so far."""
-
-    parent: list[int]
-    column: list[int]
-    threshold: list[float]
-
-    def cut(self, cell: int, column: int, at: float) -> None:
-        """What lies above becomes a cell of its own."""
-        self.parent.append(cell)
-        self.column.append(column)
-        self.threshold.append(at)
-
-    def ask(self, origin: Floats) -> Split:
-        return Split(
-            len(self.parent) + 1,
-            np.array(self.parent, np.int64),
-            np.array(self.column, np.int64),
-            np.array(self.threshold, float),
-            origin,
-        )
+def _split(cuts: Sequence[tuple[int, int, float]], origin: Floats) -> Split:
+    """The request for the cells that these cuts leave, each a cell, a column and a threshold."""
+    parent, column, threshold = np.array(cuts, float).reshape(-1, 3).T
+    return Split(len(cuts) + 1, parent.astype(np.int64), column.astype(np.int64), threshold, origin)
 
 
 def var_part(
@@ -205,20 +171,14 @@ def var_part(
 
 
 def cells_start(
-    n_clusters: int,
-    n_columns: int,
-    *,
-    seed: int,
-    about: Spread | None = None,
-    factor: int = 4,
-    most_numbers: float = np.inf,
+    n_clusters: int, n_columns: int, *, seed: int, about: Spread | None = None, most_numbers: float = np.inf
 ) -> Protocol[Floats]:
-    """The var-part rule for ``factor`` times as many cells, then the centers of the cells' means by their counts.
+    """The var-part rule for four times as many cells, then the centers of the cells' means by their counts.
 
-    Costs ``factor`` times the numbers of :func:`var_part` and about log2(factor) rounds more; it ends in better
+    Costs four times the numbers of :func:`var_part` and about two rounds more; it ends in better
     optima where no column by itself shows the clusters. Sums only.
     """
-    means, counts = yield from _split_cells(factor * n_clusters, n_columns, about, most_numbers)
+    means, counts = yield from _split_cells(4 * n_clusters, n_columns, about, most_numbers)
     return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
 
 
@@ -226,15 +186,16 @@ def _split_cells(
     n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
 ) -> Protocol[tuple[Floats, Floats]]:
     """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
-    tree, sent, cell_numbers = _Tree([], [], []), 0, 2 * n_columns + 1
+    made: list[tuple[int, int, float]] = []
+    sent, cell_numbers = 0, 2 * n_columns + 1
     if about is None:
         sent += cell_numbers
-        m = yield from total(tree.ask(np.zeros(n_columns)))
+        m = yield from total(_split(made, np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
     while True:
-        m = yield from total(tree.ask(origin))
+        m = yield from total(_split(made, origin))
         sent += len(m.counts) * cell_numbers
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
@@ -242,22 +203,15 @@ def _split_cells(
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
             return mean + origin, m.counts
-        for cell, column, cut in cuts:
-            tree.cut(cell, column, cut)
+        made += cuts
 
 
-def var_part_rounds(n_clusters: int) -> int:
-    """Two rounds for the mean and the first cell, then one a doubling (for data that can be split)."""
-    return 2 + int(np.ceil(np.log2(n_clusters)))
+def cells_by_round(n_cells: int) -> list[int]:
+    """How many cells there are while they are split: 1, 2, 4, ... (for data that can be split)."""
+    return [min(1 << i, n_cells) for i in range((n_cells - 1).bit_length() + 1)]
 
 
 def var_part_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
-    """cells(2d+1) numbers a site a round, for 1, 1, 2, 4, ... k cells."""
-    cost, cells = Cost(), [1]
-    while cells[-1] < k:
-        cells.append(min(2 * cells[-1], k))
-    for c in [1, *cells]:
-        cuts = np.zeros(c - 1)
-        ask = Split(c, cuts.astype(int), cuts.astype(int), cuts, np.zeros(d))
-        cost += exchange_cost(n_sites, floats=c * (2 * d + 1), float_bytes=8, request=ask, method=method)
-    return cost
+    """cells(2d+1) numbers a site a round: one cell for the mean, then 1, 2, 4, ... k."""
+    asks = [_split([(0, 0, 0.0)] * (cells - 1), np.zeros(d)) for cells in (1, *cells_by_round(k))]
+    return to_all(n_sites, *asks, method=method)

@@ -8,18 +8,20 @@ writes a T x T matrix down where T is large.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from numbers import Integral, Real
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from coterie.errors import InputError, Unaligned
 from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
-from coterie.messages.schema import Floats
+from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.protocols.alignment import Alignment, Tags, align, align_cost
-from coterie.protocols.costs import Cost, one_round
+from coterie.protocols.costs import Cost, one_round, to_all
+from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
@@ -91,6 +93,11 @@ class VerticalSettings:
         scale = "center" if (self.scale, self.kernel, self.center) == ("none", "linear", True) else self.scale
         return None if (self.missing, scale) == ("refuse", "none") else Treat(self.missing, scale)
 
+    @property
+    def needs_spread(self) -> bool:
+        """Whether sites are asked how far their rows spread: for gamma, or for the trace of K."""
+        return self.gamma is None if self.kernel == "rbf" else self.tolerance is not None
+
 
 @dataclass(frozen=True)
 class VerticalFit:
@@ -109,7 +116,6 @@ class VerticalFit:
     """K_hat is no farther than this from K, in Frobenius norm."""
     trace: float
     seed: int = 0
-    asked_spread: bool = field(default=False, repr=False)
     centers: Floats | None = None
     """Centers among the components, where rows are clustered."""
 
@@ -146,7 +152,7 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
         raise InputError(f"the sites hold {aligned.n_rows} {held}; at least {settings.least_rows} are needed.")
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
-    gamma, trace, asked = yield from _scale_of(settings, aligned.n_rows)
+    gamma, trace = yield from _scale_of(settings, aligned.n_rows)
     ranks, found, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
     questions = {
         name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
@@ -159,25 +165,23 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     pairs = joined.leading(count, center=settings.center, seed=seed)
     means = joined.means if settings.center else np.zeros(aligned.n_rows)
     bound = min(promised, joined.error_bound())
-    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, bound, trace, seed, asked)
+    return VerticalFit(settings, aligned, gamma, pairs, means, ranks, bound, trace, seed)
 
 
-def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float, bool]]:
-    """gamma, the trace of K (not a number where it is not needed), and whether the sites were asked."""
+def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, float]]:
+    """gamma, and the trace of K (not a number where it is not needed)."""
     is_rbf = settings.kernel == "rbf"
-    if is_rbf and settings.gamma is not None:
-        return float(settings.gamma), float(n_rows), False
-    if not is_rbf and settings.tolerance is None:
-        return 1.0, float("nan"), False
+    if not settings.needs_spread:
+        return (float(settings.gamma or 1.0), float(n_rows)) if is_rbf else (1.0, float("nan"))
     spreads = yield from each(MeasureSpread(), complete=True)
     if not is_rbf:
-        return 1.0, sum(float(one.squares) for one in spreads.values()), True
+        return 1.0, sum(float(one.squares) for one in spreads.values())
     variance = sum(float(one.variance) for one in spreads.values())
     if not variance > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
     if not np.isfinite(1 / (4 * variance)) or not 1 / (4 * variance) > 0:
         raise InputError("values are too small or too large for a gamma; use other units (scale='standard').")
-    return 1 / (4 * variance), float(n_rows), True
+    return 1 / (4 * variance), float(n_rows)
 
 
 def _ranks(
@@ -211,38 +215,24 @@ def project(fit: VerticalFit) -> Protocol[tuple[Floats, Tags | None]]:
     new = yield from align(new=True)
     if fit.settings.treatment is not None:
         yield from each(fit.settings.treatment, complete=True)
-    if fit.settings.kernel == "rbf":
-        made = yield from _by_distances(fit, new.n_rows)
-    else:
-        made = yield from _by_products(fit, new.n_rows)
-    return made - fit.means @ fit.weights, new.tags
+    components = []
+    for ask in _questions(fit, new.n_rows):
+        values = (yield from total(ask, complete=True)).values
+        is_rbf = isinstance(ask, SumDistances)
+        components.append(np.exp(-values.astype(np.float64)) @ fit.weights if is_rbf else values.T)
+    return np.concatenate(components) - fit.means @ fit.weights, new.tags
 
 
-def _by_distances(fit: VerticalFit, n_new: int) -> Protocol[Floats]:
-    made = []
-    for ask in _distance_questions(fit, n_new):
-        found = yield from total(ask, complete=True)
-        made.append(np.exp(-found.values.astype(np.float64)) @ fit.weights)
-    return np.concatenate(made)
-
-
-def _distance_questions(fit: VerticalFit, n_new: int) -> Iterator[SumDistances]:
-    n_rows, step = fit.alignment.n_rows, max(1, AT_ONCE // fit.alignment.n_rows)
+def _questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
+    """Some new rows at a time."""
+    is_rbf, n_rows = fit.settings.kernel == "rbf", fit.alignment.n_rows
+    step = max(1, AT_ONCE // (n_rows if is_rbf else fit.weights.shape[1]))
     for first in range(0, n_new, step):
-        yield SumDistances(fit.gamma, first, min(step, n_new - first), n_rows, fit.settings.precision)
-
-
-def _by_products(fit: VerticalFit, n_new: int) -> Protocol[Floats]:
-    made = []
-    for ask in _product_questions(fit, n_new):
-        made.append((yield from total(ask, complete=True)).values.T)
-    return np.concatenate(made)
-
-
-def _product_questions(fit: VerticalFit, n_new: int) -> Iterator[SumProducts]:
-    step = max(1, AT_ONCE // fit.weights.shape[1])
-    for first in range(0, n_new, step):
-        yield SumProducts(first, min(step, n_new - first), fit.weights)
+        some = min(step, n_new - first)
+        if is_rbf:
+            yield SumDistances(fit.gamma, first, some, n_rows, fit.settings.precision)
+        else:
+            yield SumProducts(first, some, fit.weights)
 
 
 def _check_same(fitted: Alignment, now: Alignment) -> None:
@@ -265,40 +255,29 @@ def _check_same(fitted: Alignment, now: Alignment) -> None:
 def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
     """J D (T + 1) numbers for the eigenpairs (each site's own D); 3 a site and T for its tags to align; 2 a site for
     gamma or the trace, and 2 for ranks, where these are asked for."""
-    s, n, names = fit.settings, fit.alignment.n_rows, list(fit.ranks)
-    cost = align_cost(len(names), fit.alignment, method=method)
-    if s.treatment is not None:
-        cost += one_round([s.treatment] * len(names), method=method)
-    if fit.asked_spread:
-        cost += one_round([MeasureSpread()] * len(names), method=method)
+    s, n, n_sites = fit.settings, fit.alignment.n_rows, len(fit.ranks)
+    cost = align_cost(n_sites, fit.alignment, method=method)
+    asks: list[Request[Any]] = [s.treatment] if s.treatment is not None else []
+    if s.needs_spread:
+        asks.append(MeasureSpread())
     if s.tolerance is not None:
-        share, most = s.tolerance * fit.trace / len(names), min(s.local_rank or n, n)
-        cost += one_round([FindRank(s.kernel, fit.gamma, fit.seed, n, most, share)] * len(names), method=method)
-    asks = []
-    for rank in fit.ranks.values():
-        found = rank if s.tolerance is None else found_for(n, rank)
-        asks.append(Decompose(s.kernel, fit.gamma, fit.seed, n, rank, found, s.precision))
-    return cost + one_round(asks, method=method)
+        share, most = s.tolerance * fit.trace / n_sites, min(s.local_rank or n, n)
+        asks.append(FindRank(s.kernel, fit.gamma, fit.seed, n, most, share))
+    last = [
+        Decompose(
+            s.kernel, fit.gamma, fit.seed, n, rank, rank if s.tolerance is None else found_for(n, rank), s.precision
+        )
+        for rank in fit.ranks.values()
+    ]
+    return cost + to_all(n_sites, *asks, method=method) + one_round(last, method=method)
 
 
 def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD) -> Cost:
     """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew."""
     n_sites = len(fit.ranks)
     cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
-    if fit.settings.treatment is not None:
-        cost += one_round([fit.settings.treatment] * n_sites, method=method)
-    if fit.settings.kernel == "rbf":
-        for distances in _distance_questions(fit, new.n_rows):
-            cost += one_round([distances] * n_sites, method=method)
-        return cost
-    for products in _product_questions(fit, new.n_rows):
-        cost += one_round([products] * n_sites, method=method)
-    return cost
-
-
-def is_whole(value: object) -> bool:
-    """Whether it is a whole number, and no truth value."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    treatment = [fit.settings.treatment] if fit.settings.treatment is not None else []
+    return cost + to_all(n_sites, *treatment, *_questions(fit, new.n_rows), method=method)
 
 
 def _is_number(value: object) -> bool:

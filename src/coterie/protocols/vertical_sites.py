@@ -11,7 +11,7 @@ from coterie.maths.factors import JOINS, kernel_pairs, rank_for, scaled_distance
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers
-from coterie.protocols.alignment import order_of, subject
+from coterie.protocols.alignment import ORDERS, subject
 from coterie.protocols.limits import N_MARKS, marks
 
 MOST_MISSING = 0.1
@@ -172,7 +172,6 @@ class Treatment:
         return cls(kept, fill, shift, scale)
 
     def apply(self, rows: Rows) -> Floats:
-        """Rows as they are seen."""
         chosen = rows[:, self.kept].astype(np.float64)
         treated: Floats = (np.where(np.isnan(chosen), self.fill, chosen) - self.shift) / self.scale
         return treated
@@ -184,26 +183,22 @@ def keep_treatment(table: Table, memory: Memory, ask: Treat) -> None:
     if ask.missing not in ("refuse", "mean") or ask.scale not in ("none", "center", "standard"):
         raise MalformedMessage("there is no such treatment of columns")
     if ask.missing == "refuse":
-        _check(_gathered(table), table)
+        _check(_gathered(table))
     memory["treatment"] = Treatment.of(_gathered(table), ask)
 
 
 def columns_of(table: Table, memory: Memory, *, new: bool = False) -> Floats:
     """All of this site's rows, in the order agreed on, treated; double precision, every value finite."""
-    place, how = "new columns" if new else "columns", (order_of(memory, new), memory.get("treatment"))
+    place, how = "new columns" if new else "columns", (memory.get(ORDERS[new]), memory.get("treatment"))
     kept = memory.get(place)
     if kept is None or kept[0] is not how[0] or kept[1] is not how[1]:
-        kept = memory[place] = (*how, _treated(subject(table, new), *how))
-    rows: Floats = kept[2]
-    return rows
-
-
-def _treated(table: Table, order: Integers | None, treatment: Treatment | None) -> Floats:
-    rows = _gathered(table)
-    if order is not None:
-        rows = rows[order]
-    seen = rows.astype(np.float64) if treatment is None else treatment.apply(rows)
-    _check(seen, table)
+        order, treatment = how
+        rows = _gathered(subject(table, new))
+        rows = rows if order is None else rows[order]
+        kept = (*how, rows.astype(np.float64) if treatment is None else treatment.apply(rows))
+        _check(kept[2])
+        memory[place] = kept
+    seen: Floats = kept[2]
     return seen
 
 
@@ -212,7 +207,7 @@ def _gathered(table: Table) -> Rows:
     return np.concatenate(blocks) if blocks else np.zeros((0, len(table.columns)))
 
 
-def _check(rows: Rows, table: Table) -> None:
+def _check(rows: Rows) -> None:
     if not np.isfinite(rows).all():
         raise MissingValues("a column holds missing or infinite values; say missing='mean', or remove them")
 
@@ -229,7 +224,6 @@ def _held(table: Table, memory: Memory, rows: int) -> Floats:
 
 @answers(MeasureSpread)
 def local_spread(table: Table, memory: Memory, ask: MeasureSpread) -> Spreads:
-    """Over this site's columns."""
     rows = columns_of(table, memory)
     return Spreads(rows.var(axis=0).sum(), np.asarray(np.vdot(rows, rows)))
 
@@ -280,13 +274,11 @@ def local_distances(table: Table, memory: Memory, ask: SumDistances) -> Distance
 
 @answers(SumProducts)
 def local_products(table: Table, memory: Memory, ask: SumProducts) -> Products:
-    """This site's share of the products."""
     return Products(_products(table, memory, ask))
 
 
 @answers(ReportProducts)
 def local_product_magnitudes(table: Table, memory: Memory, ask: ReportProducts) -> ProductMagnitudes:
-    """The site's marks."""
     return ProductMagnitudes(marks(np.abs(_products(table, memory, ask)).max(axis=0, initial=0.0)))
 
 
