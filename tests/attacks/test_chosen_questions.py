@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -163,14 +162,12 @@ def test_a_site_refuses_methods_that_need_rows_itself(name):
 # ---------------------------------------------------------------- whatever a function can reach
 
 
-@dataclass(frozen=True)
 class Everything(Reply, content="averages"):
     """All numbers that a site's function can reach."""
 
     numbers: Floats = array("size")
 
 
-@dataclass(frozen=True)
 class Grab(Request[Everything]):
     """Send all you can reach."""
 

@@ -281,14 +281,12 @@ def test_a_view_that_shows_a_single_row_is_noticed(method: str, how: Twin, monke
     assert differences(heard, _record(twin_of(federation, how), method, level, 1), ROUNDING)
 
 
-@dataclass(frozen=True)
 class Extreme(Reply, content="sums"):
     """The squared distance of one row from the mean of its group, in all columns."""
 
     size: Floats = array(bound="rows * box")
 
 
-@dataclass(frozen=True)
 class FindExtreme(Request[Extreme]):
     """How far from its group's mean is the row that is farthest?"""
 

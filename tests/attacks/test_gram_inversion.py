@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -20,14 +18,12 @@ RNG = np.random.default_rng(4)
 OMEGA, PHASES = RNG.normal(size=(D, WIDE)) * np.sqrt(0.2), RNG.uniform(0, 2 * np.pi, WIDE)
 
 
-@dataclass(frozen=True)
 class Gram(Reply, content="grams"):
     """W^T W of a site's features."""
 
     products: Floats = array("wide", "wide", bound="rows")
 
 
-@dataclass(frozen=True)
 class AskGram(Request[Gram]):
     """What do the products of your rows' features add up to?"""
 

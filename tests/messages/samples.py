@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import string
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from coterie.messages.schema import (
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
 class Packed(Reply, content="sums"):
     """Numbers of uneven widths."""
 
@@ -41,7 +39,6 @@ class Packed(Reply, content="sums"):
     positive: Floats = array(3, dtype="float32", bound="box", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class AskPacked(Request[Packed]):
     """Every kind of field there is."""
 
@@ -58,14 +55,12 @@ class AskPacked(Request[Packed]):
     large: Integers = array(dtype="uint64")
 
 
-@dataclass(frozen=True)
 class Rounded(Reply, content="averages"):
     """Numbers as wide as asked."""
 
     values: Floats = array("n", dtype="{precision}")
 
 
-@dataclass(frozen=True)
 class AskRounded(Request[Rounded], remembered=True):
     """Numbers of a width the request names."""
 

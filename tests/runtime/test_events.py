@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -259,12 +258,10 @@ def test_a_run_that_was_killed_leaves_events_to_read(tmp_path):
 # ---------------------------------------------------------------- failing
 
 
-@dataclass(frozen=True)
 class Spoken(Reply, content="sums"):
     value: Floats = array(bound="box")
 
 
-@dataclass(frozen=True)
 class Speak(Request[Spoken]):
     n: int
 

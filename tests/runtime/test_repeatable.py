@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -31,12 +30,10 @@ from tests.federations import blobs, split_evenly
 ROWS = blobs(40, seed=3)
 
 
-@dataclass(frozen=True)
 class Threads(Reply):
     number: Floats = array("n", bound="n * box")
 
 
-@dataclass(frozen=True)
 class CountThreads(Request[Threads]):
     n: int
 

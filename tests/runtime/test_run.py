@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -27,17 +26,14 @@ from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
 
 
-@dataclass(frozen=True)
 class Sum(Reply):
     value: Floats = array("n", bound="n * box")
 
 
-@dataclass(frozen=True)
 class AskSum(Request[Sum]):
     n: int
 
 
-@dataclass(frozen=True)
 class Slow(Request[Sum]):
     n: int
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,22 +30,18 @@ from tests.federations import Tampered, blobs, federation, split_evenly
 from tests.maths.rings import add_in_ring
 
 
-@dataclass(frozen=True)
 class Whole(Reply):
     values: Floats = array("n", bound="1000")
 
 
-@dataclass(frozen=True)
 class AskWhole(Request[Whole]):
     n: int
 
 
-@dataclass(frozen=True)
 class Anything(Reply):
     values: Floats = array("n", bound="rows * weight")
 
 
-@dataclass(frozen=True)
 class AskAnything(Request[Anything]):
     n: int
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -24,28 +23,23 @@ from coterie.sites.tables import ArrayTable
 SECRET = 31415.9265358979
 
 
-@dataclass(frozen=True)
 class Told(Reply, content="averages"):
     value: Floats = array("n", bound="box")
 
 
-@dataclass(frozen=True)
 class Tell(Request[Told]):
     n: int
     what: str
 
 
-@dataclass(frozen=True)
 class PerRow(Reply, content="rows"):
     values: Floats = array("rows")
 
 
-@dataclass(frozen=True)
 class TellRows(Request[PerRow]):
     rows: int
 
 
-@dataclass(frozen=True)
 class Keep(Request[Nothing], remembered=True):
     add: float
 

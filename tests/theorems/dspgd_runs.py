@@ -23,12 +23,10 @@ from coterie.sites.tables import ArrayTable
 from tests.federations import Tampered
 
 
-@dataclass(frozen=True)
 class TableRows(Reply, content="rows"):
     values: Floats = array("rows", "s")
 
 
-@dataclass(frozen=True)
 class SendRows(Request[TableRows]):
     """Only tests ask this."""
 

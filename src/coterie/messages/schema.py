@@ -4,11 +4,9 @@ A request is a frozen dataclass that names the one type of reply that answers it
 axes, its kind of number and, where one can be given, a bound. Every axis of a reply is a size its request
 states, so the size of an answer is known before it is asked for and tells nothing about the site's rows.
 
->>> @dataclass(frozen=True)
-... class Counts(Reply, content="sums"):
+>>> class Counts(Reply, content="sums"):
 ...     counts: Floats = array("k", bound="rows", nonnegative=True)
->>> @dataclass(frozen=True)
-... class CountNearest(Request[Counts]):
+>>> class CountNearest(Request[Counts]):
 ...     centers: Floats = array("k", "d")
 >>> ask = CountNearest(np.zeros((3, 2)))
 >>> ask.axes
@@ -26,7 +24,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -107,8 +105,6 @@ class FieldSpec(NamedTuple):
 def message_fields(message: Any) -> tuple[FieldSpec, ...]:
     """The fields of a message type, in the order they travel."""
     name: str = message.__name__
-    if not dataclasses.is_dataclass(message):
-        raise TypeError(f"{name} must be a @dataclass(frozen=True)")
     hints = typing.get_type_hints(message)
     specs = []
     for item in dataclasses.fields(message):
@@ -122,12 +118,22 @@ def message_fields(message: Any) -> tuple[FieldSpec, ...]:
     return tuple(specs)
 
 
-class Reply:
+@dataclass_transform(frozen_default=True, field_specifiers=(array,))
+class Fields:
+    """Declared fields of a message: every class below is a frozen dataclass. Requests may share some."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True)(cls)
+
+
+class Reply(Fields):
     """What a site sends back. Replies of one type add up, which is all a server needs of most of them."""
 
     content: ClassVar[Content] = "sums"
 
     def __init_subclass__(cls, content: Content = "sums") -> None:
+        super().__init_subclass__()
         cls.content = content
 
     def __post_init__(self) -> None:
@@ -151,12 +157,11 @@ class Reply:
         return type(self)(*[_sum(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True)])
 
 
-@dataclass(frozen=True)
 class Nothing(Reply, content="nothing"):
     """An acknowledgement: no numbers at all."""
 
 
-class Request(Generic[R]):
+class Request(Fields, Generic[R]):
     """What a server may ask. ``Request[Moments]`` can be answered by ``Moments`` only.
 
     ``remembered=True`` marks a request that changes what a site remembers. The run keeps these, so that a
@@ -167,6 +172,7 @@ class Request(Generic[R]):
     remembered: ClassVar[bool] = False
 
     def __init_subclass__(cls, remembered: bool = False) -> None:
+        super().__init_subclass__()
         cls.remembered = remembered
         cls.kind = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
         known = _KINDS.get(cls.kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -46,7 +45,6 @@ class Match(IntEnum):
     OTHER_KIND = 3
 
 
-@dataclass(frozen=True)
 class ColumnReport(Reply, content="schema"):
     """For every expected column whether the site has it so; how many columns it has besides; what its policy lets be
     seen of it by itself; and the fewest rows behind a row it shows, 0 where it shows rows as they are."""
@@ -57,7 +55,6 @@ class ColumnReport(Reply, content="schema"):
     min_group: Integers = array(dtype="uint8")
 
 
-@dataclass(frozen=True)
 class Agree(Request[ColumnReport]):
     """Are these your columns, in this order?"""
 

@@ -29,7 +29,6 @@ ORDERS = {False: "order of rows", True: "order of new rows"}
 """Where a site's memory keeps in which order rows are taken, if not as they lie."""
 
 
-@dataclass(frozen=True)
 class Attendance(Reply, content="rows"):
     """How many rows a site holds, and whether they have keys or weights; for sites that take part with their rows."""
 
@@ -38,21 +37,18 @@ class Attendance(Reply, content="rows"):
     weighted: Integers = array(dtype="uint1")
 
 
-@dataclass(frozen=True)
 class Attend(Request[Attendance]):
     """How many rows do you hold, or, if ``new``, how many came later? Have they keys?"""
 
     new: bool
 
 
-@dataclass(frozen=True)
 class RowTags(Reply, content="rows"):
     """A tag for every row, in order."""
 
     tags: Tags = array("rows", dtype="uint64")
 
 
-@dataclass(frozen=True)
 class SendTags(Request[RowTags], remembered=True):
     """Order your ``rows`` rows (or the new ones) by their tags from now on, and send these."""
 

@@ -74,7 +74,6 @@ def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedT
 # ---------------------------------------------------------------- RFK: random features, once
 
 
-@dataclass(frozen=True)
 class MapFeatures(Drawn, Request[Nothing], remembered=True):
     """From now on a row is its random features, over sqrt(D)."""
 
@@ -106,7 +105,6 @@ def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
 # ---------------------------------------------------------------- CK and SK: rows pooled
 
 
-@dataclass(frozen=True)
 class RowCounts(Reply, content="sums"):
     """How many rows a site shows, what they count in all, and 1 where they count differently."""
 
@@ -115,12 +113,10 @@ class RowCounts(Reply, content="sums"):
     weighted: Floats = array(bound="1", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class CountRows(Request[RowCounts]):
     """How many rows do you hold?"""
 
 
-@dataclass(frozen=True)
 class PooledRows(Reply, content="rows"):
     """A site's rows, and what each counts where they count differently."""
 
@@ -128,7 +124,6 @@ class PooledRows(Reply, content="rows"):
     weights: Floats = array("weighted", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class PoolRows(Request[PooledRows]):
     """Send all your ``rows`` rows; ``weighted`` is as many, or 0 where every row counts once."""
 

@@ -23,14 +23,12 @@ from coterie.protocols.dspgd_sites import Drawn
 from coterie.protocols.embedded import StreamedTable
 
 
-@dataclass(frozen=True)
 class Sketch(Reply, content="rows"):
     """Rows added up with random signs into a few; the rows themselves where there are no more than that."""
 
     sketch: Floats = array("rows", "t")
 
 
-@dataclass(frozen=True)
 class SketchFeatures(Drawn, Request[Sketch], remembered=True):
     """Embed your random features in ``t`` dimensions, keep that, and sketch your rows of it into ``rows``."""
 
@@ -38,35 +36,30 @@ class SketchFeatures(Drawn, Request[Sketch], remembered=True):
     t: int
 
 
-@dataclass(frozen=True)
 class Mass(Reply, content="rows"):
     """The sum of a site's scores; the server chose how rows are scored, so only those who may see rows may see it."""
 
     mass: Floats = array(nonnegative=True)
 
 
-@dataclass(frozen=True)
 class ScoreByLeverage(Request[Mass], remembered=True):
     """Score every row by its leverage, the squared length of its embedded features times ``inverse``."""
 
     inverse: Floats = array("t", "t")
 
 
-@dataclass(frozen=True)
 class ScoreByResidual(Request[Mass], remembered=True):
     """Score every row by its squared distance, in the kernel's space, to the span of these rows."""
 
     landmarks: Floats = array("p", "d")
 
 
-@dataclass(frozen=True)
 class DrawnRows(Reply, content="rows"):
     """Rows as they are; a site that has too few sends some again."""
 
     points: Floats = array("rows", "d", bound="box")
 
 
-@dataclass(frozen=True)
 class DrawRows(Request[DrawnRows]):
     """Draw rows by their scores, without replacement."""
 
@@ -77,7 +70,6 @@ class DrawRows(Request[DrawnRows]):
     place: int
 
 
-@dataclass(frozen=True)
 class ProjectRows(Request[Sketch], remembered=True):
     """Add these landmarks; project your rows on the span of all ``t`` of them and sketch that into ``rows``."""
 
@@ -87,7 +79,6 @@ class ProjectRows(Request[Sketch], remembered=True):
     landmarks: Floats = array("p", "d")
 
 
-@dataclass(frozen=True)
 class EmbedRows(Request[Nothing], remembered=True):
     """From now on a row is its kernel values with the landmarks, times ``projection``."""
 

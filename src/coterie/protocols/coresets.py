@@ -36,14 +36,12 @@ MOST_CENTERS = 1 << 14
 """The most clusters a site solves k-means for."""
 
 
-@dataclass(frozen=True)
 class LocalCost(Reply, content="sums"):
     """The k-means cost of a site's rows at its own solution."""
 
     cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumCost(Request[LocalCost]):
     """Solve k-means on your own rows: at what cost?"""
 
@@ -52,7 +50,6 @@ class SumCost(Request[LocalCost]):
     seed: int
 
 
-@dataclass(frozen=True)
 class CoresetPart(Reply, content="rows"):
     """Sampled rows and a site's own centers, with weights that add up to its rows; unused places have weight 0."""
 
@@ -62,7 +59,6 @@ class CoresetPart(Reply, content="rows"):
     left: Floats = array("k")
 
 
-@dataclass(frozen=True)
 class SampleCoreset(Request[CoresetPart]):
     """Draw ``rows`` of your rows by their squared distance to your own solution of k-means."""
 

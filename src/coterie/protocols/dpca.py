@@ -26,14 +26,12 @@ from coterie.protocols.costs import Cost, one_round, to_all
 # ---------------------------------------------------------------- what a site is asked
 
 
-@dataclass(frozen=True)
 class ColumnCount(Reply, content="rows"):
     """m_j: how many columns a site holds; for sites that take part with their rows."""
 
     columns: Integers = array(dtype="uint32")
 
 
-@dataclass(frozen=True)
 class CountColumns(Request[ColumnCount]):
     """How many columns do you hold?"""
 
@@ -43,14 +41,12 @@ def local_column_count(table: Table, memory: Memory, ask: CountColumns) -> Colum
     return ColumnCount(np.asarray(len(table.columns)))
 
 
-@dataclass(frozen=True)
 class Copy(Reply, content="rows"):
     """Y_j: D numbers for every row."""
 
     copy: Floats = array("rows", "rank")
 
 
-@dataclass(frozen=True)
 class SolveCopy(Request[Copy]):
     """One inner step: the copy that suits your rows and your neighbours' pull.
 
@@ -72,7 +68,6 @@ def local_copy(table: Table, memory: Memory, ask: SolveCopy) -> Copy:
     return Copy(next_copy(rows, loadings(rows, ask.begun), ask.pull, ask.weight))
 
 
-@dataclass(frozen=True)
 class Components(Reply, content="rows"):
     """B_j. No number is a row's, but rows are combined as the server says: with a copy that is 1 in one row and 0 in
     all others, B_j is that row."""
@@ -80,7 +75,6 @@ class Components(Reply, content="rows"):
     components: Floats = array("columns", "rank")
 
 
-@dataclass(frozen=True)
 class SendComponents(Request[Components]):
     """Send your part of the components, for your last copy."""
 

@@ -31,14 +31,12 @@ from coterie.protocols.lanczos import top_eigenpairs
 # ---------------------------------------------------------------- what a site is asked
 
 
-@dataclass(frozen=True)
 class Projection(Reply, content="rows"):
     """A_t[m]' c_q[m]."""
 
     projection: Floats = array("features")
 
 
-@dataclass(frozen=True)
 class Project(Request[Projection]):
     """Steps 1 and 2 of section 4.1: multiply your features with your part of the server's vector."""
 
@@ -56,14 +54,12 @@ def local_projection(table: Table, memory: Memory, ask: Project) -> Projection:
     return reply
 
 
-@dataclass(frozen=True)
 class RowProducts(Reply, content="rows"):
     """A_t[m] A_t' c_q: a number for every row."""
 
     products: Floats = array("rows")
 
 
-@dataclass(frozen=True)
 class Expand(Request[RowProducts]):
     """Steps 3 and 4 of section 4.1: multiply the sum of all projections with your features."""
 
@@ -81,7 +77,6 @@ def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts
     return RowProducts(found)
 
 
-@dataclass(frozen=True)
 class KeepRows(Request[Nothing], remembered=True):
     """These are your rows of H (Algorithm 1, line 17)."""
 

@@ -18,7 +18,7 @@ from coterie.maths.features import FeatureMap, draw_features
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
-from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
+from coterie.messages.schema import Fields, Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_part import Memory, Rows, Table, answers, remembers, within_columns
 from coterie.protocols.embedded import EmbeddedTable, OfKernel, StreamedTable, stated_kernel
 from coterie.protocols.limits import N_MARKS, marks
@@ -31,7 +31,6 @@ MOST_STEPS = 1 << 32
 # ---------------------------------------------------------------- gamma by sums
 
 
-@dataclass(frozen=True)
 class Lengths(Reply, content="sums"):
     """The number of rows, their sum, and the sum of their squared lengths."""
 
@@ -40,7 +39,6 @@ class Lengths(Reply, content="sums"):
     squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumLengths(Request[Lengths]):
     """Sum up your rows and their squared lengths."""
 
@@ -60,7 +58,6 @@ def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
 # ---------------------------------------------------------------- what a site keeps
 
 
-@dataclass(frozen=True)
 class Drawn(OfKernel):
     """What a request states about random features: the kernel, how many, of which form, the seed they come from."""
 
@@ -87,7 +84,6 @@ class Drawn(OfKernel):
         return features
 
 
-@dataclass(frozen=True)
 class BeginKernel(Drawn, Request[Nothing], remembered=True):
     """From now on there is this kernel; begin with B_1 = 0."""
 
@@ -151,7 +147,6 @@ def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -
 # ---------------------------------------------------------------- what a site is asked
 
 
-@dataclass(frozen=True)
 class FeatureMagnitudes(Reply, content="sums"):
     """Marks of the number of rows, and of the squared length of rows of W_t."""
 
@@ -159,7 +154,6 @@ class FeatureMagnitudes(Reply, content="sums"):
     length: Integers = array(N_MARKS, dtype="uint1", bound="1")
 
 
-@dataclass(frozen=True)
 class ReportFeatureLength(Request[FeatureMagnitudes]):
     """Mark how long your rows of W_t are, for whatever eta_t, centered or not."""
 
@@ -178,8 +172,7 @@ def local_feature_length(table: Table, memory: Memory, ask: ReportFeatureLength)
     return FeatureMagnitudes(marks(np.asarray(held.counts.sum())), marks(np.asarray(length)))
 
 
-@dataclass(frozen=True)
-class OfFeatures:
+class OfFeatures(Fields):
     """What a question about W_t states: the step, and how long rows of W_t are at most, squared; inf is not known."""
 
     step: int
@@ -196,7 +189,6 @@ def longest(kernel: Kernel, *, center: bool) -> float:
     return math.inf if kernel.name == "polynomial" else 8.0 if center else 2.0
 
 
-@dataclass(frozen=True)
 class FeatureSums(Reply, content="grams"):
     """The sum of a site's features, and the number of its rows: one row more of a Gram, bordered by ones."""
 
@@ -204,7 +196,6 @@ class FeatureSums(Reply, content="grams"):
     rows: Floats = array(bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumFeatures(OfFeatures, Request[FeatureSums]):
     """Sum up the features of one step, for centering."""
 
@@ -220,14 +211,12 @@ def local_feature_sums(table: Table, memory: Memory, ask: SumFeatures) -> Featur
     return reply
 
 
-@dataclass(frozen=True)
 class Product(Reply, content="grams"):
     """W_t[m]' W_t[m] c."""
 
     product: Floats = array("n", bound="4 * rows * length")
 
 
-@dataclass(frozen=True)
 class Multiply(OfFeatures, Request[Product]):
     """Multiply W_t[m]' W_t[m] with a vector: one step of the Lanczos algorithm."""
 
@@ -245,14 +234,12 @@ def local_product(table: Table, memory: Memory, ask: Multiply) -> Product:
     return reply
 
 
-@dataclass(frozen=True)
 class Triangle(Reply, content="grams"):
     """The upper triangle of W_t[m]' W_t[m], row by row."""
 
     packed: Floats = array("size", bound="4 * rows * length")
 
 
-@dataclass(frozen=True)
 class SendGram(OfFeatures, Request[Triangle]):
     """Send all of W_t[m]' W_t[m] at once."""
 
@@ -272,7 +259,6 @@ def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
     return Triangle(triangle(gram))
 
 
-@dataclass(frozen=True)
 class Advance(Request[Nothing], remembered=True):
     """Lines 11 to 14 of Algorithm 1: B_{t+1}[m] = W_t[m] V diag(scales); ``last`` makes it the embedding H[m]."""
 

@@ -9,7 +9,6 @@ a basis and Delta. Summaries hold rows, projected or not, and say so. The server
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from coterie.errors import InputError, MalformedMessage
 from coterie.maths.axes import Axes, add_products, principal_axes
 from coterie.maths.projections import Basis, LinearMap, Projection, mapped, product
 from coterie.maths.spectra import triangle
-from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.schema import Fields, Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Memory, Table, answers, rows_behind, within_columns, within_scatter
 from coterie.protocols.coresets import local_solution, put_sample
 from coterie.protocols.edge_stages import AFTER, MOST_MAPS
@@ -28,8 +27,7 @@ from coterie.protocols.seeding import own_centers, sample_of
 # ---------------------------------------------------------------- rows seen through maps
 
 
-@dataclass(frozen=True)
-class Viewed:
+class Viewed(Fields):
     """How a request wants rows to be seen: less ``shift``, projected by seeds, then times the matrix ``onto``.
 
     Every request says so itself: a site need not remember anything to answer the next one.
@@ -105,7 +103,6 @@ def _within_squares(view: _MappedTable, maps: list[LinearMap]) -> float:
 # ---------------------------------------------------------------- principal axes
 
 
-@dataclass(frozen=True)
 class Subspace(Reply, content="grams"):
     """A site's leading axes times their singular values, Sigma V', and the squares of all its rows' numbers."""
 
@@ -113,7 +110,6 @@ class Subspace(Reply, content="grams"):
     squares: Floats = array(bound="rows * d * (reach * box)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SendSubspace(Viewed, Request[Subspace]):
     """Send the first ``t`` rows of Sigma V' of your rows as seen: step 1 of disPCA."""
 
@@ -134,7 +130,6 @@ def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
     return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(squares))
 
 
-@dataclass(frozen=True)
 class Scatter(Reply, content="grams"):
     """Products of all pairs of a site's columns, as the upper triangle row by row; and of how many rows the products
     within groups are not among them, but their squares alone."""
@@ -143,7 +138,6 @@ class Scatter(Reply, content="grams"):
     inexact: Floats = array(bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SendScatter(Viewed, Request[Scatter]):
     """Sum up the products of all pairs of columns over your rows as seen."""
 
@@ -174,14 +168,12 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
 # ---------------------------------------------------------------- summaries
 
 
-@dataclass(frozen=True)
 class ReducedCost(Reply, content="sums"):
     """The k-means cost of a site's rows as seen at its own solution."""
 
     cost: Floats = array(bound="16 * rows * d * (reach * box)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumReducedCost(Viewed, Request[ReducedCost]):
     """Solve k-means on your own rows as seen: at what cost? Step 1 of disSS."""
 
@@ -212,7 +204,6 @@ def _missed(view: _MappedTable) -> float:
     return max(0.0, away)
 
 
-@dataclass(frozen=True)
 class SummaryPart(Reply, content="rows"):
     """Sampled rows as seen and a site's own centers, with weights that add up to its rows (unused places have weight
     0), the basis these are coordinates in where it is the site's own, and what bases and the table's view leave of
@@ -226,7 +217,6 @@ class SummaryPart(Reply, content="rows"):
     delta: Floats = array(nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SendSummary(Viewed, Request[SummaryPart]):
     """Draw ``rows`` of your rows as seen by their squared distance to your own solution of k-means.
 
@@ -277,7 +267,6 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
 # ---------------------------------------------------------------- a site's own centers of rows as seen
 
 
-@dataclass(frozen=True)
 class ReducedCenters(Reply, content="averages"):
     """A site's own k-means centers of its rows as seen, and how many each stands for; unused places have count 0."""
 
@@ -285,7 +274,6 @@ class ReducedCenters(Reply, content="averages"):
     counts: Floats = array("q", bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SendCenters(Viewed, Request[ReducedCenters]):
     """Cluster your own rows as seen into at most ``q`` centers."""
 
@@ -304,7 +292,6 @@ def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> Red
 # ---------------------------------------------------------------- means of whole rows by cells of seen ones
 
 
-@dataclass(frozen=True)
 class WholeMoments(Reply, content="sums"):
     """Per center the sum and number of a site's rows that are, as seen, nearest to it; the sums are of whole rows."""
 
@@ -312,7 +299,6 @@ class WholeMoments(Reply, content="sums"):
     counts: Floats = array("k", bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumByCell(Viewed, Request[WholeMoments]):
     """Put every row as seen to its nearest center, and sum up whole rows: lines 4 to 7 of Algorithm 1."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.maths import clustering
 from coterie.maths.kernels import Kernel
-from coterie.messages.schema import Floats
+from coterie.messages.schema import Fields, Floats
 from coterie.messages.site_part import Block, Column, Rows, Table
 
 KEPT_BYTES = 64 << 20
@@ -18,8 +17,7 @@ PIECE_BYTES = 16 << 20
 """They are made for so many rows at a time."""
 
 
-@dataclass(frozen=True)
-class OfKernel:
+class OfKernel(Fields):
     """What a request states of a kernel."""
 
     kernel: str

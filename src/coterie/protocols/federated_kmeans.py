@@ -31,7 +31,6 @@ WINDOW_ROWS = 1 << 16
 """Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""
 
 
-@dataclass(frozen=True)
 class WeightedCenters(Reply, content="sums"):
     """A site's centers times their sizes, and the sizes, after its last epoch."""
 
@@ -39,7 +38,6 @@ class WeightedCenters(Reply, content="sums"):
     sizes: Floats = array("k", bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Train(Request[WeightedCenters]):
     """ClientKMeans: move these centers over your rows for some epochs."""
 

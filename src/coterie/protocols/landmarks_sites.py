@@ -5,8 +5,6 @@ The server's part is in :mod:`coterie.protocols.landmarks`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from coterie.errors import MalformedMessage
@@ -29,7 +27,6 @@ FEATURE_BOX = 1.01
 # ---------------------------------------------------------------- local landmarks
 
 
-@dataclass(frozen=True)
 class LocalLandmarks(Reply, content="averages"):
     """A site's own centers, a few bits a coordinate from ``low`` to ``low + span`` (of each column, or of all), how
     many rows each stands for, and the squared distances of all these rows from their mean."""
@@ -41,7 +38,6 @@ class LocalLandmarks(Reply, content="averages"):
     scatter: Floats = array(nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SendLandmarks(Request[LocalLandmarks]):
     """Cluster your own rows into at most ``q`` centers."""
 
@@ -91,7 +87,6 @@ def _scatter(table: Table, near: Floats) -> float:
 # ---------------------------------------------------------------- rows as their features
 
 
-@dataclass(frozen=True)
 class Mapped(OfKernel):
     """What a request states of features: kernel values with the landmarks, times ``projection``, less ``shift``."""
 
@@ -116,12 +111,10 @@ class Mapped(OfKernel):
         return LandmarkMap(self.the_kernel(), self.landmarks.astype(np.float64), self.projection, self.shift)
 
 
-@dataclass(frozen=True)
 class UseLandmarks(Mapped, Request[Nothing], remembered=True):
     """From now on a row is its features."""
 
 
-@dataclass(frozen=True)
 class MeanCosts(Reply, content="averages"):
     """How many rows a site holds, and for every start their mean squared distance from the nearest center."""
 
@@ -129,7 +122,6 @@ class MeanCosts(Reply, content="averages"):
     costs: Floats = array("c", dtype="float32", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class TryLandmarks(Mapped, Request[MeanCosts], remembered=True):
     """From now on a row is its features; which of these starts is nearest to yours?"""
 
@@ -152,7 +144,6 @@ def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmark
     memory.table = StreamedTable(raw, embed, ask.axes["r"])
 
 
-@dataclass(frozen=True)
 class LocalMeans(Reply, content="averages"):
     """Per center the mean and number of a site's rows nearest to it; no mean where the number is 0."""
 
@@ -160,7 +151,6 @@ class LocalMeans(Reply, content="averages"):
     counts: Floats = array("k", dtype="float32", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class MeanByCell(Request[LocalMeans]):
     """Put every row to its nearest center; send the means of those that hold any."""
 
@@ -187,14 +177,12 @@ def local_mean_costs(table: Table, memory: Memory, ask: TryLandmarks) -> MeanCos
     return MeanCosts(np.asarray(held), costs / max(held, 1e-300))
 
 
-@dataclass(frozen=True)
 class FeatureGram(Reply, content="grams"):
     """The upper triangle of [1, phi]'[1, phi], row by row."""
 
     packed: Floats = array("size", dtype="{precision}", bound="rows * (1 + box**2)")
 
 
-@dataclass(frozen=True)
 class SendFeatureGram(Request[FeatureGram]):
     """Sum up the products of your rows' features, and the features themselves."""
 

@@ -19,7 +19,6 @@ from coterie.protocols.embedded import StreamedTable, raw_of, seen_moments
 # ---------------------------------------------------------------- what a site is asked
 
 
-@dataclass(frozen=True)
 class Regard(Request[Nothing], remembered=True):
     """From now on cells are those of rows projected onto ``p`` columns; what is summed up over them are the projected
     rows, or the ``whole`` rows."""
@@ -77,7 +76,6 @@ def _lens(memory: Memory) -> _Lens:
     return found
 
 
-@dataclass(frozen=True)
 class RegardedSums(Reply, content="sums"):
     """The number of rows, and the sums and squares of their projected columns, and of their own where asked for."""
 
@@ -88,7 +86,6 @@ class RegardedSums(Reply, content="sums"):
     own_squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumRegarded(Request[RegardedSums]):
     """Sum up your projected rows; ``reach`` is how much larger than a row's numbers theirs can be.
 
@@ -114,7 +111,6 @@ def local_regarded_sums(table: Table, memory: Memory, ask: SumRegarded) -> Regar
     return reply
 
 
-@dataclass(frozen=True)
 class Apart(Reply, content="sums"):
     """The number of rows, and their squared distances from a point in all."""
 
@@ -122,7 +118,6 @@ class Apart(Reply, content="sums"):
     squares: Floats = array(bound="rows * d * (box + origin)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumApart(Request[Apart]):
     """How far are your rows from this point, squared and in all?"""
 
@@ -138,28 +133,24 @@ def local_apart(table: Table, memory: Memory, ask: SumApart) -> Apart:
     return reply
 
 
-@dataclass(frozen=True)
 class CellCounts(Reply, content="sums"):
     """How many of a site's rows are in each cell."""
 
     counts: Floats = array("m", bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class CountCells(Request[CellCounts]):
     """How many of your rows are, projected, nearest to each of these points?"""
 
     centers: Floats = array("m", "p")
 
 
-@dataclass(frozen=True)
 class CellShares(Reply, content="sums"):
     """A site's part of every cell's mean, as whole numbers."""
 
     codes: Integers = array("m", "width", dtype="uint{bits}")
 
 
-@dataclass(frozen=True)
 class ShareCells(Request[CellShares]):
     """Send your part of the mean of every cell, which holds ``totals`` rows over ``sites`` sites in all.
 

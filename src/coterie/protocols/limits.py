@@ -7,7 +7,7 @@ highest one marked is the limit. The server learns how many sites marked which p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ LOWEST, N_MARKS = -16, 48
 """Powers of sixteen from 16**-16 up, about 5e-20 to 2e37."""
 
 
-@dataclass(frozen=True)
 class Magnitudes(Reply, content="sums"):
     """Marks of the number of rows, and of the largest value of each column, or of all columns."""
 
@@ -33,7 +32,6 @@ class Magnitudes(Reply, content="sums"):
     box: Integers = array("groups", N_MARKS, dtype="uint1", bound="1")
 
 
-@dataclass(frozen=True)
 class ReportMagnitude(Request[Magnitudes]):
     """Mark how many rows you show, and how far the largest value is from ``origin`` (none: from zero).
 

@@ -14,7 +14,6 @@ from coterie.messages.verbs import Protocol, total
 from coterie.protocols.costs import Cost, to_all
 
 
-@dataclass(frozen=True)
 class Moments(Reply, content="sums"):
     """Per center the sum and number of a site's rows nearest to it, and their squared distances in all."""
 
@@ -23,14 +22,12 @@ class Moments(Reply, content="sums"):
     cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Assign(Request[Moments]):
     """Put every row to its nearest center."""
 
     centers: Floats = array("k", "d")
 
 
-@dataclass(frozen=True)
 class Sizes(Reply, content="sums"):
     """Per center the number of a site's rows nearest to it, and their squared distances in all."""
 
@@ -38,7 +35,6 @@ class Sizes(Reply, content="sums"):
     cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Close(Request[Sizes]):
     """How many rows are nearest to each of the final centers, and at what cost?"""
 

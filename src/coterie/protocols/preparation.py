@@ -7,7 +7,7 @@ public (means, deviations, ranges), so a site that joins late or restarts is bro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ from coterie.protocols.prepared import Missing, Preparation, Spread, complete
 # ---------------------------------------------------------------- sums by column
 
 
-@dataclass(frozen=True)
 class ColumnSums(Reply, content="sums"):
     """The number of rows; per column how many values are present, their sum and their squares about an origin."""
 
@@ -34,7 +33,6 @@ class ColumnSums(Reply, content="sums"):
     squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumColumns(Request[ColumnSums]):
     """Sum up every column about ``origin``, missing values left out (``drop``: whole rows)."""
 

@@ -28,7 +28,6 @@ Missing = Literal["refuse", "mean", "drop"]
 RANGE_SLACK = 1e-6
 
 
-@dataclass(frozen=True)
 class Prepare(Request[Nothing], remembered=True):
     """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
 

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
 # ---------------------------------------------------------------- one-shot local centers
 
 
-@dataclass(frozen=True)
 class LocalCenters(Reply, content="averages"):
     """A site's own k-means centers and how many rows each stands for; unused places have count 0."""
 
@@ -46,7 +44,6 @@ class LocalCenters(Reply, content="averages"):
     counts: Floats = array("q", bound="rows", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Summarise(Request[LocalCenters]):
     """Cluster your own rows into at most ``q`` centers."""
 
@@ -117,7 +114,6 @@ def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -
 # ---------------------------------------------------------------- var-part by sums
 
 
-@dataclass(frozen=True)
 class CellSums(Reply, content="sums"):
     """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
 
@@ -126,7 +122,6 @@ class CellSums(Reply, content="sums"):
     squares: Floats = array("cells", "d", bound="rows * (box + origin)**2", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Split(Request[CellSums]):
     """Walk every row down a tree of cuts to its cell and sum up each cell.
 

@@ -20,7 +20,6 @@ FAR = 750.0
 """Beyond this many units of the kernel a value is 0 in double precision, so a distance may as well stop here."""
 
 
-@dataclass(frozen=True)
 class Treat(Request[Nothing], remembered=True):
     """From now on see your columns so. ``missing="mean"``: columns with more than a tenth missing are left out, in
     others the mean stands in; ``scale="center"``: mean 0; ``scale="standard"``: and variance 1."""
@@ -29,7 +28,6 @@ class Treat(Request[Nothing], remembered=True):
     scale: str
 
 
-@dataclass(frozen=True)
 class Spreads(Reply, content="rows"):
     """The sum of the columns' variances, and of all squared values; of however few rows."""
 
@@ -37,12 +35,10 @@ class Spreads(Reply, content="rows"):
     squares: Floats = array(nonnegative=True)
 
 
-@dataclass(frozen=True)
 class MeasureSpread(Request[Spreads]):
     """How far do your rows spread?"""
 
 
-@dataclass(frozen=True)
 class RankFound(Reply, content="rows"):
     """How many eigenpairs are enough, and the Frobenius norm of what they leave out: asked at many scales these tell
     of single distances."""
@@ -51,7 +47,6 @@ class RankFound(Reply, content="rows"):
     left: Floats = array(nonnegative=True)
 
 
-@dataclass(frozen=True)
 class FindRank(Request[RankFound]):
     """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
 
@@ -63,7 +58,6 @@ class FindRank(Request[RankFound]):
     share: float
 
 
-@dataclass(frozen=True)
 class Pairs(Reply, content="rows"):
     """Leading eigenpairs of a site's kernel matrix: all distances between its rows follow from them."""
 
@@ -71,7 +65,6 @@ class Pairs(Reply, content="rows"):
     values: Floats = array("rank", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class Decompose(Request[Pairs]):
     """Send the leading ``rank`` eigenpairs of your kernel matrix, out of ``found`` that you find."""
 
@@ -84,14 +77,12 @@ class Decompose(Request[Pairs]):
     precision: str
 
 
-@dataclass(frozen=True)
 class Distances(Reply, content="rows"):
     """gamma times the squared distance of new rows from all others, in this site's columns."""
 
     values: Floats = array("some", "rows", dtype="{precision}", bound="750", nonnegative=True)
 
 
-@dataclass(frozen=True)
 class SumDistances(Request[Distances]):
     """How far are ``some`` new rows, from the ``first`` on, from every row? (eq. 10)"""
 
@@ -102,14 +93,12 @@ class SumDistances(Request[Distances]):
     precision: str
 
 
-@dataclass(frozen=True)
 class Products(Reply, content="rows"):
     """Products of sums of rows with new rows, in this site's columns."""
 
     values: Floats = array("c", "some", bound="largest")
 
 
-@dataclass(frozen=True)
 class SumProducts(Request[Products]):
     """Multiply ``some`` new rows, from the ``first`` on, with your rows summed up by ``vectors``. (eq. 9)"""
 
@@ -123,14 +112,12 @@ class SumProducts(Request[Products]):
         return ReportProducts(self.first, self.some, self.vectors)
 
 
-@dataclass(frozen=True)
 class ProductMagnitudes(Reply, content="rows"):
     """A mark for every new row."""
 
     largest: Integers = array("some", N_MARKS, dtype="uint1", bound="1")
 
 
-@dataclass(frozen=True)
 class ReportProducts(Request[ProductMagnitudes]):
     """Mark the power of sixteen above the largest of these products, for ``some`` new rows from the ``first`` on."""
 

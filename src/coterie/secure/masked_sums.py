@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -63,19 +62,16 @@ def fewest_survivors(n_sites: int) -> int:
 # ---------------------------------------------------------------- messages
 
 
-@dataclass(frozen=True)
 class PublicKey(Reply, content="nothing"):
     """A site's public key."""
 
     key: Bytes = array(KEY_BYTES, dtype="uint8", is_counted=False)
 
 
-@dataclass(frozen=True)
 class AskKey(Request[PublicKey]):
     """What is your public key?"""
 
 
-@dataclass(frozen=True)
 class Introduce(Request[Nothing], remembered=True):
     """These are the sites and their public keys."""
 
@@ -83,7 +79,6 @@ class Introduce(Request[Nothing], remembered=True):
     keys: Bytes = array("n", KEY_BYTES, dtype="uint8")
 
 
-@dataclass(frozen=True)
 class Masked(Reply, content="sums"):
     """Masked numbers, and for every other site of the roster its sealed share of the secret of one's own mask."""
 
@@ -91,7 +86,6 @@ class Masked(Reply, content="sums"):
     shares: Bytes = array("n", SEALED_BYTES, dtype="uint8", is_counted=False)
 
 
-@dataclass(frozen=True)
 class AskMasked(Request[Masked]):
     """Answer the request in ``body``, masked for this roster."""
 
@@ -107,7 +101,6 @@ class AskMasked(Request[Masked]):
         return codec.kind_of(self.body) or type(self)
 
 
-@dataclass(frozen=True)
 class Revealed(Reply, content="nothing"):
     """By place in the roster the share of a survivor's own mask; in its order the common mask with each site gone."""
 
@@ -115,7 +108,6 @@ class Revealed(Reply, content="nothing"):
     seeds: Bytes = array("gone", KEY_BYTES, dtype="uint8", is_counted=False)
 
 
-@dataclass(frozen=True)
 class Reveal(Request[Revealed]):
     """Unmask the sum of an earlier round; the sealed shares are those the survivors sent for you."""
 

@@ -227,7 +227,6 @@ def _check(item: LaidField, value: Array, bound: tuple[Magnitude, Magnitude]) ->
 _SLACK = {64: 1e-9, 32: 1e-5, 16: 2e-3}
 
 
-@dataclass(frozen=True)
 class _Recalled(Request[Nothing]):
     """Stands for a recall where the form of its empty answer is needed."""
 
