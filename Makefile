@@ -13,9 +13,9 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
-	@echo "installing the developers' tools into $(VENV) ..."
-	@$(PIP) --editable '.[dev]'
+$(VENV)/.dev: $(VENV)/.core studies/pyproject.toml
+	@echo "installing the developers' tools and the studies into $(VENV) ..."
+	@$(PIP) --editable '.[dev]' --editable studies
 	@touch $@
 
 demo: $(VENV)/.core

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.cluster import KMeans
 
+from coterie.examples.datasets import SiteData, digits, penguins
 from coterie.maths.clustering import nearest
-from coterie.studies import datasets
-from coterie.studies.datasets import SiteData
+from coterie_studies import datasets
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.str_]
@@ -213,13 +213,13 @@ CASES = {
         Case("heart", _heart, (2, 4, 5), "standard", "mean", bars={2: 1.006, 5: 1.028}),
         Case("heart-text", _heart_with_text, (4,), "standard", "mean", CATEGORIES),
         Case("heart-mixed", _heart_with_text, (4,), "mixed", "mean", CATEGORIES),
-        Case("digits", partial(_dealt_anew, datasets.digits), (10,), bars={10: 1.010}),
+        Case("digits", partial(_dealt_anew, digits), (10,), bars={10: 1.010}),
         Case("wisdm", lambda: _by_site(datasets.wisdm()), (5, 6), "standard", "mean", bars={5: 1.009}),
         Case("mushrooms", partial(_dealt_anew, datasets.mushrooms), (8,), bars={8: 1.008}),
         Case("pjm", lambda: _by_site(datasets.pjm_load_shapes()), (8,), bars={8: 1.003}),
         Case("air", partial(_beijing_air, 1), (8,), "standard", "mean", bars={8: 1.005}),
         Case("air-quick", partial(_beijing_air, 6), (8,), "standard", "mean", bars={8: 1.005}),
-        Case("penguins", lambda: _by_site(datasets.penguins().complete()), (3,), "standard"),
+        Case("penguins", lambda: _by_site(penguins().complete()), (3,), "standard"),
         Case("covtype", _covtype, (7,), "minmax", ranges=_covtype_ranges, bars={7: 1.015}),
         Case("mnist", partial(_dealt_anew, datasets.mnist), (10,), bars={10: 1.0005}),
     )

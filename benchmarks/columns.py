@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.lloyd import _mnist
 from benchmarks.measure import Grid, Line, Result, seconds
 from coterie import VerticalKernelPCA
-from coterie.studies.vertical_kernel_pca import timed_fit
+from coterie_studies.vertical_kernel_pca import timed_fit
 
 Rows = npt.NDArray[Any]
 SITES, COMPONENTS, RANK, WIDTH = 10, 20, 50, 100

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import coterie
+import coterie_studies
+from coterie.examples.demo import demo
 from coterie.messages.codec import answer_header_bytes
-from coterie.studies.demo import demo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,6 +37,13 @@ def test_links_between_documents_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 
-@pytest.mark.parametrize("name", [m.name for m in pkgutil.walk_packages(coterie.__path__, "coterie.")])
+MODULES = [
+    module.name
+    for package in (coterie, coterie_studies)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_hold(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0

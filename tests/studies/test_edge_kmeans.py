@@ -13,12 +13,12 @@ import pytest
 from sklearn.cluster import KMeans
 
 from coterie.estimators import EdgeKMeans
+from coterie.examples.datasets import SiteData, digits
 from coterie.protocols.lloyd import lloyd
-from coterie.studies import edge_kmeans as study
-from coterie.studies.datasets import SiteData, digits
-from coterie.studies.edge_kmeans import make_study, uniform_sample
-from coterie.studies.edge_kmeans_claims import case_points, claims, points, times
-from coterie.studies.edge_kmeans_sets import (
+from coterie_studies import edge_kmeans as study
+from coterie_studies.edge_kmeans import make_study, uniform_sample
+from coterie_studies.edge_kmeans.claims import case_points, claims, points, times
+from coterie_studies.edge_kmeans.sets import (
     CASES,
     FULL,
     MEAN,
@@ -33,9 +33,9 @@ from coterie.studies.edge_kmeans_sets import (
     by_label,
     zero_mean,
 )
-from coterie.studies.folder import Finished, Scope
-from coterie.studies.registry import STUDIES
-from coterie.studies.study import Findings, run_study
+from coterie_studies.folder import Finished, Scope
+from coterie_studies.registry import STUDIES
+from coterie_studies.study import Findings, run_study
 
 
 def few_digits() -> SiteData:

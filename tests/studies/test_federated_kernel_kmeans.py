@@ -9,18 +9,19 @@ import pytest
 
 from coterie.baselines import NystroemKernelKMeans
 from coterie.estimators import DSPGDKernelKMeans
+from coterie.examples.datasets import SiteData, digits
 from coterie.protocols.dspgd import DSPGDSettings
 from coterie.protocols.dspgd_sites import embedded
 from coterie.protocols.kernel_kmeans import KernelProblem, embed_by_dspgd
 from coterie.sites.tables import ArrayTable
-from coterie.studies import federated_kernel_kmeans as study
-from coterie.studies.datasets import DataMissing, SiteData, covtype, digits, mnist, mushrooms
-from coterie.studies.federated_kernel_kmeans import make_study
-from coterie.studies.federated_kernel_kmeans_claims import claims, points
-from coterie.studies.federated_kernel_kmeans_sets import FULL, QUICK, KernelSet
-from coterie.studies.kernel_quality import factors, unshrunk
-from coterie.studies.registry import STUDIES
-from coterie.studies.study import run_study
+from coterie_studies import federated_kernel_kmeans as study
+from coterie_studies.datasets import DataMissing, covtype, mnist, mushrooms
+from coterie_studies.federated_kernel_kmeans import make_study
+from coterie_studies.federated_kernel_kmeans.claims import claims, points
+from coterie_studies.federated_kernel_kmeans.sets import FULL, QUICK, KernelSet
+from coterie_studies.kernel_quality import factors, unshrunk
+from coterie_studies.registry import STUDIES
+from coterie_studies.study import run_study
 from tests.federations import blobs
 from tests.theorems.dspgd_runs import algorithm_1
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from coterie.protocols.federated_kmeans import Settings
-from coterie.studies import federated_kmeans
-from coterie.studies.datasets import gaussian_sites
-from coterie.studies.federated_kmeans import Grid, make_study
-from coterie.studies.registry import STUDIES
-from coterie.studies.study import run_study
+from coterie_studies import federated_kmeans
+from coterie_studies.datasets import gaussian_sites
+from coterie_studies.federated_kmeans import Grid, make_study
+from coterie_studies.registry import STUDIES
+from coterie_studies.study import run_study
 
 SMALL = make_study(quick=Grid((0.1, 1.0), (1,), (1.0,), rounds=4))
 

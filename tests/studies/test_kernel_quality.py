@@ -9,8 +9,8 @@ from coterie.engines.inprocess import in_process
 from coterie.maths.kernels import Kernel
 from coterie.protocols.baselines import sk
 from coterie.runtime.run import run
-from coterie.studies import kernel_quality
-from coterie.studies.kernel_quality import Reference, nmi, squared_distance
+from coterie_studies import kernel_quality
+from coterie_studies.kernel_quality import Reference, nmi, squared_distance
 from tests.federations import blobs, split_evenly
 
 KERNEL = Kernel("rbf", 0.05)

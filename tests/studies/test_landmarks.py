@@ -10,16 +10,16 @@ import pytest
 
 from coterie.baselines import NystroemKernelKMeans
 from coterie.estimators import DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA
-from coterie.studies import landmarks as study
-from coterie.studies.datasets import circles, digits
-from coterie.studies.federated_kernel_kmeans_sets import KernelSet
-from coterie.studies.folder import Finished, Scope
-from coterie.studies.landmarks import make_study
-from coterie.studies.landmarks_cases import CASES, SMALL_CASES, clumps
-from coterie.studies.landmarks_claims import claims, headline, points
-from coterie.studies.landmarks_sets import FULL, QUICK, LandmarkSet, Promise, Way, by_label, of_paper
-from coterie.studies.registry import STUDIES
-from coterie.studies.study import Findings, run_study
+from coterie.examples.datasets import circles, digits
+from coterie_studies import landmarks as study
+from coterie_studies.federated_kernel_kmeans.sets import KernelSet
+from coterie_studies.folder import Finished, Scope
+from coterie_studies.landmarks import make_study
+from coterie_studies.landmarks.cases import CASES, SMALL_CASES, clumps
+from coterie_studies.landmarks.claims import claims, headline, points
+from coterie_studies.landmarks.sets import FULL, QUICK, LandmarkSet, Promise, Way, by_label, of_paper
+from coterie_studies.registry import STUDIES
+from coterie_studies.study import Findings, run_study
 
 PAPER = KernelSet("Small", partial(clumps, 600, 4, 3, 0.4), 3, 20, 4, 60, 20, (40, 60, 80), (8, 20), "ck")
 SMALL = dataclasses.replace(

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from coterie.studies.datasets import DataMissing, heart_disease, pjm_load_shapes, wisdm
-from coterie.studies.natural_sites import SETS, STUDY, measure
-from coterie.studies.study import run_study
+from coterie_studies.datasets import DataMissing, heart_disease, pjm_load_shapes, wisdm
+from coterie_studies.natural_sites import SETS, STUDY, measure
+from coterie_studies.study import run_study
 
 
 def test_penguins_together_are_as_good_as_pooled_and_better_than_any_island_alone():

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from coterie.errors import InputError
-from coterie.studies.datasets import DataMissing
-from coterie.studies.study import Study, Trial, run_study
+from coterie_studies.datasets import DataMissing
+from coterie_studies.study import Study, Trial, run_study
 
 
 def square(x: int) -> dict[str, float]:

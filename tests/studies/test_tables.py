@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coterie.studies.tables import estimate, markdown, write_csv
+from coterie_studies.tables import estimate, markdown, write_csv
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])

@@ -14,16 +14,14 @@ from coterie.errors import InputError
 from coterie.estimators import VerticalKernelPCA
 from coterie.maths.factors import kernel_pairs
 from coterie.protocols.dpca import dpca_cost
-from coterie.studies import vertical_kernel_pca as study
-from coterie.studies import vertical_kernel_pca_figures as figures
-from coterie.studies import vertical_kernel_pca_sets as sets
-from coterie.studies import vertical_kernel_pca_svm as svm
-from coterie.studies.datasets import DataMissing, gse2187
-from coterie.studies.folder import Finished, Scope
-from coterie.studies.registry import STUDIES
-from coterie.studies.study import Findings, run_study
-from coterie.studies.vertical_kernel_pca_claims import claims, slope, steps_below
-from coterie.studies.vertical_kernel_pca_sets import (
+from coterie_studies import vertical_kernel_pca as study
+from coterie_studies.datasets import DataMissing, gse2187
+from coterie_studies.folder import Finished, Scope
+from coterie_studies.registry import STUDIES
+from coterie_studies.study import Findings, run_study
+from coterie_studies.vertical_kernel_pca import figures, sets, svm
+from coterie_studies.vertical_kernel_pca.claims import claims, slope, steps_below
+from coterie_studies.vertical_kernel_pca.sets import (
     FULL,
     PAPER,
     QUICK,
@@ -41,8 +39,8 @@ from coterie.studies.vertical_kernel_pca_sets import (
     filled,
     with_spectrum,
 )
-from coterie.studies.vertical_kernel_pca_svm import WAYS, classified, classified_as_printed, drawn
-from coterie.studies.vertical_kernel_pca_told import fitted_to, rows_from_pairs, told_by_pairs
+from coterie_studies.vertical_kernel_pca.svm import WAYS, classified, classified_as_printed, drawn
+from coterie_studies.vertical_kernel_pca.told import fitted_to, rows_from_pairs, told_by_pairs
 from tests.maths import dpca_twin as twin
 
 FEW = Replicas("8", ("3",), 24)

@@ -12,7 +12,7 @@ from sklearn.decomposition import KernelPCA
 from threadpoolctl import threadpool_limits
 
 from coterie import VerticalKernelPCA
-from coterie.studies.datasets import mnist
+from coterie_studies.datasets import mnist
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -14,7 +14,7 @@ from sklearn.metrics import normalized_mutual_info_score
 import coterie
 from coterie import FederatedKernelKMeans, FederatedKernelPCA
 from coterie.maths.kernels import Kernel, average_distance_gamma
-from coterie.studies.kernel_quality import Reference
+from coterie_studies.kernel_quality import Reference
 
 pytestmark = [pytest.mark.slow, pytest.mark.data]
 SEEDS = range(5)

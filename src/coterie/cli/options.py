@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from coterie.cli.plugins import Commands
 from coterie.errors import InputError
 
 app = typer.Typer(
+    cls=Commands,
     help="Cluster and embed data that cannot be pooled, at a known cost in bytes and a known loss of privacy.",
     no_args_is_help=True,
     add_completion=False,

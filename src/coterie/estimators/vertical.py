@@ -246,7 +246,9 @@ class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
         Rows by cluster.
     inertia_ : float
         Squared distances of the components from their centers.
-    embedding_, eigenvalues_, eigenvectors_, gamma_, local_ranks_, error_bound_, tags_, ledger_
+    embedding_ : array of shape (n_samples, n_components)
+        The rows' components.
+    eigenvalues_, eigenvectors_, gamma_, local_ranks_, error_bound_, tags_, ledger_
         As in :class:`VerticalKernelPCA`.
     """
 

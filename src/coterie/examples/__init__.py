@@ -1,0 +1,1 @@
+"""The demonstration, its data, and small data sets to try things out with."""

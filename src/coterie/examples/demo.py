@@ -1,0 +1,140 @@
+"""The demonstration: three islands cluster their penguins together without pooling them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from coterie.estimators import FederatedKMeans, fit
+from coterie.examples.datasets import SiteData, penguins
+from coterie.maths.clustering import nearest
+from coterie.messages.site_part import Table
+from coterie.report.outputs import write_run
+from coterie.report.page import write_page
+from coterie.report.pictures import draw_clusters_by_site
+from coterie.runtime.events import Write
+from coterie.runtime.ledger import Ledger
+from coterie.sites.policy import Policy
+from coterie.sites.tables import ArrayTable
+
+__all__ = ["Comparison", "Demo", "demo", "write_demo"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One way to cluster: how good on all rows, at what cost."""
+
+    way: str
+    ari: float
+    nmi: float
+    cost_ratio: float
+    """k-means cost over all rows, as a ratio to the pooled optimum."""
+    floats_up: int
+    bytes_up: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demonstration found, ready to be written down and drawn."""
+
+    data: SiteData
+    tables: dict[str, Table]
+    fitted: FederatedKMeans
+    alone: dict[str, npt.NDArray[np.intp]]
+    comparisons: list[Comparison]
+
+
+def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | None = None) -> Demo:
+    """Cluster the penguins of three islands: together, each island alone, and pooled.
+
+    With ``journal`` every island's own ledger is kept in that folder.
+    """
+    data = penguins()
+    tables: dict[str, Table] = {
+        name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()
+    }
+    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "events": events}
+    fitted = fit(FederatedKMeans(n_clusters, random_state=0), tables, journal=journal, **options)
+    plain = fit(
+        FederatedKMeans(n_clusters, random_state=0), tables, sums="plain", policy=Policy.simulation(), **options
+    )
+    whole = data.complete()
+    scaled = fitted.prepared_rows(whole.rows).astype(np.float64)
+    pooled = KMeans(n_clusters, n_init=10, random_state=0).fit(scaled)
+    best = float(pooled.inertia_)
+    comparisons = [
+        _compare("together, masked", whole, scaled, fitted._prepared_centers, best, fitted.ledger_),
+        _compare("together, plain", whole, scaled, plain._prepared_centers, best, plain.ledger_),
+        Comparison(
+            "pooled (scikit-learn)", *_quality(whole, pooled.labels_), 1.0, whole.rows.size, int(whole.rows.nbytes), 1
+        ),
+    ]
+    alone = {}
+    for name in tables:
+        own = KMeans(n_clusters, n_init=10, random_state=0).fit(scaled[whole.site == name])
+        alone[name] = own.labels_.astype(np.intp)
+        comparisons.append(_compare(f"{name} alone", whole, scaled, own.cluster_centers_, best, None))
+    return Demo(whole, tables, fitted, alone, comparisons)
+
+
+def write_demo(found: Demo, folder: Path) -> Path:
+    """The files of a run, with the comparison and a picture of both ways; return the page."""
+    result = write_run(
+        folder, found.fitted, found.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
+    )
+    together = found.comparisons[0]
+    result |= {
+        "title": "Penguins of three islands, clustered without pooling",
+        "summary": (
+            f"{len(found.data.rows)} birds, {len(found.alone)} islands, {found.fitted.n_clusters} clusters: "
+            f"{together.rounds} rounds, {together.bytes_up:,} bytes up in all, k-means cost "
+            f"{together.cost_ratio:.4f} times that of the pooled rows."
+        ),
+        "caption": (
+            "Top: the islands' common clusters, crosses are the centers. Bottom: what each island finds by itself; "
+            "one with a single species splits it up. Grey: the birds of the other islands."
+        ),
+        "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
+    }
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    labels = found.fitted.label_rows(found.data.rows)
+    draw_clusters_by_site(
+        folder / "clusters.png",
+        found.data.rows[:, :2],
+        found.data.site,
+        {
+            "together": {name: labels[found.data.site == name] for name in found.alone},
+            "each island alone": found.alone,
+        },
+        found.fitted.cluster_centers_[:, :2],
+        [name.replace("_", " ") for name in found.data.columns[:2]],
+    )
+    return write_page(folder)
+
+
+def _quality(data: SiteData, labels: Any) -> tuple[float, float]:
+    return (
+        float(adjusted_rand_score(data.truth, labels)),
+        float(normalized_mutual_info_score(data.truth, labels)),
+    )
+
+
+def _compare(
+    way: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
+) -> Comparison:
+    labels, squared = nearest(scaled, np.asarray(centers, np.float64))
+    up = (
+        (0, 0, 0) if ledger is None else (ledger.total("floats_up"), ledger.total("bytes_up"), ledger.total("rounds"))
+    )
+    return Comparison(way, *_quality(data, labels), float(squared.sum()) / best, *up)

@@ -1,1 +1,0 @@
-"""Comparisons on data one owner holds: what federation costs and what pooling would have given."""
