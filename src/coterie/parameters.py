@@ -6,7 +6,7 @@ import inspect
 import math
 import textwrap
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -65,6 +65,11 @@ class Allowed:
 def parameter(default: Any, doc: str, allowed: Allowed | None = None) -> Any:
     """A parameter: a field of a dataclass with its sentence and, where it can be said, its allowed values."""
     return field(default=default, metadata={"doc": doc, "allowed": allowed})
+
+
+def checked(allowed: Allowed, default: Any = MISSING) -> Any:
+    """A field of a method's settings whose values :func:`check_parameters` checks."""
+    return field(default=default, metadata={"allowed": allowed})
 
 
 def problems(settings: Any) -> Iterator[str]:

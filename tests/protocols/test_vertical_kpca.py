@@ -313,7 +313,7 @@ def test_missing_values_nobody_spoke_of_are_refused(caplog):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"kernel": "laplacian"}, "linear or rbf"),
+        ({"kernel": "laplacian"}, "'linear' or 'rbf'"),
         ({"n_components": 0}, "n_components=0"),
         ({"n_components": 2.5}, "n_components=2.5 must be a whole number"),
         ({"n_components": "two"}, "n_components='two'"),

@@ -21,6 +21,7 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, present, total
+from coterie.parameters import Allowed, check_parameters, checked
 from coterie.protocols.dspgd_sites import (
     Advance,
     BeginKernel,
@@ -59,43 +60,33 @@ def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, 
 class DSPGDSettings:
     """The knobs of Algorithm 1."""
 
-    n_components: int
-    n_features: int = 40
-    n_iter: int = 20
-    threshold: float | None = None
+    n_components: int = checked(Allowed(whole=True, low=1))
+    n_features: int = checked(Allowed(whole=True, low=1), 40)
+    n_iter: int = checked(Allowed(whole=True, low=1), 20)
+    threshold: float | None = checked(Allowed(low=0, none=True), None)
     """lambda; None takes the ``rank``-th eigenvalue of the first iteration (the paper: k + 2)."""
-    rank: int = 2
-    step: Literal["1/t", "2/t"] = "1/t"
-    solver: Literal["auto", "gram", "lanczos"] = "auto"
+    rank: int = checked(Allowed(whole=True, low=1), 2)
+    step: Literal["1/t", "2/t"] = checked(Allowed("1/t", "2/t"), "1/t")
+    solver: Literal["auto", "gram", "lanczos"] = checked(Allowed("auto", "gram", "lanczos"), "auto")
     center: bool = False
     cem: bool = True
     """The communication-efficient mechanism of section 4.2; without it, see :mod:`coterie.protocols.dspgd_dense`."""
     form: str = "phase"
-    precision: str = "float64"
+    precision: str = checked(Allowed("float64", "float32"), "float64")
 
     def __post_init__(self) -> None:
-        for name in ("n_components", "rank", "n_iter"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.step not in ("1/t", "2/t"):
-            raise InputError(f"step={self.step!r}; it is '1/t' or '2/t'.")
-        if self.solver not in ("auto", "gram", "lanczos"):
-            raise InputError(f"solver={self.solver!r}; it is 'auto', 'gram' or 'lanczos'.")
+        check_parameters(self)
         if self.solver == "gram" and not self.cem:
             raise InputError("solver='gram' is a way of the communication-efficient mechanism; use cem=True.")
         if self.form not in ("phase", "paired"):
             raise InputError(f"features={self.form!r}; they are 'phase' or 'paired'.")
         if self.form == "paired" and self.n_features % 2:
             raise InputError(f"n_features={self.n_features} must be even for features in pairs.")
-        if self.precision not in ("float64", "float32"):
-            raise InputError(f"precision={self.precision!r}; it is 'float64' or 'float32'.")
         if self.threshold is None and self.n_features < self.rank:
             raise InputError(
                 f"n_features={self.n_features} random features cannot give the {self.rank}-th eigenvalue that the "
                 f"threshold is taken from; use n_features >= {self.rank}, or give a threshold."
             )
-        if self.threshold is not None and not self.threshold >= 0:
-            raise InputError(f"threshold={self.threshold} cannot be negative.")
 
     def eta(self, t: int) -> float:
         """eta_t: 1/t as Algorithm 1 has it, or 2/t of Theorem 1, which at t = 1 would be above 1."""

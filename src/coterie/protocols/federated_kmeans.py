@@ -19,6 +19,7 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_part import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
+from coterie.parameters import Allowed, check_parameters, checked
 from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.lloyd import KMeansFit, block_moments, closed, lloyd_cost
 from coterie.protocols.prepared import Spread
@@ -134,30 +135,16 @@ class Reassignment:
 class Settings:
     """The knobs of Algorithm 1."""
 
-    fraction: float = 1.0
-    epochs: int = 1
-    batch_size: int | None = None
-    server_rate: float = 1.0
-    server_momentum: float = 0.0
-    site_rate: float = 1.0
-    max_rounds: int = 100
+    fraction: float = checked(Allowed(above=0, high=1), 1.0)
+    epochs: int = checked(Allowed(whole=True, low=1, high=MAX_EPOCHS), 1)
+    batch_size: int | None = checked(Allowed(whole=True, low=1, none=True), None)
+    server_rate: float = checked(Allowed(above=0, high=2), 1.0)
+    server_momentum: float = checked(Allowed(low=0, below=1), 0.0)
+    site_rate: float = checked(Allowed(above=0, high=1), 1.0)
+    max_rounds: int = checked(Allowed(whole=True, low=0), 100)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "max_rounds"):
-            if isinstance(getattr(self, name), bool | str | float):
-                raise InputError(f"{name}={getattr(self, name)!r} must be a whole number.")
-        for name, low, high in (("fraction", 0, 1), ("server_rate", 0, 2), ("site_rate", 0, 1)):
-            if not low < getattr(self, name) <= high:
-                raise InputError(f"{name}={getattr(self, name)} must be above {low} and at most {high}.")
-        if not 0 <= self.server_momentum < 1:
-            raise InputError(f"server_momentum={self.server_momentum} must be at least 0 and below 1.")
-        for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value} must be at least 1.")
-        if self.epochs > MAX_EPOCHS:
-            raise InputError(f"epochs={self.epochs} must be at most {MAX_EPOCHS}.")
-        if self.max_rounds < 0:
-            raise InputError(f"max_rounds={self.max_rounds} cannot be negative.")
+        check_parameters(self)
 
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""

@@ -19,6 +19,7 @@ from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_roo
 from coterie.maths.spectra import eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
+from coterie.parameters import Allowed, check_parameters, checked
 from coterie.protocols.costs import Cost, to_all
 from coterie.protocols.dspgd import find_gamma
 from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
@@ -55,7 +56,7 @@ class LandmarkSettings:
     """``local``: each site's own centers; ``summed``: no single answer is seen; ``auto``: local where sites allow."""
     points: Floats | None = None
     """Landmarks that are known beforehand."""
-    n_landmarks: int | None = None
+    n_landmarks: int | None = checked(Allowed(whole=True, low=1, none=True), None)
     """About how many over all sites; None begins with 5 a cluster, at least 30, and asks for more where it pays."""
     bits: int = 4
     """Of each coordinate of a landmark."""
@@ -67,8 +68,7 @@ class LandmarkSettings:
     def __post_init__(self) -> None:
         if self.way not in ("auto", "local", "summed"):
             raise InputError(f"landmarks={self.way!r}; they are 'auto', 'local', 'summed' or an array of points.")
-        if self.n_landmarks is not None and self.n_landmarks < 1:
-            raise InputError(f"n_landmarks={self.n_landmarks} must be at least 1.")
+        check_parameters(self)
         if not 1 <= self.bits <= 8:
             raise InputError(f"landmark_bits={self.bits}; they are 1 to 8.")
         if self.points is not None and (self.points.ndim != 2 or not np.isfinite(self.points).all()):

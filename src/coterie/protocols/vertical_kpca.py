@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
+from coterie.parameters import Allowed, check_parameters, checked
 from coterie.protocols.alignment import Alignment, Tags, align, align_cost
 from coterie.protocols.costs import Cost, one_round, to_all
-from coterie.protocols.edge_stages import is_whole
 from coterie.protocols.vertical_sites import (
     Decompose,
     FindRank,
@@ -42,36 +41,25 @@ AT_ONCE = 1 << 20
 class VerticalSettings:
     """What is looked for, and how."""
 
-    n_components: int
-    kernel: str = "rbf"
-    gamma: float | None = None
+    n_components: int = checked(Allowed(whole=True, low=1))
+    kernel: str = checked(Allowed(*JOINS), "rbf")
+    gamma: float | None = checked(Allowed(above=0, none=True), None)
     """None: the inverse of twice the mean squared distance, as for the other kernels."""
-    local_rank: int | None = None
+    local_rank: int | None = checked(Allowed(whole=True, low=1, none=True), None)
     """D: eigenpairs a site sends; None is ``n_components``, or, with a tolerance, as many as it takes."""
     center: bool = True
-    tolerance: float | None = None
+    tolerance: float | None = checked(Allowed(above=0, below=1, none=True), None)
     """How far K_hat may be from K in Frobenius norm, as a share of K's trace."""
-    precision: str = "float64"
+    precision: str = checked(Allowed("float64", "float32"), "float64")
     missing: str = "refuse"
     scale: str = "none"
     least_rows: int = 2
     """How many rows there must be."""
 
     def __post_init__(self) -> None:
-        if self.kernel not in JOINS:
-            raise InputError(f"kernel={self.kernel!r}; of columns split between sites it is {' or '.join(JOINS)}.")
-        if not is_whole(self.n_components) or self.n_components < 1:
-            raise InputError(f"n_components={self.n_components!r} must be a whole number, at least 1.")
-        if self.local_rank is not None and (not is_whole(self.local_rank) or self.local_rank < 1):
-            raise InputError(f"local_rank={self.local_rank!r} must be a whole number, at least 1.")
-        if self.gamma is not None and not (_is_number(self.gamma) and np.isfinite(self.gamma) and self.gamma > 0):
-            raise InputError(f"gamma={self.gamma!r} must be a number above 0.")
-        if self.tolerance is not None and not (_is_number(self.tolerance) and 0 < self.tolerance < 1):
-            raise InputError(f"tolerance={self.tolerance!r} must be a number above 0 and below 1.")
+        check_parameters(self)
         if not isinstance(self.center, bool | np.bool_):
             raise InputError(f"center={self.center!r} is neither True nor False.")
-        if self.precision not in ("float64", "float32"):
-            raise InputError(f"precision={self.precision!r}; it is 'float64' or 'float32'.")
         if self.missing not in ("refuse", "mean"):
             raise InputError(
                 f"missing={self.missing!r}; where columns are split between sites it is 'refuse' or 'mean', since a "
@@ -278,7 +266,3 @@ def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD) -> C
     cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
     treatment = [fit.settings.treatment] if fit.settings.treatment is not None else []
     return cost + to_all(n_sites, *treatment, *_questions(fit, new.n_rows), method=method)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
