@@ -95,3 +95,19 @@ def test_rough_centers_are_those_of_k_means_also_far_away_and_of_few_points():
     )
     np.testing.assert_allclose(np.sort(rough, axis=0), np.sort(exact, axis=0), atol=0.05)
     assert rough_centers(rows[:2], np.ones(2), 5, seed=0).shape == (5, 3)
+
+
+def test_the_scatter_within_is_that_of_drawn_rows_to_first_order():
+    """By hand: features of rows drawn about each row shown, in directions of very different size."""
+    rng = np.random.default_rng(4)
+    shown, landmarks, counts = rng.normal(size=(3, 4)), rng.normal(size=(6, 4)), np.array([5.0, 7.0, 9.0])
+    variance, turn = np.array([1e-4, 2e-4, 5e-5]), np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    root = turn * np.sqrt([3.0, 0.9, 0.1, 0.0])
+    kernel = Kernel("rbf", 0.3)
+    map_ = LandmarkMap.of(kernel, landmarks, feature_root(kernel, landmarks))
+    slow = np.zeros((6, 6))
+    for row, v, count in zip(shown, variance, counts, strict=True):
+        drawn = row + np.sqrt(v) * rng.normal(size=(200_000, 4)) @ root.T
+        slow += count * np.cov(map_.embed(drawn).T, bias=True)
+    found = map_.within(shown, variance, counts, root)
+    np.testing.assert_allclose(found, slow, atol=0.01 * np.trace(slow))

@@ -128,3 +128,20 @@ def test_the_top_eigenvalue_of_the_kernel_is_within_two_percent_over_groups():
         for protection in ("groups", "none")
     ]
     assert top[0] == pytest.approx(top[1], rel=0.02)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_eigenvalues_of_the_kernel_are_within_two_percent_where_sites_show_their_scatter(center):
+    rng = np.random.default_rng(1)
+    rows = rng.permutation(np.concatenate([rng.normal(c, 1, (1000, 5)) for c in 3 * rng.normal(size=(4, 5))]))
+    landmarks = KMeans(60, n_init=1, random_state=0).fit(rows).cluster_centers_
+    gamma = average_distance_gamma(len(rows), rows.sum(axis=0), float((rows**2).sum()))
+    grouped, exact = (
+        coterie.fit(
+            FederatedKernelPCA(5, gamma=gamma, landmarks=landmarks, center=center, random_state=0),
+            tables_of(rows, np.arange(len(rows)) % 4),
+            policy=Policy(protection=protection),
+        ).eigenvalues_
+        for protection in ("groups", "none")
+    )
+    np.testing.assert_allclose(grouped, exact, rtol=0.02)

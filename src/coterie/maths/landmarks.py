@@ -50,6 +50,23 @@ class LandmarkMap:
         made -= self.shift.astype(rows.dtype)
         return made
 
+    def within(self, rows: Rows, variance: Floats, counts: Floats, root: Floats) -> Floats:
+        """The scatter of features about those of the rows shown, which stand for rows of this ``variance`` a column.
+
+        To first order, of an rbf kernel: v J C J' for each row shown, J the derivative of its features, C the
+        covariance of rows about the row shown, alike but for its size; ``root`` is C's root, scaled so that
+        C's trace is the number of columns.
+        """
+        values = self.kernel.quick(rows.astype(np.float64), self.landmarks, variance)
+        slopes = 2 * self.kernel.gamma / (1 + 2 * self.kernel.gamma * variance) * np.sqrt(counts * variance)
+        values *= slopes[:, None]
+        near, points = rows @ root, self.landmarks @ root
+        mixed = values.T @ (values * (near @ points.T))
+        scatter = (values * np.vecdot(near, near)[:, None]).T @ values - mixed - mixed.T
+        scatter += (values.T @ values) * (points @ points.T)
+        found: Floats = self.projection.T @ scatter @ self.projection
+        return found
+
 
 def coded(values: Floats, bits: int, n_ranges: int) -> tuple[Integers, Floats, Floats]:
     """Values as integers of so many bits between the smallest and the largest one, of each column or of all."""

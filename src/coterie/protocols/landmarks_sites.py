@@ -5,6 +5,8 @@ The server's part is in :mod:`coterie.protocols.landmarks`.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from coterie.errors import MalformedMessage
@@ -13,7 +15,7 @@ from coterie.maths.landmarks import LandmarkMap, coded
 from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns
+from coterie.messages.site_part import Block, Memory, Rows, Table, answers, remembers, within_columns, within_scatter
 from coterie.protocols.embedded import OfKernel, StreamedTable, raw_of, stated_kernel
 from coterie.protocols.lloyd import table_moments
 from coterie.protocols.seeding import sample_of
@@ -135,13 +137,42 @@ def keep_landmarks(table: Table, memory: Memory, ask: UseLandmarks | TryLandmark
     raw = raw_of(table)
     if ask.axes["d"] != len(raw.columns) or not 1 <= ask.axes["m"] <= MOST_LANDMARKS or not ask.axes["r"]:
         raise MalformedMessage(f"{ask.axes['m']} landmarks of {ask.axes['d']} columns for {len(raw.columns)}")
-    map_, is_exact = ask.map(), ask.precision == "float64"
+    memory.table = FeatureTable(raw, ask)
 
-    def embed(block: Block) -> Rows:
-        rows = block.rows.astype(np.float64, copy=False) if is_exact else block.rows
-        return map_.embed(rows, block.variance)
 
-    memory.table = StreamedTable(raw, embed, ask.axes["r"])
+class FeatureTable(StreamedTable):
+    """A table's rows as their features."""
+
+    def __init__(self, raw: Table, ask: Mapped) -> None:
+        self.map, is_exact = ask.map(), ask.precision == "float64"
+
+        def embed(block: Block) -> Rows:
+            rows = block.rows.astype(np.float64, copy=False) if is_exact else block.rows
+            return self.map.embed(rows, block.variance)
+
+        super().__init__(raw, embed, len(ask.shift))
+
+    @cached_property
+    def within_scatter(self) -> Floats:
+        """The scatter of features of the rows behind those shown, as far as the table's own scatter tells."""
+        scatter, columns, d = within_scatter(self.raw), within_columns(self.raw), len(self.raw.columns)
+        total = np.zeros((len(self.columns), len(self.columns)))
+        if self.map.kernel.name != "rbf" or not columns.sum() > 0:
+            return total
+        if scatter is None:
+            root = np.diag(np.sqrt(columns * d / columns.sum()))
+        else:
+            values, vectors = np.linalg.eigh(scatter * d / np.trace(scatter))
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+        for block in self._raw_pieces():
+            assert block.variance is not None
+            total += self.map.within(block.rows, block.variance, block.counts, root)
+        return total
+
+    @property
+    def within_columns(self) -> Floats:
+        """The same by column."""
+        return np.maximum(np.diag(self.within_scatter), 0.0)
 
 
 class LocalMeans(Reply, content="averages"):
@@ -196,6 +227,8 @@ def local_feature_gram(table: Table, memory: Memory, ask: SendFeatureGram) -> Fe
     if ask.size != ask.n * (ask.n + 1) // 2 or ask.n != len(table.columns) + 1:
         raise MalformedMessage(f"a triangle of {ask.n} rows has not {ask.size} numbers")
     gram = np.zeros((ask.n, ask.n))
+    within = within_scatter(table)
+    gram[1:, 1:] = 0.0 if within is None else within
     for block in table.blocks():
         wide = np.concatenate([np.ones((len(block.rows), 1)), block.rows], axis=1)
         gram += (wide * block.counts[:, None]).T @ wide
