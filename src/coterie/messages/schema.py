@@ -37,7 +37,7 @@ from coterie.messages.numbers import Wire, wire
 
 Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
 """What an answer is made of, from harmless to disclosing. Grams are sums of products of features: enough of them give
-the rows, so a site counts them."""
+the rows a site shows, groups by default."""
 
 SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4

@@ -164,7 +164,8 @@ _METHODS = (
         (SumLengths, BeginKernel, ReportFeatureLength, SumFeatures, Multiply, SendGram, Advance, *CLUSTERING),
         "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
         "round",
-        "sums of products of random features over all sites: enough of them give the rows, so sites count them; then "
+        "sums of products of random features over all sites: enough of them give what sites show, groups by default; "
+        "then "
         "per cluster the sum and number of embedded rows",
         "only with a one-shot start (the default where every site allows averages)",
     ),
