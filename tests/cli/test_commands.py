@@ -137,7 +137,7 @@ def test_ledgers_are_shown_and_verified(cli, three, tmp_path):
     cli("cluster", *FILES, "-k", 3, "--out", "run")
     code, out, _ = cli("ledger", "verify", "run")
     assert code == 0
-    assert "The books of 3 sites add up" in out
+    assert "The ledgers of 3 sites agree" in out
     assert "WeightedCenters" in cli("ledger", "show", "run")[1]
     shown = cli("ledger", "show", "run/journal/sites/west.jsonl")[1]
     assert "What left this site" in shown

@@ -75,7 +75,7 @@ def test_labels_never_overwrite_anything_unasked(cli, three, tmp_path):
 
 
 def test_two_commands_do_not_share_a_folder(cli, three, tmp_path):
-    from coterie.cli.claims import Claimed
+    from coterie.cli.run_lock import Claimed
 
     with Claimed(tmp_path / "run"):
         code, _, err = cli("cluster", *FILES, "-k", 2, "--out", "run")
@@ -101,7 +101,7 @@ def test_books_that_are_missing_are_missed(cli, three, tmp_path):
     (tmp_path / "run/journal/sites/north.jsonl").unlink()
     code, _, err = cli("ledger", "verify", "run")
     assert code == 4
-    assert "the book of north is missing" in err
+    assert "the ledger of north is missing" in err
     shutil.rmtree(tmp_path / "run/journal")
     code, out, _ = cli("ledger", "verify", "run")
     assert code == 0

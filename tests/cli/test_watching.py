@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coterie.cli.claims import Claimed, is_at_work
-from coterie.cli.followed import Folder, Followed
+from coterie.cli.run_lock import Claimed, is_at_work
+from coterie.cli.run_state import Folder, RunState
 from coterie.cli.views import view
 from coterie.runtime.events import EventFile, whole_lines
 from tests.cli.conftest import FILES, write_csv
@@ -224,7 +224,7 @@ def test_many_sites_do_not_push_the_curve_off_the_terminal(finished):
     folder = Folder(finished)
     folder.look()
     begin, *rest = lines_of(finished)
-    folder.run = Followed()
+    folder.run = RunState()
     folder.run.take({**begin, "sites": [f"site-{i}" for i in range(200)]})
     for line in rest:
         folder.run.take(

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from coterie.cli.books import compare_books
+from coterie.cli.reconcile import reconcile
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import RunError
-from coterie.estimators.base import Wishes
+from coterie.estimators.base import PreparationOptions
 from coterie.estimators.fitting import fit_over
 from coterie.runtime.channel import Channel
 from coterie.runtime.journal import Journal
@@ -117,7 +117,7 @@ class Setting:
                     wire(opened),
                     self.method.make(),
                     columns,
-                    Wishes(),
+                    PreparationOptions(),
                     sums="masked" if self.method.is_masked else "plain",
                     journal=journal(self.folder / "journal", resume=resume) if self.journaled else None,
                     terms=self.terms,
@@ -132,7 +132,7 @@ class Setting:
         """The sites' books are whole and add up to the server's."""
         lines = [{"run": life.ledger.run, **msgspec.to_builtins(exchange)} for exchange in life.exchanges]
         if lines:
-            compare_books(self.folder, lines)
+            reconcile(self.folder, lines)
 
 
 class Computed:

@@ -15,9 +15,9 @@ import numpy as np
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.followed import told_in
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
+from coterie.cli.run_state import read_state
 from coterie.cli.terminal import Interrupted, console, print_json, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.messages import codec
@@ -119,7 +119,7 @@ def run(
 
 def _run(job: Job, resume: bool, as_json: bool) -> None:
     try:
-        with watching(told_in(Path(job.out)) if resume else None, quiet=as_json) as watch:
+        with watching(read_state(Path(job.out)) if resume else None, quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)
     except KeyboardInterrupt:
         kept = (Path(job.out) / "journal" / "header.json").exists()
@@ -159,7 +159,7 @@ def assign(
     """Label rows at a site from a saved model. Nothing is sent anywhere."""
     from coterie.estimators.models import load_model
     from coterie.report.outputs import write_labels
-    from coterie.sites.tables import look_through, open_table
+    from coterie.sites.tables import open_table, scan_table
 
     fitted = load_model(model)
     if fitted.splits_columns:
@@ -175,7 +175,7 @@ def assign(
     found = [column.name for column in table.columns]
     if found != names:
         raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(found)}.")
-    look_through(table)
+    scan_table(table)
     target = out or data.with_name(data.name + ".labels.parquet")
     with _new_parquet(target, force, "labels") as path:
         n_rows, unlabelled = write_labels(fitted, table, path)

@@ -24,7 +24,7 @@ def demo(
     from coterie.examples.demo import write_demo
 
     _check_demo_folder(out)
-    shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' books with it
+    shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' ledgers with it
     with watching() as watch:
         found = run_demo(clusters, journal=out / "journal", events=watch)
     page = write_demo(found, out)

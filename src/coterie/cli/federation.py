@@ -147,14 +147,14 @@ def status(folder: Folder = HERE, as_json: opt.AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    told = [[str(r["name"]), str(r["process"] or "down"), "in a job" if r["in_a_job"] else ""] for r in rows]
-    show_table(f"Federation in {folder}", ["", "process", ""], told)
+    cells = [[str(r["name"]), str(r["process"] or "down"), "in a job" if r["in_a_job"] else ""] for r in rows]
+    show_table(f"Federation in {folder}", ["", "process", ""], cells)
 
 
 @federation.command()
 def down(
     folder: Folder = HERE,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the folder, its kits and books, too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove the folder, its kits and ledgers, too.")] = False,
 ) -> None:
     """End every process of the federation."""
     made = _in(folder)

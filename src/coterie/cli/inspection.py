@@ -97,11 +97,11 @@ def policy_explain(rules: Rules, as_json: opt.AsJson = False) -> None:
     """Say in sentences what a policy allows, what it keeps, and where it stops."""
     from coterie.sites.policy_files import explain_policy, find_policy
 
-    told = explain_policy(find_policy(rules))
+    sentences = explain_policy(find_policy(rules))
     if as_json:
-        print_json(told)
+        print_json(sentences)
         return
-    for sentence in told:
+    for sentence in sentences:
         say(sentence, "- ")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import msgspec
 import numpy as np
 
-from coterie.cli.claims import Claimed, SiteWords, check_fingerprints
+from coterie.cli.run_lock import Claimed, SiteWords, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_part import Table, keys_of
 from coterie.runtime.events import EVENTS, EventFile, Write
@@ -120,9 +120,9 @@ class Job:
 
     def _look_through(self, table: Table) -> str:
         """One pass over the rows, so that what cannot be used is named before anything is sent; their fingerprint."""
-        from coterie.sites.tables import look_through
+        from coterie.sites.tables import scan_table
 
-        missing, seen = look_through(table)
+        missing, seen = scan_table(table)
         if self.missing == "refuse" and missing.any():
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             raise MissingValues(

@@ -12,8 +12,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 import typer
 
-from coterie.cli.books import compare_books
 from coterie.cli.options import AsJson, ledger
+from coterie.cli.reconcile import reconcile
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError
 from coterie.messages.chain import read_chain
@@ -169,8 +169,8 @@ def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
 
 def _site_sentences(left: list[_Left]) -> Iterator[str]:
     answers = [one for one in left if one.event == "answer"]
-    told = [*_masked_clauses(answers), *_single_clauses(Counter((one.seen, one.content) for one in answers))]
-    yield f"Of what this site computed from its rows the server saw: {'; '.join(told or ['nothing'])}."
+    clauses = [*_masked_clauses(answers), *_single_clauses(Counter((one.seen, one.content) for one in answers))]
+    yield f"Of what this site computed from its rows the server saw: {'; '.join(clauses or ['nothing'])}."
     schema = sum(one.content == "schema" for one in answers)
     if schema:
         yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for this site holds."
@@ -208,8 +208,8 @@ def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
     """What was seen by itself, from counts by how it was seen and what it is made of."""
     for (how, content), n in seen.items():
         if how in ("single", "summed") and content in FROM_ROWS and n:
-            told = f"{_number(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
-            yield f"{told}, which it said it would only add up" if how == "summed" else told
+            clauses = f"{_number(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
+            yield f"{clauses}, which it said it would only add up" if how == "summed" else clauses
 
 
 def _show_server(path: Path, lines: list[Line]) -> None:
@@ -245,10 +245,10 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
         sums[_good(line)] += is_masked and _good(line) > 0
         for content in () if is_masked else line["content"].split("+"):
             single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
-    told = [f"{_number(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
+    clauses = [f"{_number(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
     by_itself = [*_single_clauses(single)]
-    told += by_itself or ["nothing of any one site by itself"]
-    yield f"Of what the sites computed from their rows the server saw: {'; '.join(told)}."
+    clauses += by_itself or ["nothing of any one site by itself"]
+    yield f"Of what the sites computed from their rows the server saw: {'; '.join(clauses)}."
     schema = single["single", "schema"]
     if schema:
         yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for a site holds."
@@ -305,16 +305,16 @@ def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
     path = _ledger_file(place)
     lines = read_chain(path)
-    compared = compare_books(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
+    compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
     if as_json:
-        told = {"file": str(path), "lines": len(lines), "holds": True}
-        print_json(told if compared is None else {**told, "sites": compared.sites, "resent": compared.resent})
+        result = {"file": str(path), "lines": len(lines), "holds": True}
+        print_json(result if compared is None else {**result, "sites": compared.sites, "resent": compared.resent})
         return
     tell(f"{path}: {len(lines)} lines, every seal holds.")
     if compared is None or not compared.sites:
         tell("No site's own book is here, so nothing was compared.")
         return
-    tell(f"The books of {compared.sites} sites add up to the server's, byte for byte.")
+    tell(f"The ledgers of {compared.sites} sites agree with the server's, byte for byte.")
     if compared.resent:
         tell(
             f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted."

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.cli.claims import Claimed
-from coterie.cli.followed import told_in
 from coterie.cli.jobs import Job
+from coterie.cli.run_lock import Claimed
+from coterie.cli.run_state import read_state
 from coterie.cli.terminal import Interrupted, errors, watching
 from coterie.engines.nvflare.kits import read_kit
 from coterie.engines.nvflare.session import Session
@@ -73,10 +73,10 @@ def run_remotely(
     order = order_of(job)
     with Session(read_kit(kit)) as session:
         session.connect(10.0)
-        told = told_in(out)
+        state = read_state(out)
         with (
             Claimed(out) as claim,
-            watching(told, quiet=quiet) as watch,
+            watching(state, quiet=quiet) as watch,
             EventFile(out / EVENTS, watch) as events,
         ):
 
@@ -84,7 +84,7 @@ def run_remotely(
                 if not quiet:
                     errors.print(words, highlight=False, markup=False, soft_wrap=True)
 
-            remote = Remote(session, out, attempts, patience, say, events, job.sites, told_until=told.last)
+            remote = Remote(session, out, attempts, patience, say, events, job.sites, seen_until=state.last)
             try:
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from coterie.cli.followed import Followed
+from coterie.cli.run_state import RunState
 from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
@@ -95,7 +95,7 @@ def _is_number(text: str) -> bool:
 
 
 @contextlib.contextmanager
-def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Write]:
+def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Write]:
     """Shows the events of a run: a line that renews itself on a terminal, one line every ten rounds elsewhere.
 
     ``run`` knows the events before, where it is resumed.
@@ -103,16 +103,16 @@ def watching(run: Followed | None = None, *, quiet: bool = False) -> Iterator[Wr
     if quiet:
         yield lambda _: None
         return
-    followed, is_drawn = run or Followed(), errors.is_terminal
+    run_state, is_drawn = run or RunState(), errors.is_terminal
     bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
     task = bar.add_task("starting", total=None)
 
     def take(line: Line) -> None:
-        followed.take(line)
+        run_state.take(line)
         if line["event"] == "exchange":
-            bar.update(task, description=followed.words())
+            bar.update(task, description=run_state.words())
             if not is_drawn and line["round"] % 10 == 0:
-                errors.print(followed.words(), highlight=False)
+                errors.print(run_state.words(), highlight=False)
 
     with bar if is_drawn else contextlib.nullcontext():
         yield take

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coterie.cli.charts import chart
-from coterie.cli.followed import Folder, Followed, SiteTold, State
+from coterie.cli.run_state import Folder, RunState, SiteState, State
 from coterie.runtime.ledger import GOOD
 
 HEIGHT = 8
@@ -41,12 +41,12 @@ def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
     return Group(*parts)
 
 
-def _curve(run: Followed, console: Console, height: int) -> list[RenderableType]:
+def _curve(run: RunState, console: Console, height: int) -> list[RenderableType]:
     """The cost over rounds; bytes, where the algorithm has seen it less than twice."""
     is_cost = len(run.costs) > 1
     number, cost = run.costs[-1] if run.costs else (0, 0.0)
-    told = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
-    title = told if is_cost else f"bytes up, in all ({told})"
+    parts = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
+    title = parts if is_cost else f"bytes up, in all ({parts})"
     sent = zip((e["round"] for e in run.exchanges), accumulate(e["bytes_up"] for e in run.exchanges), strict=True)
     points, label = (run.costs, "{:.4g}".format) if is_cost else ([*sent], "{:,.0f}".format)
     rows = chart(points, console.width - 2, height, label=label, plain=console.options.ascii_only)
@@ -61,14 +61,14 @@ def _head(folder: Folder) -> Text:
     if not run.about:
         return head.append("  no event yet")
     seconds, rate = run.elapsed(folder.now), run.rate()
-    told = [
+    parts = [
         f"{run.about['method']}, run {run.about['run'][:8]}",
         f"round {run.exchanges[-1]['round']}" if run.exchanges else "no round yet",
         str(timedelta(seconds=int(seconds))) if seconds >= 10 else f"{seconds:.1f} s",
         f"{run.total('bytes_up'):,} bytes up",
         *([f"{rate:.3g} rounds/s"] if rate is not None else []),
     ]
-    return head.append("  " + _clean(", ".join(told)))
+    return head.append("  " + _clean(", ".join(parts)))
 
 
 def _fitting(folder: Folder, console: Console, room: int) -> Table:
@@ -86,27 +86,27 @@ def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
     shown = list(folder.run.sites.items())
     if len(shown) > room:
         shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
-    told = [_told(folder, site)[: len(columns)] for _, site in shown]
+    parts = [_site_cells(folder, site)[: len(columns)] for _, site in shown]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
     table.add_column("last outcome", overflow="fold", min_width=12)
     for i, head in enumerate(columns):
-        widest = max(len(head), *(len(row[i]) for row in told)) if told else len(head)
+        widest = max(len(head), *(len(row[i]) for row in parts)) if parts else len(head)
         table.add_column(head, justify="right", no_wrap=True, min_width=widest)
-    for (name, site), row in zip(shown, told, strict=True):
+    for (name, site), row in zip(shown, parts, strict=True):
         outcome = Text(_clean(site.outcome), style="" if _is_well(site) else "red")
         table.add_row(Text(_clean(name)), outcome, *row)
     return table
 
 
-def _told(folder: Folder, site: SiteTold) -> list[str]:
+def _site_cells(folder: Folder, site: SiteState) -> list[str]:
     """A site's numbers, and when it last answered."""
     is_over = folder.is_over or folder.run.is_over
-    told = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
-    return [*told, "never" if site.seen is None else _when(folder.now - site.seen, is_over)]
+    parts = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
+    return [*parts, "never" if site.seen is None else _when(folder.now - site.seen, is_over)]
 
 
-def _is_well(site: SiteTold) -> bool:
+def _is_well(site: SiteState) -> bool:
     return site.outcome in GOOD or site.answered + site.missed == 0
 
 
@@ -122,7 +122,7 @@ def _clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def line_of(run: Followed) -> str:
+def line_of(run: RunState) -> str:
     """The run in a line, where there is no terminal to draw on."""
     return _clean(run.words() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from coterie.cli.followed import Folder
 from coterie.cli.options import app
+from coterie.cli.run_state import Folder
 from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say, tell
 from coterie.cli.views import ending, line_of, view
 from coterie.errors import InputError

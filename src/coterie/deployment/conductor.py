@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order, read_order
+from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order, read_order
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
-from coterie.estimators.base import Wishes
+from coterie.estimators.base import PreparationOptions
 from coterie.estimators.fitting import fit_over
 from coterie.messages.site_part import Column
 from coterie.report.outputs import write_run
@@ -42,18 +42,18 @@ class Conductor(Center):
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:
         """Run the order; whatever comes of it is in ``outcome.json``."""
-        told = Told(_log(kit))
+        lines = EventLines(_log(kit))
         forget_old_jobs(kit)
-        engine.register_app_command(EVENTS, told.since)
+        engine.register_app_command(EVENTS, lines.since)
         engine.register_app_command(STOP, lambda *_: _stop(channel))
         out = folder / "coterie"
         out.mkdir(parents=True, exist_ok=True)
         outcome: dict[str, Any] = {"status": "done"}
         try:
-            order = read_order(self.told)
+            order = read_order(self.arguments)
             home = kit / "coterie" / "runs" / order.run
             with _claimed(home):
-                self._fit(order, channel, home, out, told)
+                self._fit(order, channel, home, out, lines)
                 shutil.rmtree(home, ignore_errors=True)
         except Ended as problem:
             outcome = {"status": "ended", "message": str(problem)}
@@ -69,11 +69,11 @@ class Conductor(Center):
                 "kind": "InputError",
             }
         outcome["carried"] = channel.carried
-        told.write(out / TOLD)
+        lines.write(out / EVENT_LINES)
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
         logging.getLogger("coterie").info("the run ended: %s", outcome["status"])
 
-    def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, told: Told) -> None:
+    def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, lines: EventLines) -> None:
         wrong = channel.greet()
         if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
             words = "; ".join(f"{name} {what}" for name, what in wrong.items())
@@ -85,11 +85,11 @@ class Conductor(Center):
             channel,
             estimator,
             columns,
-            Wishes(order.scale, order.missing, order.ranges),
+            PreparationOptions(order.scale, order.missing, order.ranges),
             sums=order.sums,
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),
-            events=told.take,
+            events=lines.take,
         )
         if estimator.splits_columns:
             write_vertical_run(out, fitted, {}, {}, order.settings)
@@ -97,7 +97,7 @@ class Conductor(Center):
             write_run(out, fitted, {}, order.settings)
 
 
-class Told:
+class EventLines:
     """The events of this job so far, for an analyst who asks."""
 
     def __init__(self, log: logging.Logger) -> None:
@@ -118,9 +118,9 @@ class Told:
         level = logging.WARNING if away or line["event"] == "failed" else logging.INFO
         self._log.log(level, line.get("message") or (f"without {', '.join(away)}" if away else ""), extra=facts)
 
-    def since(self, _topic: str, told: Any, *_: Any) -> dict[str, Any]:
+    def since(self, _topic: str, lines: Any, *_: Any) -> dict[str, Any]:
         """What came after the first so many."""
-        start = told.get("from", 0) if isinstance(told, dict) else 0
+        start = lines.get("from", 0) if isinstance(lines, dict) else 0
         with self._lock:
             return {"lines": self._lines[start:] if isinstance(start, int) and start >= 0 else []}
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from coterie import errors
-from coterie.deployment.order import EVENTS, OUTCOME, STOP, TOLD, Order
+from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
@@ -49,7 +49,7 @@ class Remote:
     tell: Callable[[Line], None] = lambda _: None
     sites: Sequence[str] = ()
     """Who must be there to begin with; without any, whoever is."""
-    told_until: float = 0.0
+    seen_until: float = 0.0
     """Events up to this time were told by an earlier process."""
     _away: tuple[str, ...] = ()
     """Sites that were away when the last job ended: the server may not know it yet, so they count as there once they
@@ -111,7 +111,7 @@ class Remote:
 
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
-        began, told = time.monotonic(), False
+        began, is_announced = time.monotonic(), False
         last: dict[str, float] = {}
         while True:
             try:
@@ -130,9 +130,9 @@ class Remote:
             if waited > self.patience:
                 absent = ", ".join(missing) or "any site"
                 raise QuorumLost(f"{absent} did not come back within {self.patience:g} s; --resume goes on later.")
-            if not told:
+            if not is_announced:
                 self.say(f"waiting for {', '.join(missing) or 'sites'} ...")
-                told = True
+                is_announced = True
             time.sleep(POLL)
         if not state["jobs"]:
             state["sites"] = there
@@ -217,7 +217,7 @@ class Remote:
     def _take(self, lines: Sequence[Line]) -> None:
         self._seen += len(lines)
         for line in lines:
-            if line["time"] > self.told_until:
+            if line["time"] > self.seen_until:
                 self.tell(line)
 
     def _server_started(self) -> str:
@@ -227,12 +227,12 @@ class Remote:
 
     def _fetched(self, job: str) -> dict[str, Any]:
         """What came of a job that is over."""
-        path, told = self.out / OUTCOME, self.out / TOLD
+        path, events = self.out / OUTCOME, self.out / EVENT_LINES
         path.unlink(missing_ok=True)
         try:
             self.session.fetch(job, self.out)
             outcome: dict[str, Any] = json.loads(path.read_text())
-            self._take(json.loads(told.read_text())[self._seen :])
+            self._take(json.loads(events.read_text())[self._seen :])
         except (CoterieError, OSError, ValueError):
             words = ""
             with contextlib.suppress(CoterieError):
@@ -240,7 +240,7 @@ class Remote:
             return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
         finally:
             path.unlink(missing_ok=True)
-            told.unlink(missing_ok=True)
+            events.unlink(missing_ok=True)
         return outcome
 
 

@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PreparationOptions:
     """How rows are to be prepared before a run begins."""
 
     scale: Literal["none", "standard", "minmax"] = "none"
@@ -83,14 +83,14 @@ class FederatedEstimator(BaseEstimator):
     """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
 
     def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes
+        self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions
     ) -> Protocol[tuple[Preparation | None, Any]]:
         """Agreement on the columns, preparation and the fit."""
         first = next(iter(columns.values()))
         self._capabilities = yield from agree(first)
         names, d = [column.name for column in first], len(first)
         preparation = yield from prepare(
-            d, scale=wishes.scale, missing=wishes.missing, ranges=wishes.ranges, names=names
+            d, scale=options.scale, missing=options.missing, ranges=options.ranges, names=names
         )
         fit = yield from self.protocol(d, preparation.spread, averages=self._capabilities.averages)
         return preparation, fit

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.estimators.base import FederatedEstimator, PreparationOptions
 from coterie.messages.site_part import Column, Table, keys_of
 from coterie.protocols.methods import METHODS
 from coterie.protocols.prepared import Missing
@@ -76,7 +76,7 @@ def fit(
     elif masked:
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
-    wishes = Wishes(scale, missing, ranges)
+    options = PreparationOptions(scale, missing, ranges)
     estimator.check(len(column_names(estimator, columns)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
@@ -86,7 +86,7 @@ def fit(
             channel,
             estimator,
             columns,
-            wishes,
+            options,
             sums=sums,
             journal=kept,
             terms=terms,
@@ -100,7 +100,7 @@ def fit_over(
     channel: Channel,
     estimator: E,
     columns: Mapping[str, tuple[Column, ...]],
-    wishes: Wishes,
+    options: PreparationOptions,
     *,
     sums: Literal["masked", "plain"] = "masked",
     journal: Journal | None = None,
@@ -114,14 +114,14 @@ def fit_over(
     estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
     ledger = Ledger()
     preparation, result = run(
-        estimator.whole_protocol(columns, wishes),
+        estimator.whole_protocol(columns, options),
         channel,
         method=estimator.method_name,
         terms=terms,
         layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
         ledger=ledger,
         journal=journal,
-        settings={**_settings(estimator, names, wishes), "sums": sums, **(settings or {})},
+        settings={**_settings(estimator, names, options), "sums": sums, **(settings or {})},
         watch=watch,
         events=events,
     )
@@ -217,15 +217,15 @@ def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Colu
     return [f"{site}.{column.name}" for site, own in columns.items() for column in own]
 
 
-def _settings(estimator: FederatedEstimator, names: list[str], wishes: Wishes) -> dict[str, Any]:
+def _settings(estimator: FederatedEstimator, names: list[str], options: PreparationOptions) -> dict[str, Any]:
     """What decides the questions of a run: kept in its journal, and the same when it is resumed."""
-    ranges = wishes.ranges
+    ranges = options.ranges
     return {
         "estimator": type(estimator).__name__,
         "parameters": estimator.settings(),
         "columns": names,
-        "scale": wishes.scale,
-        "missing": wishes.missing,
+        "scale": options.scale,
+        "missing": options.missing,
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "block_bytes": BLOCK_BYTES,
     }

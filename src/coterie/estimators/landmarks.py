@@ -93,7 +93,7 @@ class FederatedKernelKMeans(LandmarkParameters, KMeansParameters, KernelClusters
             return (yield from cluster_by_landmarks(self._problem, self._settings, k, n_columns, **rounds))
         fit = yield from embed_by_landmarks(
             self._problem, self._settings, self.n_components, n_columns, center=False, seed=seed, averages=averages,
-            told=True,
+            announce=True,
         )  # fmt: skip
         return replace(fit, clusters=(yield from cluster_embedded(fit, k, init=self.init, **rounds)))
 

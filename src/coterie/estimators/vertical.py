@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator, Wishes
+from coterie.estimators.base import FederatedEstimator, PreparationOptions
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.factors import sin_theta
 from coterie.messages.site_part import Column
@@ -43,7 +43,7 @@ class VerticalEstimator(FederatedEstimator):
     """Of one owner who plays all sites: which columns each has, and the rows."""
 
     @abstractmethod
-    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
         """The parameters, checked."""
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, columns: Columns | None = None) -> Self:
@@ -68,18 +68,18 @@ class VerticalEstimator(FederatedEstimator):
         self, n_columns: int, known: Spread | None = None, *, averages: bool = True
     ) -> Protocol[VerticalFit]:
         """Algorithm 1, columns as they are."""
-        return self._protocol(Wishes())
+        return self._protocol(PreparationOptions())
 
     def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], wishes: Wishes
+        self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions
     ) -> Protocol[tuple[Preparation | None, Any]]:
         """The same, columns treated by their sites; there is nothing to agree on."""
-        if wishes.ranges is not None:
+        if options.ranges is not None:
             raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
-        return None, (yield from self._protocol(wishes))
+        return None, (yield from self._protocol(options))
 
-    def _protocol(self, wishes: Wishes) -> Protocol[VerticalFit]:
-        return self._clustered((yield from vertical_kernel_pca(self.vertical_settings(wishes), seed=self._run_seed)))
+    def _protocol(self, options: PreparationOptions) -> Protocol[VerticalFit]:
+        return self._clustered((yield from vertical_kernel_pca(self.vertical_settings(options), seed=self._run_seed)))
 
     def _clustered(self, fit: VerticalFit) -> VerticalFit:
         return fit
@@ -87,7 +87,7 @@ class VerticalEstimator(FederatedEstimator):
     def check(self, n_columns: int) -> None:
         """Raise what is wrong with the parameters."""
         super().check(n_columns)
-        self.vertical_settings(Wishes())
+        self.vertical_settings(PreparationOptions())
 
     def _set_attributes(self, result: VerticalFit) -> None:
         self.embedding_ = result.embedding
@@ -212,11 +212,11 @@ class VerticalKernelPCA(VerticalParameters, ClassNamePrefixFeaturesOutMixin, Tra
     _: KW_ONLY
     center: bool = parameter(True, "Take the features' mean off, as for PCA.")
 
-    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
         """The parameters, checked."""
         return VerticalSettings(
             self.n_components, self.kernel, self.gamma, self.local_rank, self.center, self.tolerance,
-            self.precision, wishes.missing, wishes.scale,
+            self.precision, options.missing, options.scale,
         )  # fmt: skip
 
     def transform(self, X: npt.ArrayLike) -> Floats:
@@ -256,13 +256,13 @@ class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
     _: KW_ONLY
     n_components: int | None = parameter(None, "Components the rows are clustered by; None is as many as clusters.")
 
-    def vertical_settings(self, wishes: Wishes) -> VerticalSettings:
+    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
         """The parameters, checked."""
         components = self.n_clusters if self.n_components is None else self.n_components
         rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
         return VerticalSettings(
-            components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, wishes.missing,
-            wishes.scale, max(2, int(self.n_clusters)),
+            components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, options.missing,
+            options.scale, max(2, int(self.n_clusters)),
         )  # fmt: skip
 
     def _clustered(self, fit: VerticalFit) -> VerticalFit:

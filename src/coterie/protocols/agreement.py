@@ -96,9 +96,9 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     differences = {site: _differences(report, columns) for site, report in found.items()}
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
-        told = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
+        where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         raise ColumnsDiffer(
-            f"sites do not hold the same columns. {told}. Naming the columns to use, in order, helps where they are "
+            f"sites do not hold the same columns. {where}. Naming the columns to use, in order, helps where they are "
             "there but elsewhere, or where there are more.",
             differences,
         )
@@ -113,8 +113,8 @@ def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, 
         Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
         Match.ELSEWHERE: "column {0.name!r} is in another place",
     }
-    told = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
+    texts = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
     others = int(report.others)
     if others:
-        told.append(f"{others} column{'s' if others > 1 else ''} more than expected")
-    return tuple(told)
+        texts.append(f"{others} column{'s' if others > 1 else ''} more than expected")
+    return tuple(texts)

@@ -150,10 +150,10 @@ def align(*, new: bool = False) -> Protocol[Alignment]:
 
 def _by_place(sizes: Mapping[str, int]) -> int:
     if len(set(sizes.values())) > 1:
-        told = [f"{name} has {size}" for name, size in sizes.items()]
+        parts = [f"{name} has {size}" for name, size in sizes.items()]
         raise Unaligned(
             f"without a key column rows are matched by their place, and sites hold different numbers of them: "
-            f"{_listed(told)}. Name a key column that all tables have."
+            f"{_listed(parts)}. Name a key column that all tables have."
         )
     return next(iter(sizes.values()))
 
@@ -161,23 +161,25 @@ def _by_place(sizes: Mapping[str, int]) -> int:
 def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     twice = {name: len(own) - len(np.unique(own)) for name, own in tags.items()}
     if any(twice.values()):
-        told = [f"{many} of {len(tags[name])} at {name}" for name, many in twice.items() if many]
-        raise Unaligned(f"keys must name one row each; rows whose key another row has already: {_listed(told)}.")
+        parts = [f"{many} of {len(tags[name])} at {name}" for name, many in twice.items() if many]
+        raise Unaligned(f"keys must name one row each; rows whose key another row has already: {_listed(parts)}.")
     common = np.sort(next(iter(tags.values())))
     for own in tags.values():
         common = np.intersect1d(common, own, assume_unique=True)
     apart = {name: len(own) - len(common) for name, own in tags.items()}
     if any(apart.values()):
-        told = [f"{many} of {len(tags[name])} at {name}" for name, many in apart.items()]
+        parts = [f"{many} of {len(tags[name])} at {name}" for name, many in apart.items()]
         raise Unaligned(
-            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(told)} (is the "
+            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(parts)} (is the "
             "alignment_key the same, are keys spelt alike?). Keep the rows that all sites hold."
         )
     return Alignment(len(common), common)
 
 
-def _listed(told: list[str]) -> str:
-    return ", ".join(told[:SHOWN_SITES]) + (f" and {len(told) - SHOWN_SITES} more" if len(told) > SHOWN_SITES else "")
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:SHOWN_SITES]) + (
+        f" and {len(parts) - SHOWN_SITES} more" if len(parts) > SHOWN_SITES else ""
+    )
 
 
 def align_cost(n_sites: int, alignment: Alignment, *, method: str, new: bool = False) -> Cost:

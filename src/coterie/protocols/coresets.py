@@ -155,11 +155,11 @@ class Coreset(Summary):
 
 def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Protocol[Coreset]:
     """A coreset of ``n_points`` sampled rows and every site's own centers. Single answers are seen."""
-    told = yield from each(SumCost(n_clusters, n_columns, seed))
-    sizes = allotted(n_points, np.array([float(reply.cost) for reply in told.values()]))
+    replies = yield from each(SumCost(n_clusters, n_columns, seed))
+    sizes = allotted(n_points, np.array([float(reply.cost) for reply in replies.values()]))
     asks = {
         name: SampleCoreset(size, n_clusters, n_columns, seed, place)
-        for place, (name, size) in enumerate(zip(told, sizes, strict=True))
+        for place, (name, size) in enumerate(zip(replies, sizes, strict=True))
     }
     parts = (yield from each(asks)).values()
     points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])

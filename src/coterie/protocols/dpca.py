@@ -151,7 +151,7 @@ def dpca(
         for _ in range(inner):
             multipliers, pulls = pulled(multipliers, copies, near, rho)
             weights = [2 * rho * len(some) for some in near]
-            asks = [SolveCopy(*told) for told in zip(weights, begun, pulls, strict=True)]
+            asks = [SolveCopy(*stated) for stated in zip(weights, begun, pulls, strict=True)]
             found = yield from each(dict(zip(names, asks, strict=True)), complete=True)
             copies = [found[name].copy for name in names]
         copies = [orthonormal(copy) for copy in copies]

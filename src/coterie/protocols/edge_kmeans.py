@@ -162,9 +162,9 @@ def _summary(
         found = yield from _own_centers(view, points.n_centers or k, k)
         return found, ()
     if isinstance(points, DisSS):
-        told = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
-        costs = np.array([float(reply.cost) for reply in told.values()])
-        sizes = dict(zip(told, allotted(points.n_points or 0, costs), strict=True))
+        replies = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
+        costs = np.array([float(reply.cost) for reply in replies.values()])
+        sizes = dict(zip(replies, allotted(points.n_points or 0, costs), strict=True))
         if held and (points.n_points or 0) >= sum(held.values()):
             sizes = {name: held.get(name, size) for name, size in sizes.items()}
     elif isinstance(points, Sample):

@@ -267,12 +267,12 @@ def embed_by_landmarks(
     center: bool,
     seed: int,
     averages: bool = True,
-    told: bool = False,
+    announce: bool = False,
 ) -> Protocol[KernelFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
-    ``averages`` says whether every site lets its averages be seen; ``told`` lets sites know, so that later questions
-    see the components in the rows' place.
+    ``averages`` says whether every site lets its averages be seen; ``announce`` lets sites know,
+    so that later questions see the components in the rows' place.
     """
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
@@ -287,7 +287,7 @@ def embed_by_landmarks(
     pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
     map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
-    if told:
+    if announce:
         yield from total(UseLandmarks(*UseLandmarks.stated(map_, found.precision)))
     return KernelFit(map_.kernel, map_, float(rows), values=kept.values)
 

@@ -212,13 +212,13 @@ class Run:
         good = sum(did == "answered" for did in outcomes.values())
         failed = "; ".join(f"{name} {did}" for name, did in outcomes.items() if did != "answered")
         away = "; ".join(f"{n} {self.roster.why_not(n)}" for n in self.roster.absent(number) if n not in outcomes)
-        told = [failed and f"{failed}.", away and f"Not asked: {away}.", "" if nominal else "There is no site."]
+        clauses = [failed and f"{failed}.", away and f"Not asked: {away}.", "" if nominal else "There is no site."]
         if good >= needed:
-            words = [f"round {number} of {self.method} lost a site it cannot do without.", *told]
+            words = [f"round {number} of {self.method} lost a site it cannot do without.", *clauses]
             return RosterChanged(" ".join(filter(None, words)), outcomes)
         words = [
             f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed.",
-            *told,
+            *clauses,
         ]
         return QuorumLost(" ".join(filter(None, words)), outcomes)
 

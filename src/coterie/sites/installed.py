@@ -50,16 +50,16 @@ class Holdings:
 
 
 class InstalledSite:
-    """The folder of a site: its holdings in ``local/coterie.json``, its books in ``coterie/``."""
+    """The folder of a site: its holdings in ``local/coterie.json``, its ledger in ``coterie/``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.books = folder / "coterie"
-        self.ledger_path = self.books / "ledger.jsonl"
+        self.ledger_folder = folder / "coterie"
+        self.ledger_path = self.ledger_folder / "ledger.jsonl"
         """What left this site, in all runs."""
-        self.log_path = self.books / "site.log"
+        self.log_path = self.ledger_folder / "site.log"
         """What happened here, a JSON line each."""
-        self._told = folder / "local" / "coterie.json"
+        self._settings_path = folder / "local" / "coterie.json"
         self._held = ExitStack()
 
     def tell(self, holdings: Holdings) -> Table:
@@ -70,24 +70,24 @@ class InstalledSite:
             placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
         placed.rules()
         table = placed.table()
-        self._told.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._told.with_suffix(".tmp")
+        self._settings_path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._settings_path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(placed), indent=2) + "\n")
         temporary.chmod(0o600)
-        temporary.replace(self._told)
+        temporary.replace(self._settings_path)
         return table
 
     def holdings(self) -> Holdings:
         """What the site's owner said it holds."""
         try:
-            return msgspec.json.decode(self._told.read_bytes(), type=Holdings)
+            return msgspec.json.decode(self._settings_path.read_bytes(), type=Holdings)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
             ) from None
         except (OSError, msgspec.DecodeError):
             raise InputError(
-                f"{self._told} cannot be read; `coterie site start --data FILE` writes it anew."
+                f"{self._settings_path} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None
 
     def grouped(self, progress: Progress | None = None) -> GroupedTable:
@@ -106,9 +106,9 @@ class InstalledSite:
 
     def _locked(self) -> AbstractContextManager[object]:
         """The site's files, for this process alone from now on."""
-        self.books.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.ledger_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            return FileLock(self.books / "lock", PATIENCE, mode=0o600, thread_local=False).acquire()
+            return FileLock(self.ledger_folder / "lock", PATIENCE, mode=0o600, thread_local=False).acquire()
         except Timeout:
             raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
 
@@ -128,5 +128,5 @@ class InstalledSite:
         )
 
     def close(self) -> None:
-        """Give the books back."""
+        """Release the ledger."""
         self._held.close()

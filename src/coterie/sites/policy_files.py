@@ -155,11 +155,11 @@ def _checked(where: object, key: str, value: Any) -> Any:
         return _secret(where, value)
     if key == "method":
         return _method_tables(where, value)
-    kind, told = _RULES[key]
+    kind, rule = _RULES[key]
     try:
         found = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise InputError(f"{where}: {key} is {told}, not {value!r}") from None
+        raise InputError(f"{where}: {key} is {rule}, not {value!r}") from None
     for name in value if key == "methods" else ():
         if name not in METHODS:
             raise InputError(f"{where}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
@@ -312,10 +312,12 @@ def _keys(policy: Policy) -> list[str]:
             "made up itself it could take the masks off. Keys under [peers] rule that out."
         ]
     names = ", ".join(sorted(policy.peers)) or "nobody"
-    told = [f"It is summed up only with sites whose keys are pinned here, under those keys: {names}."]
+    sentences = [f"It is summed up only with sites whose keys are pinned here, under those keys: {names}."]
     if len(policy.peers) + 1 < policy.min_roster:
-        told.append(f"With itself that is fewer than the {policy.min_roster} sites of a masked sum: it joins none.")
-    return told
+        sentences.append(
+            f"With itself that is fewer than the {policy.min_roster} sites of a masked sum: it joins none."
+        )
+    return sentences
 
 
 def _alignment(policy: Policy) -> str:

@@ -123,8 +123,8 @@ class Site:
         envelope, request = decoded.envelope, decoded.request
         asked = "" if request is None else request.subject.kind
         extra = about(self.name, envelope, event, asked=asked, bytes=n_bytes, seconds=round(seconds, 6))
-        told = (self.name, envelope.round, event, asked, n_bytes)
-        self._log.info("%s, round %d: %s: %s, %d bytes", *told, extra=extra)
+        facts = (self.name, envelope.round, event, asked, n_bytes)
+        self._log.info("%s, round %d: %s: %s, %d bytes", *facts, extra=extra)
 
     def _stored(self, envelope: Envelope) -> bytes | None:
         """The bytes this question got before, if it was asked before. Questions out of turn are refused."""

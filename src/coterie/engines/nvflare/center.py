@@ -123,9 +123,9 @@ def _wrong(reply: Any) -> str:
 class Center(Controller):
     """Runs in the server's job process; what is run there says the class above it."""
 
-    def __init__(self, **told: Any) -> None:
+    def __init__(self, **arguments: Any) -> None:
         super().__init__()
-        self.told = told
+        self.arguments = arguments
         """The job's configuration, as it came: to be checked by whoever reads it."""
 
     def start_controller(self, fl_ctx: Any) -> None:

@@ -37,8 +37,8 @@ def command(kit: Kit) -> list[str]:
         raise InputError(f"{kit.folder}: this is the kit of an {kit.kind}; a server's or a site's is started.")
     file = "fed_server.json" if kit.kind == "server" else "fed_client.json"
     whose = ["org=center"] if kit.kind == "server" else [f"uid={kit.name}", f"org={kit.name.replace('-', '_')}"]
-    told = ["secure_train=true", *whose, "config_folder=config"]
-    return [sys.executable, "-u", "-m", _MODULES[kit.kind], "-m", str(kit.folder), "-s", file, "--set", *told]
+    settings = ["secure_train=true", *whose, "config_folder=config"]
+    return [sys.executable, "-u", "-m", _MODULES[kit.kind], "-m", str(kit.folder), "-s", file, "--set", *settings]
 
 
 def environment() -> dict[str, str]:

@@ -24,13 +24,15 @@ class Unreachable(CoterieError):
     """The server does not answer, or not this analyst."""
 
 
-def write_job(folder: Path, name: str, told: Mapping[str, Any], *, least: int, center: str = CENTER_CLASS) -> Path:
-    """A job: three files of configuration, no code. ``told`` goes to the center; sites are told nothing."""
+def write_job(
+    folder: Path, name: str, arguments: Mapping[str, Any], *, least: int, center: str = CENTER_CLASS
+) -> Path:
+    """A job: three files of configuration, no code. ``arguments`` go to the center; sites get none."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     meta = {"name": name, "resource_spec": {}, "min_clients": least, "deploy_map": {"app": ["@ALL"]}}
     no_filters: dict[str, Any] = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    run = {"id": "coterie", "path": center, "args": dict(told)}
+    run = {"id": "coterie", "path": center, "args": dict(arguments)}
     site = {"tasks": ["*"], "executor": {"path": SITE_CLASS, "args": {}}}
     for path, value in (
         (folder / "meta.json", meta),
@@ -99,10 +101,10 @@ class Session:
         """When the server was started; another answer means that it was started anew."""
         return str(self._ask("get_system_info").server_info.start_time)
 
-    def submit(self, told: Mapping[str, Any], *, name: str, least: int, center: str = CENTER_CLASS) -> str:
+    def submit(self, arguments: Mapping[str, Any], *, name: str, least: int, center: str = CENTER_CLASS) -> str:
         """Submit a job; its number. ``center`` is what carries it out, of what the server's own files allow."""
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / name, name, told, least=least, center=center)
+            job = write_job(Path(folder) / name, name, arguments, least=least, center=center)
             return str(self._ask("submit_job", str(job)))
 
     def status(self, job: str) -> str:
@@ -113,8 +115,8 @@ class Session:
     def problems(self, job: str) -> list[str]:
         """What kept a job from being run somewhere, as the server tells it."""
         found = self._ask("get_job_meta", job)
-        told = [str(one) for one in found.get("job_deploy_detail") or []]
-        return [one for one in told if not one.rstrip().endswith(": OK")] + [
+        details = [str(one) for one in found.get("job_deploy_detail") or []]
+        return [one for one in details if not one.rstrip().endswith(": OK")] + [
             str(one) for one in found.get("schedule_history") or [] if "NOT_ENOUGH" in str(one).upper()
         ]
 
@@ -123,10 +125,10 @@ class Session:
         found = self._ask("get_client_job_status") or []
         return {one["client_name"] for one in found if one.get("status") == "no_jobs"}
 
-    def command(self, job: str, topic: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    def command(self, job: str, topic: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the running job something; nothing where it is not running (yet, or any more)."""
         try:
-            found = self._ask("do_app_command", job, topic, dict(told))
+            found = self._ask("do_app_command", job, topic, dict(arguments))
         except Unreachable:
             raise
         except CoterieError:

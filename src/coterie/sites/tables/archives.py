@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.sites.tables.phrases import listed, reading
 from coterie.sites.tables.sources import Source, source_of_array
-from coterie.sites.tables.wording import listed, reading
 
 
 def npy_source(path: Path, name: str) -> Source:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import LARGEST, too_large
-from coterie.sites.tables.wording import leave_out, quoted
+from coterie.sites.tables.phrases import leave_out, quoted
 
 MISSING = ("", "NA", "NaN", "nan", "null")
 """Cells that stand for a missing value."""

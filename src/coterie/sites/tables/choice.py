@@ -10,8 +10,8 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import CategoryEncoder, Encoder, NumberEncoder
 from coterie.sites.tables.kinds import Kind, as_text, kind_of, number_in
+from coterie.sites.tables.phrases import leave_out, no_column, quoted
 from coterie.sites.tables.sources import Source, check_names
-from coterie.sites.tables.wording import leave_out, no_column, quoted
 
 Categories = Mapping[str, Sequence[object]]
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -105,8 +105,8 @@ def _refusal(source: Source, name: str, kind: Any) -> str:
     if holds is Kind.OTHER:
         return f"{quoted(kind)[1:-1]}, neither numbers nor text; {leave_out(name)}"
     seen = first_text(source, name, kind)
-    told = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
-    return f"{told}; declare its categories (--categories), or {leave_out(name)}"
+    kind = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
+    return f"{kind}; declare its categories (--categories), or {leave_out(name)}"
 
 
 def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:

@@ -16,8 +16,8 @@ from pyarrow import csv as arrow_csv
 
 from coterie.errors import InputError
 from coterie.sites.tables.cells import as_number, as_truth, form_of, present
+from coterie.sites.tables.phrases import quoted, reading
 from coterie.sites.tables.sources import Source, check_names
-from coterie.sites.tables.wording import quoted, reading
 
 CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26
 HEAD = 1 << 20
@@ -123,10 +123,10 @@ class CsvSource(Source):
             if ragged:
                 raise InputError(self._ragged(ragged[0])) from None
             if any(words in str(problem) for words in ("straddling", "out of sync")):
-                told = (
+                reason = (
                     f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; mend that row"
                 )
-                raise InputError(f"{self.name}: {told}") from None
+                raise InputError(f"{self.name}: {reason}") from None
             if "UTF8" in str(problem):
                 raise InputError(f"{self.name}: holds text that is not UTF-8; save it in UTF-8") from None
             raise

@@ -14,7 +14,7 @@ import pyarrow.types as kinds
 from coterie.arrays import Integers, Mask
 from coterie.messages.site_part import Rows
 from coterie.sites.tables.kinds import as_text, is_wide
-from coterie.sites.tables.wording import leave_out, listed, quoted
+from coterie.sites.tables.phrases import leave_out, listed, quoted
 
 LARGEST = 2**53
 

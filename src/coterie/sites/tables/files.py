@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coterie.sites.tables.phrases import reading
 from coterie.sites.tables.sources import Source
-from coterie.sites.tables.wording import reading
 
 BUFFER = 1 << 18
 

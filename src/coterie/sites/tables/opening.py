@@ -16,10 +16,10 @@ from coterie.sites.tables.delimited import CsvSource
 from coterie.sites.tables.encoders import Encoder
 from coterie.sites.tables.files import IpcSource, ParquetSource
 from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.phrases import no_column, quoted, reading
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, checked_keys
 from coterie.sites.tables.sources import ArraySource, Source, source_of_object
 from coterie.sites.tables.streams import LOOK, StreamedTable, counted
-from coterie.sites.tables.wording import no_column, quoted, reading
 
 READERS: dict[str, Callable[[Path, str], Source]] = {
     ".parquet": ParquetSource,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
-from coterie.sites.tables.wording import quoted
+from coterie.sites.tables.phrases import quoted
 
 
 class Source(ABC):

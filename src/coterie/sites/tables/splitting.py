@@ -17,10 +17,10 @@ from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.encoders import Encoder
 from coterie.sites.tables.kinds import Kind, kind_of, number_in, owners
 from coterie.sites.tables.opening import source_of
+from coterie.sites.tables.phrases import no_column, quoted
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
-from coterie.sites.tables.wording import no_column, quoted
 
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28

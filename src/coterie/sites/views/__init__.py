@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from coterie.errors import InputError
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
-from coterie.sites.tables.wording import listed
+from coterie.sites.tables.phrases import listed
 from coterie.sites.views.forming import Progress
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.store import Change, Grouping, form, load, save, update

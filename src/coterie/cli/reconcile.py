@@ -1,4 +1,4 @@
-"""The sites' own books against the server's."""
+"""The sites' ledgers against the server's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NO_RUN = bytes(16).hex()
 
 
 class Compared(NamedTuple):
-    """How many sites' books agree with the server's, and how many bytes left them in vain."""
+    """How many sites' ledgers agree with the server's, and how many bytes left them in vain."""
 
     sites: int
     resent: int
 
 
-def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
+def reconcile(folder: Path, lines: list[dict[str, Any]]) -> Compared:
     """Compare round by round; :class:`LedgerBroken` where a site wrote down less, or something else, than arrived.
 
     What a site sent and the server never received (it was killed, say) is asked for again in the same round, so only
@@ -33,22 +33,22 @@ def compare_books(folder: Path, lines: list[dict[str, Any]]) -> Compared:
     for line in lines:
         for name, count in line["sites"].items():
             arrived[name][line["round"]] = count[2]
-    books = {name: folder / "journal" / "sites" / f"{quote(name, safe='')}.jsonl" for name in arrived}
-    there = [name for name, book in books.items() if book.exists()]
+    ledgers = {name: folder / "journal" / "sites" / f"{quote(name, safe='')}.jsonl" for name in arrived}
+    there = [name for name, path in ledgers.items() if path.exists()]
     if not there:
         return Compared(0, 0)
-    for name in sorted(books.keys() - set(there)):
+    for name in sorted(ledgers.keys() - set(there)):
         if not any(arrived[name].values()):
             continue  # a site that never said anything
-        raise LedgerBroken(f"the book of {name} is missing ({books[name]}).")
-    resent = sum(_resent(name, books[name], arrived[name], lines[0]["run"]) for name in there)
+        raise LedgerBroken(f"the ledger of {name} is missing ({ledgers[name]}).")
+    resent = sum(_resent(name, ledgers[name], arrived[name], lines[0]["run"]) for name in there)
     return Compared(len(there), resent)
 
 
-def _resent(name: str, book: Path, arrived: dict[int, int], run: str) -> int:
+def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
     left: dict[int, list[int]] = defaultdict(list)
     unread: list[int] = []
-    for line in read_chain(book):
+    for line in read_chain(path):
         if line["run"] == run and line["event"] not in ("once", "note"):
             left[line["round"]].append(line["bytes"])
         if line["run"] == NO_RUN and line["event"] == "refusal":

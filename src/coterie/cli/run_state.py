@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from coterie.cli.charts import Point
-from coterie.cli.claims import LOCK, is_at_work
+from coterie.cli.run_lock import LOCK, is_at_work
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS, Line, whole_lines
 from coterie.runtime.ledger import GOOD
@@ -21,7 +21,7 @@ QUIET = 1.0
 
 
 @dataclass
-class SiteTold:
+class SiteState:
     """What the events tell of one site."""
 
     outcome: str = "not asked yet"
@@ -32,22 +32,22 @@ class SiteTold:
     seen: float | None = None
     """When it last answered."""
 
-    def take(self, when: float, told: dict[str, Any]) -> None:
-        self.outcome = told["outcome"]
-        self.bytes_up += told["bytes_up"]
-        self.bytes_down += told["bytes_down"]
+    def take(self, when: float, counts: dict[str, Any]) -> None:
+        self.outcome = counts["outcome"]
+        self.bytes_up += counts["bytes_up"]
+        self.bytes_down += counts["bytes_down"]
         if self.outcome in GOOD:
             self.answered, self.seen = self.answered + 1, when
         else:
             self.missed += 1
 
 
-class Followed:
+class RunState:
     """Everything the events of a run add up to so far."""
 
     def __init__(self) -> None:
         self.about: Line = {}
-        self.sites: dict[str, SiteTold] = {}
+        self.sites: dict[str, SiteState] = {}
         self.exchanges: list[Line] = []
         self.costs: list[Point] = []
         self.end: Line | None = None
@@ -56,7 +56,7 @@ class Followed:
         self._began, self._before = 0.0, 0.0
         self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
-        self._told: dict[tuple[Any, ...], Line] = {}
+        self._shared: dict[tuple[Any, ...], Line] = {}
         """What was told of any site in any round, kept once."""
 
     def take(self, line: Line) -> None:
@@ -80,18 +80,20 @@ class Followed:
         self.costs = [point for point in self.costs if point[0] < first]
         self._before = self._before + self.last - self._began if first and self.about else 0.0
         self.about, self._began, self.end, self.failure = line, line["time"], None, None
-        self.sites = {name: SiteTold() for name in line["sites"]}
+        self.sites = {name: SiteState() for name in line["sites"]}
         self.exchanges = []
         for one in held:
             self._exchange(one)
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:
-        sites = {name: self._told.setdefault(tuple(told.values()), told) for name, told in line["sites"].items()}
+        sites = {
+            name: self._shared.setdefault(tuple(counts.values()), counts) for name, counts in line["sites"].items()
+        }
         self.exchanges.append({**line, "sites": sites})
         self._recent.append(line["time"])
-        for name, told in sites.items():
-            self.sites.setdefault(name, SiteTold()).take(line["time"], told)
+        for name, counts in sites.items():
+            self.sites.setdefault(name, SiteState()).take(line["time"], counts)
 
     def _cost(self, line: Line) -> None:
         """One more point of the curve; it begins anew where the number of centers is another."""
@@ -149,7 +151,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.run = Followed()
+        self.run = RunState()
         self.state: State = "starting"
         self._place, self._file = 0, -1
 
@@ -218,11 +220,11 @@ class Folder:
         """Begin anew where another run's file has taken the place of this one's."""
         now = os.fstat(file)
         if self._file not in (-1, now.st_ino) or now.st_size < self._place:
-            self.run, self._place = Followed(), 0
+            self.run, self._place = RunState(), 0
         self._file = now.st_ino
 
 
-def told_in(path: Path) -> Followed:
+def read_state(path: Path) -> RunState:
     """What the events in a run's folder tell, where there are any."""
     folder = Folder(path)
     folder.read()

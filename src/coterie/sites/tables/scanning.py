@@ -14,7 +14,7 @@ LARGEST = 1e150
 """Squares of larger values do not fit a float64."""
 
 
-def look_through(table: Table) -> tuple[Integers, str]:
+def scan_table(table: Table) -> tuple[Integers, str]:
     """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
     missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
     name = str(getattr(table, "name", "table"))
@@ -31,5 +31,5 @@ def look_through(table: Table) -> tuple[Integers, str]:
 
 def fingerprint(table: Table) -> str:
     """What tells these rows, and their keys where they have any, from others."""
-    seen, keys = look_through(table)[1], keys_of(table)
+    seen, keys = scan_table(table)[1], keys_of(table)
     return seen if keys is None else f"{seen}-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
