@@ -184,7 +184,10 @@ def counted(ledger: Ledger) -> dict[str, dict[str, int]]:
 def dealt_rows(folder: Path, names: tuple[str, ...] = SITES, n_rows: int = 900) -> dict[str, Path]:
     """Rows of digits, dealt out one by one."""
     rows = load_digits().data[:n_rows] / 16
-    return {name: _written(folder / f"rows-{n_rows}-{name}.parquet", rows[i :: len(names)]) for i, name in enumerate(names)}
+    return {
+        name: _written(folder / f"rows-{n_rows}-{name}.parquet", rows[i :: len(names)])
+        for i, name in enumerate(names)
+    }
 
 
 def dealt_columns(folder: Path, names: tuple[str, ...] = SITES, n_rows: int = 300) -> dict[str, Path]:
