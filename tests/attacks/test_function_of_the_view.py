@@ -123,8 +123,8 @@ def _record(federation: Federation, method: str, level: str, n_runs: int, **opti
     """Everything that leaves over several runs on the same tables."""
     heard, tables = Recorder(), federation.tables()
     with planted_groups(federation), heard.listening():
-        for estimator, options in _runs(method, level, n_runs):
-            coterie.fit(estimator, tables, **{"policy": POLICIES[level], **options, **options})
+        for estimator, preparing in _runs(method, level, n_runs):
+            coterie.fit(estimator, tables, **{"policy": POLICIES[level], **preparing, **options})
     return heard
 
 

@@ -74,7 +74,7 @@ def test_a_site_that_comes_late_is_taken_in_where_sums_are_plain(standing):
     standing.await_all()
     late = standing.federation.kit("site-5")
     processes.stop([late])
-    order = standing.order("dspgd", {**LANCZOS, "n_iter": 8}, sums="plain", quorum=0.6)
+    order = standing.order("dspgd", {**LANCZOS, "n_iter": 40}, sums="plain", quorum=0.6)
     started = []
 
     def tell(line):
