@@ -5,7 +5,7 @@
     CoterieError
     ├── InputError (ValueError)      a parameter or a file that cannot be used
     │   ├── ColumnsDiffer            sites do not hold the same columns
-    │   ├── MissingValues            a table holds missing values nobody said how to treat
+    │   ├── MissingValues            a table holds missing values, and how to treat them is not said
     │   ├── OutOfRange               a table holds values, or more rows, than was declared
     │   └── Unaligned                rows of several sites that cannot be matched
     ├── MalformedMessage             bytes that are no message of ours
@@ -55,7 +55,7 @@ class ColumnsDiffer(InputError):
 
 
 class MissingValues(InputError):
-    """A table holds missing values and nobody said how to treat them."""
+    """A table holds missing values, and how to treat them is not said."""
 
 
 class OutOfRange(InputError):

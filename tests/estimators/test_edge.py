@@ -152,7 +152,7 @@ def test_few_local_axes_are_nearly_as_good():
 def test_it_takes_what_is_less_and_what_sites_allow():
     tables = split_evenly(DIGITS, 4)
     few = FederatedPCA(2, solver="auto", random_state=0)
-    assert coterie.fit(clone(few), tables).solver_ == "sums"  # single answers are not seen by default
+    assert coterie.fit(clone(few), tables).solver_ == "sums"  # per-site results are not seen by default
     averages = coterie.fit(clone(few), tables, policy=Policy(per_site_results="averages"))
     assert averages.solver_ == "local"
     many = coterie.fit(FederatedPCA(40, solver="auto", random_state=0), tables, policy=Policy.simulation())

@@ -57,7 +57,7 @@ class Killing:
 
 
 def everything():
-    """A protocol that uses sums, single answers, memory at the sites, and who is there."""
+    """A protocol that uses sums, per-site results, memory at the sites, and who is there."""
     made = yield from prepare(3, scale="standard")
     names = yield from present()
     first = yield from one_shot(4, 3, seed=1)

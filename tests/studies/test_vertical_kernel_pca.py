@@ -21,18 +21,19 @@ from coterie_studies.registry import STUDIES
 from coterie_studies.study import Findings, run_study
 from coterie_studies.vertical_kernel_pca import figures, sets, svm
 from coterie_studies.vertical_kernel_pca.claims import claims, slope, steps_below
+from coterie_studies.vertical_kernel_pca.disclosure import disclosed_by_pairs, fitted_to, rows_from_pairs
 from coterie_studies.vertical_kernel_pca.sets import (
     FULL,
     PAPER,
     QUICK,
     Curves,
+    Disclosure,
     Plan,
     Replicas,
     Rivals,
     Sample,
     Simulated,
     Task,
-    Told,
     Toxicants,
     Variant,
     cut,
@@ -40,7 +41,6 @@ from coterie_studies.vertical_kernel_pca.sets import (
     with_spectrum,
 )
 from coterie_studies.vertical_kernel_pca.svm import WAYS, classified, classified_as_printed, drawn
-from coterie_studies.vertical_kernel_pca.told import fitted_to, rows_from_pairs, told_by_pairs
 from tests.maths import dpca_twin as twin
 
 FEW = Replicas("8", ("3",), 24)
@@ -50,7 +50,7 @@ SMALL = Plan(
     Curves("Digits", FEW, (1, 16, 32, 64), (20, 40, 72), 4, 3, 4.0, most_seeds=(1, 2)),
     Rivals(20, 10, 5, 6, neighbours=(3, 5), n_iter=3, most_seeds=2),
     {"few": TASK},
-    Told(FEW, 4.5, (3,), (2, 3, 6, 72), 2),
+    Disclosure(FEW, 4.5, (3,), (2, 3, 6, 72), 2),
 )
 
 
@@ -352,7 +352,7 @@ def test_a_turn_is_found_from_the_known_rows_alone():
 
 
 def test_more_pairs_tell_more():
-    found = told_by_pairs(SMALL.told, 0)
+    found = disclosed_by_pairs(SMALL.disclosure, 0)
     for kernel in ("linear", "rbf"):
         for known in ("all", "few"):
             errors = [found[f"{kernel}.3.{rank}.{known}"] for rank in (2, 3, 6, 72)]
@@ -373,10 +373,10 @@ def test_a_small_study_writes_everything(tmp_path):
     tables = {path.stem for path in (tmp_path / "run" / "tables").iterdir()}
     assert tables == {
         "claims", "table-1-rows", "table-1-groups", "readings", "table-1-numbers", "figure-2", "figure-3", "figure-4",
-        "told",
+        "disclosure",
     }  # fmt: skip
     figures = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
-    assert figures == {"table-1", "figure-2", "figure-3", "figure-4", "told"}
+    assert figures == {"table-1", "figure-2", "figure-3", "figure-4", "disclosure"}
     told = (tmp_path / "run" / "README.md").read_text()
     errors = found.values("alg.5", set="few", split="rows")
     assert len(errors) == 2
@@ -430,7 +430,7 @@ def test_the_full_scope_is_the_papers_setting():
 
 def test_the_quick_scope_needs_no_data(tmp_path, monkeypatch):
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "nowhere"))
-    loads = [QUICK.curves.load, QUICK.told.load, *(task.load for task in QUICK.tasks.values())]
+    loads = [QUICK.curves.load, QUICK.disclosure.load, *(task.load for task in QUICK.tasks.values())]
     assert [len(load().rows) for load in loads] == [180, 360, 360, 360, 360]
     assert all(set(PAPER).isdisjoint(plan.tasks) for plan in (QUICK, SMALL))  # the paper has no numbers for them
 
@@ -469,9 +469,9 @@ def good(trial):
             found |= {f"dpca-{n}.{t}": 1e-6 if t > (2 if is_wide else 6) else 0.1 for t in range(1, 21)}
             found[f"dpca-{n}.sent"] = 240_000.0
         return found
-    if set_ == "told":
-        return {f"{k}.{w}.{r}.{n}": 1e-3 for k in ("linear", "rbf") for w in FULL.told.widths
-                for r in FULL.told.ranks for n in ("all", "few")}  # fmt: skip
+    if set_ == "disclosure":
+        return {f"{k}.{w}.{r}.{n}": 1e-3 for k in ("linear", "rbf") for w in FULL.disclosure.widths
+                for r in FULL.disclosure.ranks for n in ("all", "few")}  # fmt: skip
     is_printed = trial.key.startswith(f"table-1/{set_}/as-printed")
     errors = good_errors(set_, labels["split"])
     return {name: value for name, value in errors.items() if name.startswith("alg-printed") == is_printed}
@@ -536,8 +536,8 @@ SPOILT = {
         "table-1/others/rows",
         {f"kpca-printed.{count}": PAPER["others"]["kpca"][i][0] for i, count in enumerate((1, 5, 10, 20, 50))},
     ),
-    ("eigenpairs, linear", "11 known rows"): ("told", {"linear.10.10.few": 0.02}),
-    ("eigenpairs, rbf", "51 known rows"): ("told", {"rbf.50.100.few": 0.02}),
+    ("eigenpairs, linear", "11 known rows"): ("disclosure", {"linear.10.10.few": 0.02}),
+    ("eigenpairs, rbf", "51 known rows"): ("disclosure", {"rbf.50.100.few": 0.02}),
 }  # fmt: skip
 """Of each claim, what must change for it to turn, and nothing else."""
 

@@ -117,7 +117,7 @@ def algorithm_1(rows, kernel, settings, *, seed=0):
 
 
 def floats_by_step(kernel, settings, tables, *, seed=0, dense=False):
-    """What was found, and numbers up by iteration: read off the wire and the ledger, not off the algorithm."""
+    """What was found, and values sent by iteration: read off the wire and the ledger, not off the algorithm."""
     steps, ledger = {}, Ledger()
 
     def listen(name, question, frame):

@@ -31,7 +31,7 @@ def methods(as_json: opt.AsJson = False) -> None:
         return
     for method in METHODS.values():
         console.print(f"[bold]{method.name}[/]  {method.title}", highlight=False)
-        say(f"numbers up a site: {method.cost}", "  ")
+        say(f"values sent a site: {method.cost}", "  ")
         say(f"per-site results seen: {method.per_site_results}", "  ")
         if method.needs_rows:
             say("needs rows as such: sites must exempt it from groups", "  ")

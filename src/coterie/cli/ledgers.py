@@ -302,7 +302,7 @@ def _names(names: Sequence[str], most: int = 8) -> str:
 
 @ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
-    """Check every seal; in a run's folder also that the sites' ledgers add up to the server's."""
+    """Check every seal; in a run's folder also that the sites' ledgers agree with the server's."""
     path = _ledger_file(place)
     lines = read_chain(path)
     compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 
 from coterie.estimators.kernels import KernelClusters, KernelParameters
 from coterie.messages.verbs import Protocol
@@ -26,8 +26,8 @@ class _Baseline(KernelParameters, KernelClusters):
     def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KernelFit]:
         """The method by name."""
         k = int(self.n_clusters)
-        known_fields = ("n_features", "n_landmarks", "n_points", "form")
-        given = {name: getattr(self, name) for name in known_fields if hasattr(self, name)}
+        sizes = {item.name for item in fields(BaselineSettings)} & {item.name for item in fields(type(self))}
+        given = {name: getattr(self, name) for name in sizes - {"n_components"}}
         settings = BaselineSettings(self.method, self.n_components or 2 * k, **given)
         return cluster_by_baseline(self._problem, settings, k, n_columns, seed=self._run_seed)
 

@@ -31,7 +31,7 @@ class Refusal(IntEnum):
     TOO_MANY_QUESTIONS = 10, "the site's policy allows no more questions in this run, or no more runs", "run"
     TOO_LARGE = 11, "the answer would be larger than a site ever sends", "question"
     TOO_FEW_ROWS = 12, "the site holds too few rows to take part", "run"
-    MISSING_VALUES = 13, "the site's table holds missing values that nobody said how to treat", "run"
+    MISSING_VALUES = 13, "the site's table holds missing values, and the run does not say how to treat them", "run"
     OUT_OF_RANGE = 14, "the site's table holds values outside the declared range", "run"
     INVALID_ANSWER = 15, "the site's own check stopped an answer that was not finite or not within bounds"
     FAILED = 16, "the site's computation failed; its log says why"

@@ -154,7 +154,7 @@ class Coreset(Summary):
 
 
 def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Protocol[Coreset]:
-    """A coreset of ``n_points`` sampled rows and every site's own centers. Single answers are seen."""
+    """A coreset of ``n_points`` sampled rows and every site's own centers. Per-site results are seen."""
     replies = yield from each(SumCost(n_clusters, n_columns, seed))
     sizes = allotted(n_points, np.array([float(reply.cost) for reply in replies.values()]))
     asks = {

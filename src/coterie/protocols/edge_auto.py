@@ -91,8 +91,8 @@ def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
 
 
 def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: str) -> Protocol[tuple[Floats, int]]:
-    """A start no single answer is seen for, and the numbers a site sends for it at most: four cells a cluster, or one
-    where there is no room for so many."""
+    """A start for which no per-site result is seen, and how many numbers a site sends for it at most: four cells a
+    cluster, or one where there is no room for so many."""
     first = 0 if known is not None else 2 * (3 * d + 1)
     most = {factor: sum(cells_by_round(factor * k)) * (2 * d + 1) for factor in (4, 1)}
     factor = 4 if first + most[4] <= room else 1

@@ -1,7 +1,7 @@
 """Principal axes of all sites' rows (disPCA of Balcan et al. 2014; step by step in section IV-A of Lu et al. 2020).
 
 Each site sends the first t1 rows of Sigma V' of its own rows; the server stacks them and takes the first t2 axes of
-the stack: exact where t1 is no less than the rank of every site's rows. Where single answers may not be seen, or it
+the stack: exact where t1 is no less than the rank of every site's rows. Where per-site results may not be seen, or it
 is less to send, the products of all pairs of columns are summed up over the sites instead: exact always.
 """
 
@@ -77,7 +77,7 @@ def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
 
 
 def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
-    """The leading axes of all rows as seen, and the squares of all their numbers. Single answers are seen."""
+    """The leading axes of all rows as seen, and the squares of all their numbers. Per-site results are seen."""
     found = yield from each(_subspace_request(view, local_rank))
     stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
     squares = float(sum(float(reply.squares) for reply in found.values()))

@@ -53,7 +53,7 @@ class LandmarkSettings:
     """The knobs of landmark kernel k-means."""
 
     way: str = "auto"
-    """``local``: each site's own centers; ``summed``: no single answer is seen; ``auto``: local where sites allow."""
+    """``local``: each site's own centers; ``summed``: no per-site result is seen; ``auto``: local if allowed."""
     points: Floats | None = None
     """Landmarks that are known beforehand."""
     n_landmarks: int | None = checked(Allowed(whole=True, low=1, none=True), None)
@@ -165,7 +165,7 @@ def _asked(
 
 
 def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int) -> Protocol[Landmarks]:
-    """Every site's own centers; merged where there are many more than asked for. Single answers are seen."""
+    """Every site's own centers; merged where there are many more than asked for. Per-site results are seen."""
     names = yield from present()
     ask = _local_request(settings, number, n_columns, len(names), seed)
     found = (yield from each(ask)).values()

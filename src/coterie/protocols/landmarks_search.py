@@ -1,4 +1,4 @@
-"""Landmarks by sums alone: means of cells of all sites' rows, of which no single answer is ever seen.
+"""Landmarks by sums alone: means of cells of all sites' rows, of which no per-site result is ever seen.
 
 Cells are found where that is cheap: sites look at their rows through a public random projection onto a few columns,
 and Lloyd's algorithm by sums moves the cells there, a few hundred numbers a round. Only then are means of whole rows

@@ -57,7 +57,7 @@ def _picture(path: Path, caption: str) -> str:
 
 
 def _comparisons(rows: list[dict[str, Any]]) -> str:
-    head = ["", "ARI", "NMI", "cost ratio", "numbers sent", "bytes sent", "rounds"]
+    head = ["", "ARI", "NMI", "cost ratio", "values sent", "bytes sent", "rounds"]
     lines = []
     for row in rows:
         quality = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
@@ -66,7 +66,7 @@ def _comparisons(rows: list[dict[str, Any]]) -> str:
 
 
 def _sites(sites: dict[str, dict[str, int]]) -> str:
-    head = ["site", "numbers up", "bytes up", "bytes down", "rounds"]
+    head = ["site", "values sent", "bytes up", "bytes down", "rounds"]
     names = ("floats_up", "bytes_up", "bytes_down", "rounds")
     return _table(head, [[s, *[f"{c[n]:,}" for n in names]] for s, c in sites.items()])
 

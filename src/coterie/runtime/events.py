@@ -109,7 +109,7 @@ class Events:
 
 
 class EventFile:
-    """A file of events, a line of JSON each, in the file when the call returns; an old file is gone on with.
+    """A file of events, a line of JSON each, in the file when the call returns; an old file is continued.
 
     Whoever listens, ``also``, hears of an event once it is in the file.
     """

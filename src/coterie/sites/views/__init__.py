@@ -9,6 +9,7 @@ from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from coterie.errors import InputError
+from coterie.maths.arithmetic import fixed_threads
 from coterie.messages.site_part import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.tables.phrases import listed
@@ -40,6 +41,13 @@ def grouped_view(
     on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger. With ``anew`` all
     groups are formed again: what left before and what leaves from now on are then functions of two groupings.
     """
+    with fixed_threads():  # the last digits of a sum could decide a group
+        return _view(table, min_group, ledger, name, anew, progress)
+
+
+def _view(
+    table: Table, min_group: int, ledger: SiteLedger, name: str, anew: bool, progress: Progress | None
+) -> GroupedTable:
     folder = groups_folder(ledger, name)
     if folder is None:
         views = _IN_MEMORY.setdefault(table, {})

@@ -33,7 +33,7 @@ MNIST / 255 less the columns' means, all 60,000 rows, so from -1 to 1 with zero 
 `center=False`. One source holds all rows; ten hold rows at random, in another way for every seed. A seed also draws
 projections, samples and starts. The normalized cost is cost(P, X) / cost(P, X*) with X* by scikit-learn's KMeans,
 ten starts, on all rows; NR is that by definition, with any seed, and does not compute at the source. Scalars are all
-numbers sent by all sources, from the ledger of the run (NR's from the closed form: from one source the rows of MNIST
+values sent by all sources, from the ledger of the run (NR's from the closed form: from one source the rows of MNIST
 are more than a site ever sends at once); k + 1 of them a source say what the centers found cost, which the paper
 does without.
 

@@ -132,7 +132,7 @@ def _quality(found: Findings, name: str, one: KernelSet) -> Iterator[Row]:
                 "NMI (geometric)": point.nmi,
                 "NMI (arithmetic)": point.arithmetic,
                 "f_K ratio": point.ratio,
-                "numbers up": point.floats_up,
+                "values sent": point.floats_up,
                 "bytes up": point.bytes_up,
                 "rounds": point.rounds,
             }
@@ -181,7 +181,7 @@ def _floats(found: Findings, name: str, one: KernelSet) -> Panel:
         made = estimate(values)
         spots.append(Spot(label, values, made.mean, made.low, made.high, kind))
     return Panel(
-        f"{one.title}, t up to {min(one.n_iter, one.n_iter_dense)}", "", "numbers up an iteration", spots, log=True
+        f"{one.title}, t up to {min(one.n_iter, one.n_iter_dense)}", "", "values sent an iteration", spots, log=True
     )
 
 
@@ -208,7 +208,7 @@ def _quality_chart(found: Findings, name: str, one: KernelSet, unit: str, what: 
     level = getattr(next(points(found, name, one, "pooled")), what).mean
     title = f"{one.title} (dashed: {one.pooled.upper()})" if what == "nmi" else ""
     y_name = "NMI (geometric)" if what == "nmi" else "f_K, ratio to pooled"
-    x_name = {"floats_up": "numbers up, all sites", "bytes_up": "bytes up, all sites"}[unit]
+    x_name = {"floats_up": "values sent, all sites", "bytes_up": "bytes up, all sites"}[unit]
     return Chart(title, x_name, y_name, lines, "x", level)
 
 

@@ -114,7 +114,7 @@ def _measured(found: Findings, **labels: str | float) -> Row:
         "Davies-Bouldin": found.estimate("davies_bouldin", **labels),
         "cost ratio": found.estimate("ratio", **labels),
     }
-    sent = {"numbers up": "floats_up", "bytes up": "bytes_up", "rounds": "rounds"}
+    sent = {"values sent": "floats_up", "bytes up": "bytes_up", "rounds": "rounds"}
     return row | {head: found.estimate(name, **labels) for head, name in sent.items()}
 
 

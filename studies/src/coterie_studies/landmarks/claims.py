@@ -85,7 +85,7 @@ def places(found: Findings, name: str, one: LandmarkSet) -> Iterator[Row]:
             "way": WAYS[point.way],
             "setting": point.setting,
             "bytes up a site": point.bytes_up,
-            "numbers up a site": point.floats_up,
+            "values sent a site": point.floats_up,
             "rounds": point.rounds,
             "rounds of masking": point.rounds_masking,
             "f_K ratio": point.ratio,

@@ -109,7 +109,7 @@ def _embeddings(found: Findings, name: str, one: LandmarkSet) -> Iterator[Row]:
                 "setting": way.setting,
                 "recover error": f"{error.mean:.2e}{half}",
                 "bytes up a site": found.estimate("bytes_up", **where),
-                "numbers up a site": found.estimate("floats_up", **where),
+                "values sent a site": found.estimate("floats_up", **where),
                 "rounds": found.estimate("rounds", **where),
                 "rounds of masking": found.estimate("rounds_masking", **where),
             }

@@ -25,6 +25,7 @@ from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 from coterie_studies.folder import Scope
 from coterie_studies.study import Label, Study, Trial
+from coterie_studies.vertical_kernel_pca.disclosure import disclosed_by_pairs
 from coterie_studies.vertical_kernel_pca.figures import write_findings
 from coterie_studies.vertical_kernel_pca.sets import (
     FULL,
@@ -41,7 +42,6 @@ from coterie_studies.vertical_kernel_pca.sets import (
     with_spectrum,
 )
 from coterie_studies.vertical_kernel_pca.svm import classified, classified_as_printed
-from coterie_studies.vertical_kernel_pca.told import told_by_pairs
 
 __all__ = ["STUDY", "make_study"]
 
@@ -70,8 +70,11 @@ def _trials(quick: Plan, full: Plan, scope: Scope) -> list[Trial]:
         measure_printed = partial(classified_as_printed, task)
         most = task.most_seeds[2]
         found += _by_seed(f"table-1/{name}/as-printed", measure_printed, scope.seeds, most, set=name, split="rows")
-    measure_told = partial(told_by_pairs, plan.told)
-    return [*found, *_by_seed("told", measure_told, scope.seeds, plan.told.most_seeds, set="told")]
+    measure_disclosure = partial(disclosed_by_pairs, plan.disclosure)
+    return [
+        *found,
+        *_by_seed("disclosure", measure_disclosure, scope.seeds, plan.disclosure.most_seeds, set="disclosure"),
+    ]
 
 
 def _of_figures(plan: Plan, seeds: int) -> Iterator[Trial]:
@@ -205,7 +208,7 @@ def timed_fit(made: VerticalKernelPCA, rows: Floats, parts: Sequence[Sequence[in
 
 
 def _beside_dpca(one: Rivals, beta: int, seed: int) -> Values:
-    """Errors of the first component by Algorithm 1, and by DPCA after every outer step; numbers sent by each."""
+    """Errors of the first component by Algorithm 1, and by DPCA after every outer step; values sent by each."""
     rows, axes = with_spectrum(one.spectrum(beta), one.n_rows, one.n_columns, [seed, beta])
     best, parts = axes[:, :1], cut(one.n_columns, one.n_sites)
     made = _linear(1).fit(rows, columns=parts)

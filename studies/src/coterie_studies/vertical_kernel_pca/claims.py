@@ -8,9 +8,9 @@ import numpy as np
 
 from coterie_studies.study import Findings, Label
 from coterie_studies.tables import Estimate, Row
-from coterie_studies.vertical_kernel_pca.sets import PAPER, Curves, Plan, Rivals, Simulated, Split, Task, Told
+from coterie_studies.vertical_kernel_pca.disclosure import KERNELS
+from coterie_studies.vertical_kernel_pca.sets import PAPER, Curves, Disclosure, Plan, Rivals, Simulated, Split, Task
 from coterie_studies.vertical_kernel_pca.svm import ROWS_OF, WAYS
-from coterie_studies.vertical_kernel_pca.told import KERNELS
 
 __all__ = [
     "OURS",
@@ -103,12 +103,16 @@ def there(found: Findings, tasks: Sequence[str], split: Split) -> list[str]:
 
 def claims(found: Findings, plan: Plan) -> Iterator[Row]:
     """Everything that is said of what was run."""
-    told = [*_of_simulated(found, plan.simulated), *_of_curves(found, plan.curves), *_of_rivals(found, plan.rivals)]
+    verdicts = [
+        *_of_simulated(found, plan.simulated),
+        *_of_curves(found, plan.curves),
+        *_of_rivals(found, plan.rivals),
+    ]
     for name in there(found, list(plan.tasks), "rows"):
-        told += [*_of_task(found, name, plan.tasks[name]), *_of_readings(found, name, plan.tasks[name])]
-    if found.select(set="told"):
-        told += _of_told(found, plan.told)
-    for who, what, claim, here, held in told:
+        verdicts += [*_of_task(found, name, plan.tasks[name]), *_of_readings(found, name, plan.tasks[name])]
+    if found.select(set="disclosure"):
+        verdicts += _of_disclosure(found, plan.disclosure)
+    for who, what, claim, here, held in verdicts:
         yield {"who": who, "of": what, "claim": claim, "measured": here, "verdict": _verdict(held)}
 
 
@@ -218,14 +222,14 @@ def _of_rivals(found: Findings, one: Rivals) -> Iterator[Said]:
 
 def _economy(found: Findings, one: Rivals, beta: int, level: float, labels: dict[str, Label]) -> Said:
     """Whether DPCA sends more until it is as good as Algorithm 1."""
-    own, ratios, told = found.estimate("alg.sent", **labels).mean, [], []
+    own, ratios, clauses = found.estimate("alg.sent", **labels).mean, [], []
     for n in one.neighbours:
         took = steps_below(means(found, f"dpca-{n}", range(1, one.n_iter + 1), **labels), level)
         share = (took or one.n_iter) / one.n_iter
         ratios.append(share * found.estimate(f"dpca-{n}.sent", **labels).mean / own)
-        told.append(f"DPCA{n} {'over ' if took is None else ''}{ratios[-1]:.0f} times")
+        clauses.append(f"DPCA{n} {'over ' if took is None else ''}{ratios[-1]:.0f} times")
     claim = "Alg. 1 sends less than DPCA until that is as good"
-    return PAPERS, f"Figure 4, beta = {beta}", claim, f"{own:,.0f} numbers; {', '.join(told)}", min(ratios) > 1
+    return PAPERS, f"Figure 4, beta = {beta}", claim, f"{own:,.0f} numbers; {', '.join(clauses)}", min(ratios) > 1
 
 
 def _steps(count: int | None, most: int) -> str:
@@ -267,7 +271,7 @@ def _reproduced(found: Findings, name: str, task: Task, way: str) -> tuple[str, 
     if not paper or not all(some.n for some in here):
         return None
     off = [abs(some.mean - mean) / spread for some, (mean, spread) in zip(here, paper, strict=True)]
-    count = sum(is_within(some.mean, told) for some, told in zip(here, paper, strict=True))
+    count = sum(is_within(some.mean, value) for some, value in zip(here, paper, strict=True))
     return f"{count} of {len(here)}; at most {max(off):.1f} deviations off", count == len(here)
 
 
@@ -276,7 +280,7 @@ def misses(found: Findings, name: str, task: Task) -> dict[str, float]:
     paper, off = paper_row(name, "kpca"), {}
     for way in ROWS_OF["kpca"] if paper else ():
         here = errors_of(found, name, "rows", way, task.checked)
-        off[way] = float(np.mean([abs(some.mean - told[0]) for some, told in zip(here, paper, strict=True)]))
+        off[way] = float(np.mean([abs(some.mean - value[0]) for some, value in zip(here, paper, strict=True)]))
     return off
 
 
@@ -295,10 +299,10 @@ def _listed(counts: Sequence[int]) -> str:
 # ---------------------------------------------------------------- eigenpairs
 
 
-def _of_told(found: Findings, one: Told) -> Iterator[Said]:
+def _of_disclosure(found: Findings, one: Disclosure) -> Iterator[Said]:
     for kernel, times in zip(KERNELS, (1, 2), strict=True):
         for width in one.widths:
             rank = min([rank for rank in one.ranks if rank >= times * width], default=one.ranks[-1])
-            error = found.estimate(f"{kernel}.{width}.{rank}.few", set="told").mean
+            error = found.estimate(f"{kernel}.{width}.{rank}.few", set="disclosure").mean
             claim = f"{width + 1} known rows of a site with {width} columns, and {rank} pairs, give all others"
             yield OURS, f"eigenpairs, {kernel}", claim, f"off by {error:.1e} of their spread", error <= FOUND

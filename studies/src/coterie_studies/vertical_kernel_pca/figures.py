@@ -20,9 +20,9 @@ from coterie_studies.vertical_kernel_pca.claims import (
     there,
     times,
 )
-from coterie_studies.vertical_kernel_pca.sets import SPLITS, Curves, Plan, Rivals, Simulated, Split, Task, Told
+from coterie_studies.vertical_kernel_pca.disclosure import KERNELS
+from coterie_studies.vertical_kernel_pca.sets import SPLITS, Curves, Disclosure, Plan, Rivals, Simulated, Split, Task
 from coterie_studies.vertical_kernel_pca.svm import ROWS_OF, STEPS, WAYS
-from coterie_studies.vertical_kernel_pca.told import KERNELS
 
 __all__ = ["write_findings"]
 
@@ -60,7 +60,7 @@ treatment, and small drawn tables for large ones; sigma = 4 in figure 3 and 4.5 
 has no numbers for them; what is held or not is said of them alone.
 """
 MISSING = "GSE2187 was not there to run; what was skipped, and why, is below.\n"
-TOLD = """
+DISCLOSED = """
 What a site sends, its eigenpairs alone, says where its rows are up to a turn (and for rbf a shift): for a linear
 kernel V sqrt(lambda) is it, for rbf the logarithm of V lambda V' holds all distances, and classical scaling finds
 points at such distances. Errors are relative to the rows' distance from their mean: 1 is knowing nothing but that.
@@ -82,13 +82,13 @@ def write_findings(quick: Plan, full: Plan, found: Findings) -> str:
     text = [NOTES.strip(), QUICK if found.scope.quick else ""]
     if found.skipped() and not there(found, list(plan.tasks), "rows"):
         text.append(MISSING)
-    told = found.table("claims", list(claims(found, plan)))
-    text += ["## What is said, and what was measured", "", told, RULES.strip(), ""]
+    table = found.table("claims", list(claims(found, plan)))
+    text += ["## What is said, and what was measured", "", table, RULES.strip(), ""]
     text += _written_table(found, plan)
     text += _written_figure_2(found, plan.simulated)
     text += _written_figure_3(found, plan.curves)
     text += _written_figure_4(found, plan.rivals)
-    return "\n".join([*text, *_written_told(found, plan.told)])
+    return "\n".join([*text, *_written_disclosure(found, plan.disclosure)])
 
 
 def _shown(title: str, name: str) -> str:
@@ -128,8 +128,8 @@ def _blocks(found: Findings, name: str, task: Task, split: Split, ways: Sequence
             printed = [f"{mean:.4f} ± {spread:.4f}" for mean, spread in paper]
             yield {"task": task.title, "way": f"*the paper's {row_name(row)}*", **_line(task, printed)}
         before = row
-        told = ["" if not some.n else _spread(some) + _outside(some, paper, i, split) for i, some in enumerate(here)]
-        yield {"task": task.title, "way": WAYS[way], **_line(task, told)}
+        cells = ["" if not some.n else _spread(some) + _outside(some, paper, i, split) for i, some in enumerate(here)]
+        yield {"task": task.title, "way": WAYS[way], **_line(task, cells)}
 
 
 def row_name(row: str) -> str:
@@ -305,7 +305,7 @@ def _written_figure_4(found: Findings, one: Rivals) -> list[str]:
         labels: dict[str, Label] = {"set": "figure-4", "beta": beta}
         alg = found.estimate("alg", **labels)
         lines = [Line("Alg. 1, one round", steps, [alg.mean] * one.n_iter, style=":")]
-        sent, some = "numbers sent", sorted({1, 2, 5, 10, one.n_iter})
+        sent, some = "values sent", sorted({1, 2, 5, 10, one.n_iter})
         at_end = f"error after {one.n_iter}"
         none = {f"error after {t}": "" for t in some}
         row: dict[str, Cell] = {"beta": beta, "method": "Alg. 1", sent: found.estimate("alg.sent", **labels), **none}
@@ -323,8 +323,8 @@ def _written_figure_4(found: Findings, one: Rivals) -> list[str]:
 # ---------------------------------------------------------------- eigenpairs
 
 
-def _written_told(found: Findings, one: Told) -> list[str]:
-    if not found.select(set="told"):
+def _written_disclosure(found: Findings, one: Disclosure) -> list[str]:
+    if not found.select(set="disclosure"):
         return []
     rows: list[Row] = []
     charts = []
@@ -332,11 +332,18 @@ def _written_told(found: Findings, one: Told) -> list[str]:
         lines = []
         for i, width in enumerate(one.widths):
             for known, title, style in (("all", "all rows", "--"), ("few", "m + 1 rows", "-")):
-                made = [found.estimate(f"{kernel}.{width}.{rank}.{known}", set="told") for rank in one.ranks]
+                made = [found.estimate(f"{kernel}.{width}.{rank}.{known}", set="disclosure") for rank in one.ranks]
                 y = [max(some.mean, FOUND_AGAIN) for some in made]
                 lines.append(Line(f"{width} columns, {title}", one.ranks, y, kind=i, style=style, mark="o"))
-                told = {f"{rank} pairs": f"{some.mean:.2g}" for rank, some in zip(one.ranks, made, strict=True)}
-                rows.append({"kernel": kernel, "columns of the site": width, "turned by": title, **told})
+                errors = {f"{rank} pairs": f"{some.mean:.2g}" for rank, some in zip(one.ranks, made, strict=True)}
+                rows.append({"kernel": kernel, "columns of the site": width, "turned by": title, **errors})
         charts.append(Chart(f"{kernel} kernel", "pairs sent", "error of the rows found", lines, "xy"))
-    draw_lines(found.figure("told"), [charts])
-    return ["## What eigenpairs tell", "", TOLD.strip(), "", found.table("told", rows), _shown("Rows found", "told")]
+    draw_lines(found.figure("disclosure"), [charts])
+    return [
+        "## What eigenpairs tell",
+        "",
+        DISCLOSED.strip(),
+        "",
+        found.table("disclosure", rows),
+        _shown("Rows recovered", "disclosure"),
+    ]

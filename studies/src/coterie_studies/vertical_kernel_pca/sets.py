@@ -22,6 +22,7 @@ __all__ = [
     "QUICK",
     "SPLITS",
     "Curves",
+    "Disclosure",
     "Plan",
     "Replicas",
     "Rivals",
@@ -29,7 +30,6 @@ __all__ = [
     "Simulated",
     "Split",
     "Task",
-    "Told",
     "Toxicants",
     "Variant",
     "cut",
@@ -174,7 +174,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Told:
+class Disclosure:
     """Rows of one site, found again from its eigenpairs."""
 
     load: Callable[[], Sample]
@@ -193,7 +193,7 @@ class Plan:
     curves: Curves
     rivals: Rivals
     tasks: Mapping[str, Task]
-    told: Told
+    disclosure: Disclosure
 
 
 # ---------------------------------------------------------------- data
@@ -279,7 +279,7 @@ FULL = Plan(
         "azole": Task("Toxicant vs Azole", Toxicants(("azole",))),
         "others": Task("Toxicant vs Others", Toxicants(EVERY)),
     },
-    Told(Toxicants(EVERY), 50.0, (10, 50, 141), (5, 10, 15, 20, 50, 100, 150, 200, 537)),
+    Disclosure(Toxicants(EVERY), 50.0, (10, 50, 141), (5, 10, 15, 20, 50, 100, 150, 200, 537)),
 )
 NOT_EIGHT = tuple(str(i) for i in range(10) if i != 8)
 SHORT = (1, 5, 10, 20, 50, 100)
@@ -292,5 +292,5 @@ QUICK = Plan(
         "9": Task("8 vs 9", Replicas("8", ("9",)), 200, 8, 4.5, SHORT, most_seeds=(2, 2, 1)),
         "rest": Task("8 vs others", Replicas("8", NOT_EIGHT), 200, 8, 4.5, SHORT, most_seeds=(2, 2, 1)),
     },
-    Told(Replicas("8", NOT_EIGHT), 4.5, (4, 16), (2, 4, 8, 16, 32, 64, 360), 2),
+    Disclosure(Replicas("8", NOT_EIGHT), 4.5, (4, 16), (2, 4, 8, 16, 32, 64, 360), 2),
 )

@@ -8,9 +8,9 @@ from scipy import linalg
 
 from coterie.maths.factors import kernel_pairs
 from coterie.maths.spectra import Ritz
-from coterie_studies.vertical_kernel_pca.sets import Told, gamma_of
+from coterie_studies.vertical_kernel_pca.sets import Disclosure, gamma_of
 
-__all__ = ["KERNELS", "fitted_to", "rows_from_pairs", "told_by_pairs"]
+__all__ = ["KERNELS", "disclosed_by_pairs", "fitted_to", "rows_from_pairs"]
 
 Floats = npt.NDArray[np.float64]
 Values = dict[str, float]
@@ -45,20 +45,20 @@ def fitted_to(guess: Floats, known: Floats, which: npt.NDArray[np.intp], *, shif
     return np.asarray((guess - from_) @ turn + to)
 
 
-def told_by_pairs(told: Told, seed: int) -> Values:
+def disclosed_by_pairs(disclosure: Disclosure, seed: int) -> Values:
     """How far rows found so are from the true ones, as a share of their distance from their mean.
 
     ``all``: turned by all true rows, so that nothing but the turn is in doubt; ``few``: by as many as a site has
     columns and one, judged by the others.
     """
-    rows, rng, found = told.load().rows, np.random.default_rng(seed), {}
-    n, gamma = len(rows), gamma_of(told.sigma, 1.0)
-    for width in told.widths:
+    rows, rng, found = disclosure.load().rows, np.random.default_rng(seed), {}
+    n, gamma = len(rows), gamma_of(disclosure.sigma, 1.0)
+    for width in disclosure.widths:
         own = rows[:, rng.permutation(rows.shape[1])[:width]]
         few, every = rng.permutation(n)[: width + 1], np.arange(n)
         for kernel in KERNELS:
             pairs = kernel_pairs(kernel, gamma, own, n, seed=0)
-            for rank in told.ranks:
+            for rank in disclosure.ranks:
                 guess = rows_from_pairs(kernel, gamma, pairs.top(rank), width)
                 for name, which, judged in (("all", every, every), ("few", few, np.setdiff1d(every, few))):
                     made = fitted_to(guess, own[which], which, shifted=kernel == "rbf")
