@@ -186,9 +186,9 @@ def test_new_rows_are_embedded_as_the_sites_embedded_theirs():
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"gamma": 0.0}, "gamma=0.0 must be above 0"),
+        ({"gamma": 0.0}, "gamma=0.0 must be a number above 0"),
         ({"gamma": -1.0}, "gamma=-1.0"),
-        ({"kernel": "sigmoid"}, "kernel='sigmoid' is not known"),
+        ({"kernel": "sigmoid"}, "kernel='sigmoid'; it is"),
         ({"n_features": 8}, r"n_features=8 random features cannot give the 12-th eigenvalue"),
         ({"solver": "qr"}, "solver='qr'"),
         ({"step": "t"}, "step='t'"),

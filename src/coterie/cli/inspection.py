@@ -15,7 +15,7 @@ from coterie.cli import options as opt
 from coterie.cli.options import app, policy
 from coterie.cli.terminal import console, print_json, say, show_table, tell
 from coterie.errors import InputError
-from coterie.sites.toml_files import nearest_name
+from coterie.text import nearest_name
 
 Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: strict, standard, research, simulation.")]
 

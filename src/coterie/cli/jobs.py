@@ -18,6 +18,7 @@ from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
 from coterie.sites.toml_files import read_toml
+from coterie.text import count_of
 
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
@@ -125,8 +126,9 @@ class Job:
         missing, seen = scan_table(table)
         if self.missing == "refuse" and missing.any():
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
+            values = count_of(int(missing[place]), "missing value")
             raise MissingValues(
-                f"{name}: column {table.columns[place].name!r} holds {missing[place]} missing values; "
+                f"{name}: column {table.columns[place].name!r} holds {values}; "
                 "pass --missing mean to fill them"
                 f"{'' if self._splits_columns else ', or --missing drop to leave their rows out'}."
             )
@@ -249,10 +251,10 @@ def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
         return "plain"
     smallest = max(policy.min_roster for policy in policies.values())
     if len(policies) < smallest:
-        few = f"{len(policies)} site{'s' if len(policies) > 1 else ''}"
         raise InputError(
-            f"{few}: by their policy no sum is over fewer than {smallest}, since it would tell too much of each. "
-            "If all files are yours, pass --policy simulation (in a job file: policy = 'simulation')."
+            f"{count_of(len(policies), 'site')}: by their policy no sum is over fewer than {smallest}, since it "
+            "would tell too much of each. If all files are yours, pass --policy simulation "
+            "(in a job file: policy = 'simulation')."
         )
     return "masked"
 

@@ -19,6 +19,7 @@ from coterie.errors import InputError
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
 from coterie.runtime.ledger import GOOD
+from coterie.text import count_of
 
 T = TypeVar("T")
 Line = dict[str, Any]
@@ -97,9 +98,9 @@ def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
         yield f"Everything that ever left{which} is a function of {formed:,} groups of at least {least} rows."
         broken, anew = sum(line["broken"] for line in changes), sum(line["how"] == "regrouped" for line in changes)
         if broken:
-            yield f"{_number(broken, 'group')} left the view because a row behind them was removed or changed."
+            yield f"{count_of(broken, 'group')} left the view because a row behind them was removed or changed."
         if anew:
-            yield f"The data officer had all groups formed anew {_number(anew, 'time')}."
+            yield f"The data officer had all groups formed anew {count_of(anew, 'time')}."
 
 
 def _show_site_run(title: str, left: list[_Left]) -> None:
@@ -107,7 +108,7 @@ def _show_site_run(title: str, left: list[_Left]) -> None:
     rows = [[_rounds(one.round for one in group), *same, *_totals(group)] for same, group in groups]
     show_table(title, ["rounds", "what left", "made of", "the server sees", "numbers", "bytes"], rows)
     numbers, total = _totals(left)
-    say(f"{_number(len(left), 'message')}, {numbers} numbers, {total} bytes in all.")
+    say(f"{count_of(len(left), 'message')}, {numbers} numbers, {total} bytes in all.")
     for sentence in _site_sentences(left):
         say(sentence)
 
@@ -173,15 +174,15 @@ def _site_sentences(left: list[_Left]) -> Iterator[str]:
     yield f"Of what this site computed from its rows the server saw: {'; '.join(clauses or ['nothing'])}."
     schema = sum(one.content == "schema" for one in answers)
     if schema:
-        yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for this site holds."
+        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the columns asked for this site holds."
     if any(one.what == KEYS for one in left):
         yield "Keys and masks are no data: they set the masks up, and took them off the sums."
     again = sum(one.event == "resend" for one in left)
     if again:
-        yield f"{_number(again, 'message')} left once more, the same bytes as before."
+        yield f"{count_of(again, 'message')} left once more, the same bytes as before."
     refused = Counter(one.reason for one in left if one.event == "refusal")
     if refused:
-        yield f"{_number(refused.total(), 'question')} refused: {'; '.join(_counted(refused))}."
+        yield f"{count_of(refused.total(), 'question')} refused: {'; '.join(_counted(refused))}."
 
 
 def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
@@ -201,14 +202,14 @@ def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
 
 def _made_of(answers: list[_Left]) -> str:
     kinds = dict.fromkeys(FROM_ROWS[one.content] for one in answers)
-    return f"{_number(len(answers), 'answer')} ({', '.join(kinds)})"
+    return f"{count_of(len(answers), 'answer')} ({', '.join(kinds)})"
 
 
 def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
     """What was seen by itself, from counts by how it was seen and what it is made of."""
     for (how, content), n in seen.items():
         if how in ("single", "summed") and content in FROM_ROWS and n:
-            clauses = f"{_number(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
+            clauses = f"{count_of(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
             yield f"{clauses}, which it said it would only add up" if how == "summed" else clauses
 
 
@@ -228,7 +229,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
     show_table(str(path), ["rounds", "asked", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
     besides = f", {masking} of them for keys and masks (no data)" if masking else ""
-    say(f"{_number(len(lines), 'round')}{besides}; {up(lines)} bytes up in all.")
+    say(f"{count_of(len(lines), 'round')}{besides}; {up(lines)} bytes up in all.")
     for sentence in (*_server_sentences(lines), *_troubles(lines)):
         say(sentence)
 
@@ -245,13 +246,13 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
         sums[_good(line)] += is_masked and _good(line) > 0
         for content in () if is_masked else line["content"].split("+"):
             single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
-    clauses = [f"{_number(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
+    clauses = [f"{count_of(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
     by_itself = [*_single_clauses(single)]
     clauses += by_itself or ["nothing of any one site by itself"]
     yield f"Of what the sites computed from their rows the server saw: {'; '.join(clauses)}."
     schema = single["single", "schema"]
     if schema:
-        yield f"It also saw {_number(schema, 'answer')} (schema): which of the columns asked for a site holds."
+        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the columns asked for a site holds."
 
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
@@ -285,10 +286,6 @@ def _short(kind: str) -> str:
 def _rounds(rounds: Iterable[int]) -> str:
     first, *_, last = [*rounds] * 2
     return str(first) if first == last else f"{first}-{last}"
-
-
-def _number(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def _counted(reasons: Counter[str]) -> list[str]:

@@ -24,21 +24,28 @@ class DSPGDParameters(KernelParameters):
     )
     n_iter: int = parameter(20, "T: iterations.", Allowed(whole=True, low=1))
     threshold: float | None = parameter(
-        None, "lambda; None takes an eigenvalue of the first iteration: two beyond what is looked for."
+        None,
+        "lambda; None takes an eigenvalue of the first iteration: two beyond those that are looked for.",
+        Allowed(low=0, none=True),
     )
-    step: Any = parameter("1/t", "eta_t: Algorithm 1's 1/t, or 2/t, at most 1, of Theorem 1.")
+    step: Any = parameter("1/t", "eta_t: Algorithm 1's 1/t, or 2/t, at most 1, of Theorem 1.", Allowed("1/t", "2/t"))
     solver: Any = parameter(
         "auto",
         "``gram``: sites send the matrix of products at once; ``lanczos``: they multiply it with vectors; ``auto`` "
         "picks the cheaper.",
+        Allowed("auto", "gram", "lanczos"),
     )
     cem: bool = parameter(
         True,
         "The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) an iteration costs N + "
         "M D numbers a Lanczos step, and sites must allow rows: it is what the paper compares with.",
     )
-    features: str = parameter("phase", "``phase``: sqrt(2) cos(w'x + b); ``paired``: cos and sin in pairs.")
-    precision: str = parameter("float64", "Of the features; sums are in float64 in any case.")
+    features: str = parameter(
+        "phase", "``phase``: sqrt(2) cos(w'x + b); ``paired``: cos and sin in pairs.", Allowed("phase", "paired")
+    )
+    precision: str = parameter(
+        "float64", "Of the features; sums are in float64 in any case.", Allowed("float64", "float32")
+    )
 
     @property
     def method(self) -> str:

@@ -25,6 +25,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
+from coterie.text import count_of
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -173,7 +174,7 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
 def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
     """Say before anything is sent which sites hold fewer rows than a group."""
     few = [
-        f"{name} holds {table.n_rows} row{'' if table.n_rows == 1 else 's'}"
+        f"{name} holds {count_of(table.n_rows, 'row')}"
         for name, table in tables.items()
         if rules[name].protection_of(method) == "groups" and table.n_rows < rules[name].min_group
     ]

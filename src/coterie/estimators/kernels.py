@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kmeans import ClusterModel
+from coterie.maths.kernels import KERNELS
 from coterie.parameters import Allowed, parameter
 from coterie.protocols.baselines import Embeds
 from coterie.protocols.dspgd import Embedding
@@ -27,15 +28,16 @@ class KernelParameters:
     """Which kernel."""
 
     kernel: str = parameter(
-        "rbf", "``rbf``, ``laplacian`` or ``polynomial``, which is ``(gamma <x, y> + coef0) ** degree``."
+        "rbf", "The kernel; ``polynomial`` is ``(gamma <x, y> + coef0) ** degree``.", Allowed(*KERNELS)
     )
     gamma: float | None = parameter(
         None,
         "The kernel's gamma (where a paper has sigma, 1 / (2 sigma^2)); None takes N^2 / (2 sum of squared "
         "distances).",
+        Allowed(above=0, none=True),
     )
-    degree: int = parameter(3, "Of the polynomial kernel.")
-    coef0: float = parameter(1.0, "Of the polynomial kernel.")
+    degree: int = parameter(3, "Of the polynomial kernel.", Allowed(whole=True, low=1))
+    coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed())
     random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
 
     result_type: ClassVar[type[Any]] = KernelFit

@@ -198,6 +198,12 @@ class FederatedKMeans(KMeansModel):
 
     method = "federated-kmeans"
 
+    def check(self, n_columns: int) -> None:
+        """What cannot work is said before anyone is asked."""
+        super().check(n_columns)
+        if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
+            raise InputError(f"reassign={self.reassign!r}; it is True, False or (share, rounds).")
+
     def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
         tol = self.tol * float(np.mean(found.deviation**2))
         rule = self._reassignment(found)

@@ -19,7 +19,7 @@ from coterie.estimators.edge import NAMED, EdgeKMeans
 from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
 from coterie.estimators.landmarks import FederatedKernelKMeans
 from coterie.estimators.vertical import VerticalKernelKMeans
-from coterie.sites.toml_files import nearest_name
+from coterie.text import nearest_name
 
 ESTIMATORS: dict[str, type[Any]] = {
     "federated-kmeans": FederatedKMeans,

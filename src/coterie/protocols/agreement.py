@@ -12,6 +12,7 @@ from coterie.errors import ColumnsDiffer, InputError, MalformedMessage
 from coterie.messages.schema import Integers, Reply, Request, array
 from coterie.messages.site_part import Column, Memory, Table, answers
 from coterie.messages.verbs import Protocol, each
+from coterie.text import count_of
 
 
 class Visible(IntEnum):
@@ -116,5 +117,5 @@ def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, 
     texts = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
     others = int(report.others)
     if others:
-        texts.append(f"{others} column{'s' if others > 1 else ''} more than expected")
+        texts.append(f"{count_of(others, 'column')} more than expected")
     return tuple(texts)

@@ -29,6 +29,7 @@ from coterie.protocols.vertical_sites import (
     SumProducts,
     Treat,
 )
+from coterie.text import count_of
 
 METHOD = "vertical-kernel-pca"
 NONE = 1e-12
@@ -136,8 +137,9 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     """
     aligned = yield from align()
     if aligned.n_rows < settings.least_rows:
-        held = "row" if aligned.n_rows == 1 else "rows"
-        raise InputError(f"the sites hold {aligned.n_rows} {held}; at least {settings.least_rows} are needed.")
+        raise InputError(
+            f"the sites hold {count_of(aligned.n_rows, 'row')}; at least {settings.least_rows} are needed."
+        )
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
     gamma, trace = yield from _scale_of(settings, aligned.n_rows)

@@ -22,6 +22,7 @@ from coterie.messages.site_part import Table
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.text import count_of
 
 RESULT_SCHEMA = 1
 DRAWN_ROWS = 1500
@@ -79,7 +80,9 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "asked": asked_of(ledger),
         "lost": ledger.lost(),
-        "title": f"{_many(len(estimator.cluster_centers_), 'cluster')} over {_many(len(ledger.sites()), 'site')}",
+        "title": " over ".join(
+            (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
+        ),
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method_name}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {_cost(estimator)}.{_lost(ledger)}"
@@ -103,10 +106,6 @@ def _lost(ledger: Ledger) -> str:
     """Who is not in all of it, since when."""
     lost = [f"{name} since round {since}" for name, since in ledger.lost().items()]
     return f" Lost on the way: {', '.join(lost)}; sums told before that hold their rows, too." if lost else ""
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def write_run(

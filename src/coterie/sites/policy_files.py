@@ -19,7 +19,8 @@ import msgspec
 from coterie.errors import InputError
 from coterie.protocols.methods import METHODS, Method
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
-from coterie.sites.toml_files import nearest_name, read_toml
+from coterie.sites.toml_files import read_toml
+from coterie.text import nearest_name
 
 PRESETS: tuple[str, ...] = ("strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""

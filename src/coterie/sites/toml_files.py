@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.text import nearest_name
 
 
 def read_toml(
@@ -31,10 +31,3 @@ def read_toml(
                 f"{path}: there is no key {key!r}{nearest_name(key, names if offered is None else offered)}"
             )
     return raw
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or the list of what there is."""
-    names = list(map(str, known))
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"

@@ -10,7 +10,7 @@ import typer
 
 from coterie.cli.terminal import Interrupted, console, steps
 from coterie.errors import InputError
-from coterie.sites.toml_files import nearest_name
+from coterie.text import nearest_name
 
 app = typer.Typer(add_completion=False)
 

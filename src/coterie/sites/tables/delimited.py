@@ -18,6 +18,7 @@ from coterie.errors import InputError
 from coterie.sites.tables.cells import as_number, as_truth, form_of, present
 from coterie.sites.tables.phrases import quoted, reading
 from coterie.sites.tables.sources import Source, check_names
+from coterie.text import count_of
 
 CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26
 HEAD = 1 << 20
@@ -133,7 +134,7 @@ class CsvSource(Source):
 
     def _ragged(self, row: Any) -> str:
         where = "a row" if row.number is None else f"row {row.number - 1}"
-        cells = f"{row.actual_columns} cell{'s' if row.actual_columns != 1 else ''}"
+        cells = count_of(row.actual_columns, "cell")
         return (
             f"{self.name}: {where} has {cells} where the header has {row.expected_columns} "
             f"({quoted(row.text)}); mend it, or put cells that hold {self._delimiter!r} in quotation marks"
