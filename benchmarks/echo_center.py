@@ -14,7 +14,7 @@ from nvflare.apis.shareable import Shareable
 from coterie.engines.nvflare.center import AuxChannel, Center
 from coterie.engines.nvflare.wire import FRAME, HELLO
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.lloyd import Assign
+from coterie.methods.shared.lloyd import Assign
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 

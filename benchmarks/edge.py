@@ -17,7 +17,7 @@ from benchmarks.masking import Clocked
 from benchmarks.measure import Grid, Line, Result, alternating
 from coterie import EdgeKMeans, FederatedPCA
 from coterie.engines.inprocess import in_process
-from coterie.protocols.edge_stages import JL, PCA, DisPCA, DisSS, Sample, Stage
+from coterie.methods.edge.stages import JL, PCA, DisPCA, DisSS, Sample, Stage
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 

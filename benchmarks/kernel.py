@@ -15,8 +15,15 @@ from coterie import DSPGDKernelKMeans, FederatedKernelKMeans
 from coterie.engines.inprocess import in_process
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel, average_distance_gamma
-from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd_sites import Advance, BeginKernel, SendGram, keep_advance, keep_kernel, local_triangle
+from coterie.messages.site_api import Memory
+from coterie.methods.kernel.dspgd.sites import (
+    Advance,
+    BeginKernel,
+    SendGram,
+    keep_advance,
+    keep_kernel,
+    local_triangle,
+)
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 

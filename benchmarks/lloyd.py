@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 
 from benchmarks.measure import Line, Result, alternating, data_folder, seconds
 from coterie.engines.inprocess import in_process
-from coterie.protocols.lloyd import lloyd
+from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
 
@@ -94,7 +94,7 @@ _CLUSTER_LARGE = textwrap.dedent(
     from pathlib import Path
     import numpy as np
     from coterie.engines.inprocess import in_process
-    from coterie.protocols.lloyd import lloyd
+    from coterie.methods.shared.lloyd import lloyd
     from coterie.runtime.run import run
     from coterie.sites.tables import open_table
     began = time.perf_counter()

@@ -17,9 +17,9 @@ from benchmarks.measure import Grid, Line, Result
 from coterie.engines.inprocess import InProcess, in_process
 from coterie.messages.codec import answer_header_bytes
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
+from coterie.messages.site_api import Memory, Table, answers
 from coterie.messages.verbs import Protocol, total
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
 from coterie.runtime.channel import Outcome
 from coterie.runtime.layers import Layer, PlainSums
 from coterie.runtime.ledger import Ledger
@@ -35,14 +35,12 @@ SETTING_UP = 2
 """Exchanges before the first upload: keys, introductions."""
 
 
-@dataclass(frozen=True)
 class Vector(Reply):
     """Numbers that cost a site nothing to compute."""
 
     values: Floats = array("n", bound="1000")
 
 
-@dataclass(frozen=True)
 class AskVector(Request[Vector]):
     """A vector of ``n`` numbers."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.engines.inprocess import InProcess, in_process
-from coterie.messages.site_part import Block
+from coterie.messages.site_api import Block
 from coterie.runtime.channel import Outcome
 from coterie.sites.tables import ArrayTable
 

@@ -11,9 +11,9 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing, Reply, Request
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.messages.verbs import Seen
-from coterie.protocols.preparation import SumColumns
+from coterie.methods.shared.preparation import SumColumns
 from coterie.secure.masked_sums import SEALED_BYTES, AskKey, AskMasked, Introduce, Masked, Reveal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

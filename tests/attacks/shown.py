@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.messages.schema import Nothing
-from coterie.messages.site_part import Block
-from coterie.protocols.lloyd import Assign
-from coterie.protocols.prepared import Prepare
+from coterie.messages.site_api import Block
+from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.prepared import Prepare
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.messages.refusals import Refusal
-from coterie.protocols.edge_sites import SendCenters, SendSubspace, SendSummary
+from coterie.methods.edge.sites import SendCenters, SendSubspace, SendSummary
 from coterie.sites.policy import Policy
 from tests.attacks.asker import OFF, ON, Asker
 

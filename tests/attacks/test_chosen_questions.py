@@ -13,10 +13,10 @@ import coterie
 from coterie import FederatedKMeans
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
-from coterie.protocols.lloyd import Assign
-from coterie.protocols.methods import METHODS, Method
-from coterie.protocols.prepared import Prepare
+from coterie.messages.site_api import Memory, Table, answers
+from coterie.methods.registry import METHODS, Method
+from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.prepared import Prepare
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site

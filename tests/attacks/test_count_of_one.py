@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from coterie.messages.refusals import Refusal
-from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.seeding import Split, Summarise
+from coterie.methods.kmeans.federated import Train
+from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.starts import Split, Summarise
 from tests.attacks.asker import OFF, ON, ROW, Asker, nearest_row, sum_columns
 
 D = 3

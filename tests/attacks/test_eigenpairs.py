@@ -8,8 +8,8 @@ from scipy.linalg import orthogonal_procrustes
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
-from coterie.protocols.alignment import Attend, SendTags, row_tags
-from coterie.protocols.vertical_sites import (
+from coterie.methods.shared.alignment import Attend, SendTags, row_tags
+from coterie.methods.vertical.sites import (
     Decompose,
     FindRank,
     MeasureSpread,

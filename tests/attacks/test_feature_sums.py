@@ -9,9 +9,9 @@ from scipy.optimize import least_squares
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.refusals import Refusal
-from coterie.protocols.baselines import MapFeatures
-from coterie.protocols.dspgd_sites import Advance, BeginKernel
-from coterie.protocols.lloyd import Assign
+from coterie.methods.kernel.baselines import MapFeatures
+from coterie.methods.kernel.dspgd.sites import Advance, BeginKernel
+from coterie.methods.shared.lloyd import Assign
 from tests.attacks.asker import OFF, ON, ROW, TAU, Asker
 
 D, WIDE, KERNEL = 2, 200, Kernel("rbf", 0.1)

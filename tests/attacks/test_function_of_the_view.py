@@ -20,13 +20,13 @@ from coterie.errors import QuorumLost
 from coterie.estimators.registry import make_estimator
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, Table, answers
-from coterie.protocols.baselines import PoolRows
-from coterie.protocols.edge_sites import SendScatter
-from coterie.protocols.federated_pca import View
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.methods import METHODS, PREPARATION, Method
-from coterie.protocols.seeding import Split, Summarise
+from coterie.messages.site_api import Memory, Table, answers
+from coterie.methods.edge.pca import View
+from coterie.methods.edge.sites import SendScatter
+from coterie.methods.registry import METHODS, PREPARATION, Method
+from coterie.methods.shared.counts import PoolRows
+from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.starts import Split, Summarise
 from coterie.runtime.run import run
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.messages.refusals import Refusal
-from coterie.protocols.landmarks_summed import Regard, SumRegarded, projection_of
+from coterie.methods.kernel.landmarks.summed import SumProjected, UseProjection, projection_of
 from tests.attacks.asker import OFF, ON, Asker
 
 ROWS = np.random.default_rng(4).normal(size=(60, 3)) @ np.array([[1, 0.5, 0], [0, 1, -0.7], [0, 0, 1]])
@@ -16,8 +16,8 @@ def products_by_projections(made, n_seeds):
     """What can be known of the sums of products of two columns, from squares of projected columns."""
     seen, found = [], []
     for seed in range(n_seeds):
-        made.ask(Regard(seed, 2, False))
-        reply = made.ask(SumRegarded(2, 3.0, 0))
+        made.ask(UseProjection(seed, 2, False))
+        reply = made.ask(SumProjected(2, 3.0, 0))
         if not isinstance(reply, Refusal):
             w = projection_of(3, 2, seed)
             seen += [[1.0, 2 * a * b, 2 * a * c, 2 * b * c] for a, b, c in (np.sqrt(2) * w).T]

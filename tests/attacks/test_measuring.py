@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from coterie.messages.refusals import Refusal
-from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.limits import ReportMagnitude
+from coterie.methods.kmeans.federated import Train
+from coterie.methods.shared.limits import ReportMagnitude
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from coterie.maths.spectra import full_matrix
-from coterie.protocols.edge_sites import SendScatter
-from coterie.protocols.federated_pca import View
+from coterie.methods.edge.pca import View
+from coterie.methods.edge.sites import SendScatter
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import grouped_view

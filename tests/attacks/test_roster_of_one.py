@@ -9,7 +9,7 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
 from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import each, total
-from coterie.protocols.lloyd import Assign
+from coterie.methods.shared.lloyd import Assign
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums

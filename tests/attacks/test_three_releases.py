@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.protocols.seeding import Split
+from coterie.methods.shared.starts import Split
 from tests.attacks.asker import OFF, ON, ROW, Asker, nearest_row
 
 ROWS = np.sort(np.random.default_rng(7).normal(size=(60, 1)), axis=0)

@@ -12,8 +12,8 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import eigenpairs_above, full_matrix
 from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import total
-from coterie.protocols.dspgd_sites import Advance, BeginKernel, SendGram
-from coterie.protocols.lloyd import Assign
+from coterie.methods.kernel.dspgd.sites import Advance, BeginKernel, SendGram
+from coterie.methods.shared.lloyd import Assign
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy

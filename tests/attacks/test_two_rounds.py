@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from coterie.engines.inprocess import in_process
 from coterie.maths.clustering import nearest
-from coterie.protocols.lloyd import Assign, lloyd
+from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums

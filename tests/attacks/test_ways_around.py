@@ -7,10 +7,10 @@ import pytest
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing
-from coterie.protocols.limits import ReportMagnitude
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.prepared import Prepare
-from coterie.protocols.seeding import Split
+from coterie.methods.shared.limits import ReportMagnitude
+from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.starts import Split
 from tests.attacks.asker import ROW, Asker, nearest_row, sum_columns
 
 rng = np.random.default_rng(0)

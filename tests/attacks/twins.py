@@ -19,7 +19,7 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
-from coterie.messages.site_part import CARRIERS, Evaluated
+from coterie.messages.site_api import CARRIERS, Evaluated
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import forming

@@ -8,8 +8,8 @@ import sklearn.cluster  # noqa: F401  (so that OpenMP is there from the start, w
 
 from coterie.engines import inprocess
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
-from coterie.protocols.lloyd import lloyd
-from coterie.protocols.seeding import one_shot
+from coterie.methods.shared.lloyd import lloyd
+from coterie.methods.shared.starts import one_shot
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from tests.federations import blobs, split_evenly

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import coterie
 from coterie import EdgeKMeans, FederatedPCA, load_model, save_model
 from coterie.errors import InputError
-from coterie.protocols.edge_stages import JL, DisPCA, DisSS, Sample
+from coterie.methods.edge.stages import JL, DisPCA, DisSS, Sample
 from coterie.sites.policy import Policy
 from tests.federations import blobs, split_evenly
 
@@ -89,7 +89,7 @@ def test_rows_leave_only_where_every_site_allows_it(method):
         coterie.fit(EdgeKMeans(3, pipeline=method, random_state=0), tables)
     made = coterie.fit(EdgeKMeans(3, pipeline=method, refine=2, random_state=0), tables, policy=OPEN)
     assert made.inertia_ <= 1.2 * KMeans(3, n_init=10, random_state=0).fit(ROWS).inertia_
-    assert {e.seen for e in made.ledger_.exchanges if e.asked == "lloyd.Assign"} == {"masked"}
+    assert {e.seen for e in made.ledger_.exchanges if e.asked == "shared.Assign"} == {"masked"}
 
 
 def test_the_default_works_under_the_default_policy_and_with_scaling(tmp_path):

@@ -17,7 +17,7 @@ from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLost
 from coterie.estimators.edge import NAMED
 from coterie.estimators.registry import EMBEDDINGS, ESTIMATORS, make_estimator
-from coterie.protocols.methods import METHODS
+from coterie.methods.registry import METHODS
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from tests.federations import blobs, central_lloyd, split_evenly

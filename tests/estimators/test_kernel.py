@@ -280,9 +280,9 @@ def test_clusters_within_so_many_components_of_landmarks():
 def test_with_a_default_policy_no_single_answer_is_seen():
     tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
     made = coterie.fit(FederatedKernelKMeans(4, random_state=0), tables)
-    seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "agreement.Agree"}
+    seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "shared.Agree"}
     answered = [e for e in made.ledger_.exchanges if all(s.outcome == "answered" for s in e.sites.values())]
-    assert "landmarks_sites.SendLandmarks" not in {e.asked for e in answered}
+    assert "kernel.SendLandmarks" not in {e.asked for e in answered}
     assert "masked" in seen
 
 

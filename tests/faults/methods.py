@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 
 from coterie import DSPGDKernelKMeans, DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA
 from coterie.estimators.kernels import embedded_rows
-from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import Embedding
-from coterie.protocols.dspgd_sites import Advance, _parts, keep_advance, keep_kernel
+from coterie.messages.site_api import Memory
+from coterie.methods.kernel.dspgd.protocol import Embedding
+from coterie.methods.kernel.dspgd.sites import Advance, _parts, keep_advance, keep_kernel
 from coterie.runtime.ledger import Exchange
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

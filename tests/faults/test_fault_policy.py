@@ -13,8 +13,8 @@ from coterie.errors import QuorumLost, RosterChanged
 from coterie.messages import codec
 from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import total
-from coterie.protocols.lloyd import Close, lloyd
-from coterie.protocols.prepared import Prepare
+from coterie.methods.shared.lloyd import Close, lloyd
+from coterie.methods.shared.prepared import Prepare
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Layer, PlainSums
 from coterie.runtime.ledger import Ledger
@@ -145,7 +145,9 @@ def test_keys_a_site_s_owner_pinned_hold_when_it_is_brought_up_to_date_too():
     for key, form in ((b"e" * 32, codec.Form.REFUSAL), (b"b" * 32, codec.Form.ANSWER)):
         body = codec.encode_body(Introduce(("a", "b"), np.array([own, list(key)])), {})
         names = codec.roster_digest(["a", "b"])
-        envelope = codec.Envelope(1, bytes(16), 1, 0, names, codec.site_tag("a"), body.digest, "lloyd")
+        envelope = codec.Envelope(
+            codec.FORMAT_VERSION, bytes(16), 1, 0, names, codec.site_tag("a"), body.digest, "lloyd"
+        )
         assert read_envelope(site.answer(codec.encode_recall(envelope, [body.data])))[0] is form
 
 

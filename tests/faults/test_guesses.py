@@ -9,9 +9,9 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost
 from coterie.maths import clustering
 from coterie.messages.verbs import total
-from coterie.protocols.lloyd import Assign, lloyd
-from coterie.protocols.preparation import spread
-from coterie.protocols.seeding import cells_start
+from coterie.methods.shared.lloyd import Assign, lloyd
+from coterie.methods.shared.preparation import spread
+from coterie.methods.shared.starts import cells_start
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums

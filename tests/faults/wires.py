@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.engines.inprocess import InProcess
 from coterie.messages.codec import read_envelope
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.runtime.channel import Outcome
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.site import Site

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-import coterie.protocols
+import coterie.methods
 import coterie.secure
 from coterie.errors import MalformedMessage
 from coterie.messages.codec import Form, read_envelope
@@ -29,8 +29,8 @@ QUESTION_BYTES = 13  # transcript, seen and checksum
 
 def _kinds() -> tuple[bytes, ...]:
     """The names of all of coterie's own requests: not those of other tests, and all, whatever was imported before."""
-    for package in (coterie.protocols, coterie.secure):
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for package in (coterie.methods, coterie.secure):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(module.name)
     own = [kind for kind, request in _KINDS.items() if request.__module__.startswith("coterie.")]
     return tuple(kind.encode() for kind in sorted(own))

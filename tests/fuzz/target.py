@@ -16,32 +16,9 @@ from coterie.messages import codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
-from coterie.messages.site_part import Block, Memory
+from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
-from coterie.protocols.agreement import Agree
-from coterie.protocols.alignment import Attend, SendTags
-from coterie.protocols.baselines import CountRows, MapFeatures, PoolRows
-from coterie.protocols.ce_pca import (
-    DrawRows,
-    EmbedRows,
-    ProjectRows,
-    ScoreByLeverage,
-    ScoreByResidual,
-    SketchFeatures,
-)
-from coterie.protocols.coresets import SampleCoreset, SumCost
-from coterie.protocols.dpca import CountColumns, SendComponents, SolveCopy
-from coterie.protocols.dspgd_dense import Expand, KeepRows, Project
-from coterie.protocols.dspgd_sites import (
-    Advance,
-    BeginKernel,
-    Multiply,
-    ReportFeatureLength,
-    SendGram,
-    SumFeatures,
-    SumLengths,
-)
-from coterie.protocols.edge_sites import (
+from coterie.methods.edge.sites import (
     SendCenters,
     SendScatter,
     SendSubspace,
@@ -49,22 +26,52 @@ from coterie.protocols.edge_sites import (
     SumByCell,
     SumReducedCost,
 )
-from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.landmarks_sites import (
+from coterie.methods.kernel.baselines import MapFeatures
+from coterie.methods.kernel.ce_pca import (
+    DrawRows,
+    EmbedRows,
+    ProjectRows,
+    ScoreByLeverage,
+    ScoreByResidual,
+    SketchFeatures,
+)
+from coterie.methods.kernel.dspgd.dense import Expand, KeepRows, Project
+from coterie.methods.kernel.dspgd.sites import (
+    Advance,
+    BeginKernel,
+    Multiply,
+    ReportFeatureLength,
+    SendGram,
+    SumFeatures,
+)
+from coterie.methods.kernel.gamma import SumLengths
+from coterie.methods.kernel.landmarks.sites import (
     MeanByCell,
     SendFeatureGram,
     SendLandmarks,
     TryLandmarks,
     UseLandmarks,
 )
-from coterie.protocols.landmarks_summed import CountCells, Regard, ShareCells, SumApart, SumRegarded
-from coterie.protocols.limits import ReportMagnitude
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.methods import METHODS, belongs
-from coterie.protocols.preparation import SumColumns
-from coterie.protocols.prepared import Prepare
-from coterie.protocols.seeding import Split, Summarise
-from coterie.protocols.vertical_sites import (
+from coterie.methods.kernel.landmarks.summed import (
+    CountCells,
+    ShareCells,
+    SumProjected,
+    SumSquaredDistances,
+    UseProjection,
+)
+from coterie.methods.kmeans.federated import Train
+from coterie.methods.registry import METHODS, belongs
+from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.alignment import Attend, SendTags
+from coterie.methods.shared.coresets import SampleCoreset, SumCost
+from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.limits import ReportMagnitude
+from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.preparation import SumColumns
+from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.starts import Split, Summarise
+from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
+from coterie.methods.vertical.sites import (
     Decompose,
     FindRank,
     MeasureSpread,
@@ -139,9 +146,9 @@ PLAIN: tuple[Request[Any], ...] = (
     ReportFeatureLength(1),
     SendLandmarks(3, 2, 2, 4, 100, 1),
     SendLandmarks(2, 2, 1, 8, 10, 2),
-    Regard(3, 1, False),
-    SumRegarded(1, 2.0, 2),
-    SumApart(np.full(2, 5e4)),
+    UseProjection(3, 1, False),
+    SumProjected(1, 2.0, 2),
+    SumSquaredDistances(np.full(2, 5e4)),
     CountCells(np.array([[1e4], [7e4]])),
     ShareCells(6, 1, 3, np.array([[1e4], [7e4]]), np.array([9.0, 15.0]), np.zeros(1), np.full(1, 2e5)),
     UseLandmarks("rbf", 1e-9, 3, 1.0, "float32", VALUES[:3] + 9.0, np.eye(3), np.zeros(3)),

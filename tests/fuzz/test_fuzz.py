@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from coterie.messages import codec, schema, site_part
+from coterie.messages import codec, schema, site_api
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, reply_type
-from coterie.protocols.coresets import SampleCoreset
-from coterie.protocols.dspgd_sites import Multiply, ReportFeatureLength, SendGram, SumFeatures
-from coterie.protocols.landmarks_sites import MeanByCell, SendFeatureGram
-from coterie.protocols.landmarks_summed import CountCells, ShareCells, SumRegarded
-from coterie.protocols.methods import METHODS, PREPARATION
+from coterie.methods.kernel.dspgd.sites import Multiply, ReportFeatureLength, SendGram, SumFeatures
+from coterie.methods.kernel.landmarks.sites import MeanByCell, SendFeatureGram
+from coterie.methods.kernel.landmarks.summed import CountCells, ShareCells, SumProjected
+from coterie.methods.registry import METHODS, PREPARATION
+from coterie.methods.shared.coresets import SampleCoreset
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
 from .mutator import in_turn, mutations
@@ -98,7 +98,7 @@ def _outcome(found):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
-    carrying = {kind for kind in site_part.CARRIERS if kind.__module__.startswith("coterie.")}
+    carrying = {kind for kind in site_api.CARRIERS if kind.__module__.startswith("coterie.")}
     declared = {kind for method in METHODS.values() for kind in method.requests} | {*PREPARATION} | carrying
     lacking = declared - {type(request) for request in SAMPLES}
     assert not lacking, f"give SAMPLES in tests/fuzz/target.py a question of each of {lacking}"
@@ -112,7 +112,7 @@ def test_the_corpus_is_valid_and_holds_every_form_and_every_kind_of_question():
 
 NEED_A_VIEW = (
     *(ReportFeatureLength, SumFeatures, Multiply, SendGram),
-    *(SumRegarded, CountCells, ShareCells, MeanByCell, SendFeatureGram),
+    *(SumProjected, CountCells, ShareCells, MeanByCell, SendFeatureGram),
 )
 
 

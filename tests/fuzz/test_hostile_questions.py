@@ -15,11 +15,11 @@ from coterie.messages.codec.envelope import request_digest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.verbs import Seen
-from coterie.protocols.agreement import Agree
-from coterie.protocols.federated_kmeans import Train
-from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import SumColumns
-from coterie.protocols.seeding import Split, Summarise
+from coterie.methods.kmeans.federated import Train
+from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.preparation import SumColumns
+from coterie.methods.shared.starts import Split, Summarise
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
@@ -86,7 +86,7 @@ def test_a_question_of_a_hundred_bytes_does_not_take_a_site_s_memory():
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("kind", ["lloyd.Assign"])
+@pytest.mark.parametrize("kind", ["shared.Assign"])
 def test_an_empty_array_with_a_long_axis_does_not_take_a_site_s_memory(kind):
     """No centers of 2**30 columns take no bytes to send; their mean takes eight gigabytes."""
     frame = asked(raw_body(kind, [[0, 1 << 22], b""]))

@@ -13,33 +13,27 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
-from coterie.protocols.agreement import Agree, agree
-from coterie.protocols.alignment import Alignment, row_tags
-from coterie.protocols.baselines import ck, pooled_cost, rfk, rfk_cost, sk
-from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
-from coterie.protocols.costs import Cost, one_round
-from coterie.protocols.dpca import dpca, dpca_cost
-from coterie.protocols.dspgd import DSPGDSettings
-from coterie.protocols.dspgd_sites import embedded
-from coterie.protocols.edge_auto import auto_kmeans
-from coterie.protocols.edge_kmeans import edge_kmeans
-from coterie.protocols.edge_questions import EdgeSettings, edge_cost
-from coterie.protocols.edge_stages import read_pipeline
-from coterie.protocols.federated_kmeans import (
-    Reassignment,
-    Settings,
-    choose_start,
-    federated_kmeans,
-    federated_kmeans_cost,
-)
-from coterie.protocols.federated_pca import federated_pca, federated_pca_cost
-from coterie.protocols.kernel_kmeans import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
-from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
-from coterie.protocols.lloyd import lloyd, lloyd_cost
-from coterie.protocols.preparation import SumColumns, prepare, spread, standard_cost
-from coterie.protocols.prepared import Spread
-from coterie.protocols.seeding import Split, one_shot, one_shot_cost, var_part, var_part_cost
-from coterie.protocols.vertical_kpca import (
+from coterie.methods.edge.auto import auto_kmeans
+from coterie.methods.edge.pca import federated_pca, federated_pca_cost
+from coterie.methods.edge.pipelines import edge_kmeans
+from coterie.methods.edge.questions import EdgeSettings, edge_cost
+from coterie.methods.edge.stages import read_pipeline
+from coterie.methods.kernel.baselines import ck, pooled_cost, rfk, rfk_cost, sk
+from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
+from coterie.methods.kernel.clusters import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
+from coterie.methods.kernel.dspgd.sites import embedded
+from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
+from coterie.methods.kmeans.federated import Reassignment, Settings, federated_kmeans, federated_kmeans_cost
+from coterie.methods.shared.agreement import Agree, agree
+from coterie.methods.shared.alignment import Alignment, row_tags
+from coterie.methods.shared.costs import Cost, one_round
+from coterie.methods.shared.lloyd import lloyd, lloyd_cost
+from coterie.methods.shared.preparation import SumColumns, prepare, spread, standard_cost
+from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.starts import Split, choose_start, one_shot, one_shot_cost, var_part, var_part_cost
+from coterie.methods.vertical.dpca import dpca, dpca_cost
+from coterie.methods.vertical.kernel_pca import (
     VerticalSettings,
     project,
     project_cost,
@@ -84,7 +78,7 @@ def _prepared_kmeans(rows: Rows) -> Protocol[Any]:
 
 
 def _prepared_pooled(rows: Rows) -> list[Rows]:
-    from tests.protocols.test_seeding import central_var_part
+    from tests.methods.test_seeding import central_var_part
 
     scaled = (rows - rows.mean(0)) / rows.std(0)
     centers, cost, _ = central_lloyd(scaled, central_var_part(scaled, K), 5, 0.0)
@@ -138,7 +132,7 @@ def _found_start_cost(m: int, fit: Any) -> Cost:
 
 
 def _found_start_pooled(rows: Rows) -> list[Rows]:
-    from tests.protocols.test_seeding import central_var_part
+    from tests.methods.test_seeding import central_var_part
 
     return [np.asarray(x) for x in central_lloyd(rows, central_var_part(rows, K), 5, 0.0)[:2]]
 

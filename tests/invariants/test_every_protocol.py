@@ -11,9 +11,9 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost
 from coterie.messages.codec import read_envelope
 from coterie.messages.schema import Request, message_fields, reply_type
-from coterie.messages.site_part import ANSWERS, KEEPERS, Memory
+from coterie.messages.site_api import ANSWERS, KEEPERS, Memory
 from coterie.messages.verbs import Present
-from coterie.protocols.methods import METHODS, audit
+from coterie.methods.registry import METHODS, audit
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import sum_in_order
 from coterie.runtime.ledger import Ledger
@@ -177,7 +177,7 @@ def test_what_is_asked_belongs_to_the_method_and_is_audited(case):
 
 
 def _requests(method):
-    from coterie.protocols.methods import PREPARATION
+    from coterie.methods.registry import PREPARATION
 
     return (*PREPARATION, *METHODS[method].requests)
 

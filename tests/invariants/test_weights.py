@@ -17,13 +17,13 @@ import pytest
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.maths.clustering import rough_centers, weighted_kmeans
-from coterie.protocols.ce_pca import CEPCASettings, ce_pca_kmeans
-from coterie.protocols.dspgd import DSPGDSettings
-from coterie.protocols.federated_kmeans import Settings, federated_kmeans
-from coterie.protocols.kernel_kmeans import KernelProblem, cluster_embedded, embed_by_dspgd
-from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.protocols.preparation import prepare, spread
-from coterie.protocols.seeding import cells_start
+from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans
+from coterie.methods.kernel.clusters import KernelProblem, cluster_embedded, embed_by_dspgd
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
+from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
+from coterie.methods.kmeans.federated import Settings, federated_kmeans
+from coterie.methods.shared.preparation import prepare, spread
+from coterie.methods.shared.starts import cells_start
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.tables import ArrayTable

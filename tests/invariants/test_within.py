@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from coterie.engines.inprocess import in_process
-from coterie.messages.site_part import Block, Memory, within_columns, within_scatter
+from coterie.messages.site_api import Block, Memory, within_columns, within_scatter
 from coterie.messages.verbs import each, total
-from coterie.protocols.coresets import SumCost, local_cost
-from coterie.protocols.dspgd import find_gamma
-from coterie.protocols.edge_kmeans import edge_kmeans
-from coterie.protocols.edge_questions import EdgeSettings
-from coterie.protocols.edge_sites import SendScatter, local_scatter
-from coterie.protocols.edge_stages import read_pipeline
-from coterie.protocols.federated_pca import View, dis_pca, federated_pca
-from coterie.protocols.landmarks_sites import SendLandmarks, local_landmarks
-from coterie.protocols.landmarks_summed import SumApart
-from coterie.protocols.limits import ReportMagnitude, limits_from
-from coterie.protocols.lloyd import Assign, Close
-from coterie.protocols.preparation import prepare, spread
-from coterie.protocols.prepared import Preparation, PreparedTable
+from coterie.methods.edge.pca import View, dis_pca, federated_pca
+from coterie.methods.edge.pipelines import edge_kmeans
+from coterie.methods.edge.questions import EdgeSettings
+from coterie.methods.edge.sites import SendScatter, local_scatter
+from coterie.methods.edge.stages import read_pipeline
+from coterie.methods.kernel.gamma import find_gamma
+from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
+from coterie.methods.kernel.landmarks.summed import SumSquaredDistances
+from coterie.methods.shared.coresets import SumCost, local_cost
+from coterie.methods.shared.limits import ReportMagnitude, limits_from
+from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.preparation import prepare, spread
+from coterie.methods.shared.prepared import Preparation, PreparedTable
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
@@ -124,7 +124,7 @@ def test_a_prepared_table_offers_what_its_table_does():
 def test_gamma_and_distances_from_a_point_are_those_of_the_rows():
     grouped, plain = both(lambda: find_gamma(D), "dspgd")
     assert grouped == pytest.approx(plain, rel=1e-12)
-    grouped, plain = both(lambda: total(SumApart(np.ones(D))), "landmarks")
+    grouped, plain = both(lambda: total(SumSquaredDistances(np.ones(D))), "landmarks")
     assert float(grouped.squares) == pytest.approx(float(plain.squares), rel=1e-12)
 
 

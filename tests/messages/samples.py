@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-import coterie.protocols
+import coterie.methods
 from coterie.messages.codec import FORMAT_VERSION, Envelope, roster_digest, site_tag
 from coterie.messages.numbers import Wire, wire
 from coterie.messages.schema import (
@@ -69,10 +69,10 @@ class AskRounded(Request[Rounded], remembered=True):
 
 
 def _declared() -> tuple[type[Request[Any]], ...]:
-    for module in pkgutil.iter_modules(coterie.protocols.__path__, "coterie.protocols."):
+    for module in pkgutil.walk_packages(coterie.methods.__path__, "coterie.methods."):
         importlib.import_module(module.name)
     found = [_KINDS[kind] for kind in sorted(_KINDS)]
-    return tuple(kind for kind in found if kind.__module__.startswith("coterie.protocols."))
+    return tuple(kind for kind in found if kind.__module__.startswith("coterie.methods."))
 
 
 DECLARED = _declared()

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.errors import BadAnswer
 from coterie.messages import codec
-from coterie.protocols.lloyd import Moments
+from coterie.methods.shared.lloyd import Moments
 
 from .exchanges import ASSIGN, PACKED, answer, resealed
 from .samples import Packed, Rounded, same

@@ -14,7 +14,7 @@ from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Seen
-from coterie.protocols.lloyd import Assign, Moments
+from coterie.methods.shared.lloyd import Assign, Moments
 
 from .exchanges import ASSIGN, LIMITS, SAMPLES, answer, resealed
 from .samples import mutated

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from coterie.errors import MalformedMessage
 from coterie.messages import codec
 from coterie.messages.schema import Request
-from coterie.protocols.agreement import Agree
-from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import SumColumns
-from coterie.protocols.prepared import Prepare
-from coterie.protocols.seeding import Split
+from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.preparation import SumColumns
+from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.starts import Split
 
 from .exchanges import ASSIGN, LIMITS, SAMPLES, body_of, read_body
 from .samples import AskPacked, AskRounded, mutated
@@ -46,41 +46,41 @@ PACKED_TOO_LONG = body_of(
         (b"", "cut short"),
         (b"\x05lloy", "cut short"),
         (b"\x02\xff\xff", "name is not readable"),
-        (body_of("lloyd.Assign"), "does not have the fields of its type"),
-        (body_of("lloyd.Assign", [[1, 1], b"12345678"], 1), "does not have the fields of its type"),
-        (body_of("lloyd.Assign", [[1, 1, 1, 1, 1], b"12345678"]), "does not have the fields of its type"),
-        (body_of("lloyd.Assign", [[-1, 1], b""]), "does not have the fields of its type"),
-        (body_of("lloyd.Assign", [[1, 1], b"1234567"]), "centers has not the bytes its shape needs"),
-        (body_of("lloyd.Assign", [[1, 1], b"123456789"]), "centers has not the bytes its shape needs"),
-        (body_of("lloyd.Assign", [[2**32, 2**32], b""]), "centers has not the bytes its shape needs"),
+        (body_of("shared.Assign"), "does not have the fields of its type"),
+        (body_of("shared.Assign", [[1, 1], b"12345678"], 1), "does not have the fields of its type"),
+        (body_of("shared.Assign", [[1, 1, 1, 1, 1], b"12345678"]), "does not have the fields of its type"),
+        (body_of("shared.Assign", [[-1, 1], b""]), "does not have the fields of its type"),
+        (body_of("shared.Assign", [[1, 1], b"1234567"]), "centers has not the bytes its shape needs"),
+        (body_of("shared.Assign", [[1, 1], b"123456789"]), "centers has not the bytes its shape needs"),
+        (body_of("shared.Assign", [[2**32, 2**32], b""]), "centers has not the bytes its shape needs"),
         (PACKED_TOO_LONG, "codes has not the bytes its shape needs"),
-        (body_of("lloyd.Assign", [[1], b"12345678"]), "centers has 1 axes"),
-        (body_of("lloyd.Assign", [[1, 1], struct.pack("<d", np.nan)]), "centers is not finite"),
-        (body_of("lloyd.Assign", [[1, 1], struct.pack("<d", -np.inf)]), "centers is not finite"),
-        (body_of("lloyd.Assign", [[0, 2**62], b""]), "centers is empty and claims a long axis"),
-        (body_of("lloyd.Assign", [[0, 2**64 - 1], b""]), "centers is empty and claims a long axis"),
+        (body_of("shared.Assign", [[1], b"12345678"]), "centers has 1 axes"),
+        (body_of("shared.Assign", [[1, 1], struct.pack("<d", np.nan)]), "centers is not finite"),
+        (body_of("shared.Assign", [[1, 1], struct.pack("<d", -np.inf)]), "centers is not finite"),
+        (body_of("shared.Assign", [[0, 2**62], b""]), "centers is empty and claims a long axis"),
+        (body_of("shared.Assign", [[0, 2**64 - 1], b""]), "centers is empty and claims a long axis"),
         (
-            body_of("lloyd.Assign", [[0, 0], b""], declared={"rows": 0.0}),
+            body_of("shared.Assign", [[0, 0], b""], declared={"rows": 0.0}),
             "limits are at most 16 finite numbers above 0",
         ),
         (
-            body_of("lloyd.Assign", [[0, 0], b""], declared={"rows": -1.0}),
+            body_of("shared.Assign", [[0, 0], b""], declared={"rows": -1.0}),
             "limits are at most 16 finite numbers above 0",
         ),
         (
-            body_of("lloyd.Assign", [[0, 0], b""], declared={"rows": np.inf}),
+            body_of("shared.Assign", [[0, 0], b""], declared={"rows": np.inf}),
             "limits are at most 16 finite numbers above 0",
         ),
         (
-            body_of("lloyd.Assign", [[0, 0], b""], declared={"rows": np.nan}),
+            body_of("shared.Assign", [[0, 0], b""], declared={"rows": np.nan}),
             "limits are at most 16 finite numbers above 0",
         ),
-        (body_of("lloyd.Assign", [[0, 0], b""], declared={str(i): 1.0 for i in range(17)}), "fields of its type"),
-        (body_of("preparation.SumColumns", 1, [[0], b""]), "does not have the fields of its type"),
-        (body_of("seeding.Summarise", 1.0, 1, 1, 1), "does not have the fields of its type"),
+        (body_of("shared.Assign", [[0, 0], b""], declared={str(i): 1.0 for i in range(17)}), "fields of its type"),
+        (body_of("shared.SumColumns", 1, [[0], b""]), "does not have the fields of its type"),
+        (body_of("shared.Summarise", 1.0, 1, 1, 1), "does not have the fields of its type"),
         (body_of("samples.AskRounded", "float8", [[0], b""]), "values has no such kind of number"),
         (body_of("samples.AskRounded", "{precision}", [[0], b""]), "values has no such kind of number"),
-        (body_of("prepared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),
+        (body_of("shared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_and_says_why(data, text):

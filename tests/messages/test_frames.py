@@ -17,8 +17,8 @@ from coterie.messages.codec import envelope, frames
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Request
 from coterie.messages.verbs import Seen
-from coterie.protocols.lloyd import Assign, Moments
-from coterie.protocols.prepared import Prepare
+from coterie.methods.shared.lloyd import Assign, Moments
+from coterie.methods.shared.prepared import Prepare
 
 from .exchanges import ASSIGN, LIMITS, SAMPLES, read_body, read_question
 from .samples import AskRounded, mutated, plain_envelope
@@ -52,18 +52,18 @@ def resealed(frame: bytes) -> bytes:
 
 def test_a_frame_lies_as_documented():
     """The bytes themselves, so that two versions that both agree with themselves also agree with each other."""
-    said = codec.Envelope(1, b"r" * 16, 0x01020304, 0x0506, b"o" * 8, b"s" * 8, b"d" * 16, "lloyd")
+    said = codec.Envelope(codec.FORMAT_VERSION, b"r" * 16, 0x01020304, 0x0506, b"o" * 8, b"s" * 8, b"d" * 16, "lloyd")
     common = b"r" * 16 + b"\x04\x03\x02\x01" + b"\x06\x05" + b"o" * 8 + b"s" * 8 + b"d" * 16 + b"\x05lloyd"
     body = codec.encode_body(Assign(np.array([[1.0]])), {"rows": 2.0})
     fields = b"\x92\x81\xa4rows\xcb" + struct.pack(">d", 2.0) + b"\x92\x92\x01\x01\xc4\x08" + struct.pack("<d", 1.0)
-    assert body.data == b"\x0clloyd.Assign" + fields
-    head = b"\x01\x01" + common + b"t" * 8 + b"\x02"
+    assert body.data == b"\x0dshared.Assign" + fields
+    head = b"\x02\x01" + common + b"t" * 8 + b"\x02"
     asked = codec.encode_question(said, body, b"t" * 8, Seen.MASKED)
     assert asked == head + zlib.crc32(head).to_bytes(4, "little") + body.data
-    assert codec.encode_refusal(said, Refusal.STALE) == b"\x01\x04" + common + b"\x04"
+    assert codec.encode_refusal(said, Refusal.STALE) == b"\x02\x04" + common + b"\x04"
     ask = Assign(np.zeros((1, 1)))
     frame = codec.encode_answer(said, ask.layout, Moments([[1.0]], [2.0], 3.0), ask.layout.bounds({}))
-    whole = b"\x01\x03" + common + ask.layout.tag + struct.pack("<3d", 1.0, 2.0, 3.0)
+    whole = b"\x02\x03" + common + ask.layout.tag + struct.pack("<3d", 1.0, 2.0, 3.0)
     assert frame == whole + zlib.crc32(whole).to_bytes(4, "little")
 
 
@@ -112,7 +112,7 @@ def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
 @pytest.mark.parametrize(
     ("place", "value", "text"),
     [
-        (0, 2, "message format 2 is not known here; this end speaks 1"),
+        (0, 1, "message format 1 is not known here; this end speaks 2"),
         (1, 0, "no message has form 0"),
         (1, 9, "no message has form 9"),
         (1, codec.Form.ANSWER, "the message is no question"),

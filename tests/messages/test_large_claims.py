@@ -27,24 +27,22 @@ def claims() -> dict[str, bytes]:
         return bytes([len(kind)]) + kind.encode() + data
 
     return {
-        "a long axis": body_of("lloyd.Assign", [[2**40, 1], b"12345678"]),
-        "axes whose product wraps to nothing": body_of("lloyd.Assign", [[2**32, 2**32], b""]),
-        "axes whose product wraps to one": body_of("lloyd.Assign", [[2**64 - 1, 2**64 - 1], b"12345678"]),
-        "four long axes": body_of("lloyd.Assign", [[2**64 - 1] * 4, b""]),
-        "an empty array with a long axis": body_of("lloyd.Assign", [[0, 2**45], b""]),
+        "a long axis": body_of("shared.Assign", [[2**40, 1], b"12345678"]),
+        "axes whose product wraps to nothing": body_of("shared.Assign", [[2**32, 2**32], b""]),
+        "axes whose product wraps to one": body_of("shared.Assign", [[2**64 - 1, 2**64 - 1], b"12345678"]),
+        "four long axes": body_of("shared.Assign", [[2**64 - 1] * 4, b""]),
+        "an empty array with a long axis": body_of("shared.Assign", [[0, 2**45], b""]),
         "packed numbers": body_of(
             "samples.AskPacked", 1, 2**40, 1.0, "", True, b"", [], [[2**40], b"1"], *[[[0], b""]] * 3
         ),
-        "a long list": raw("agreement.Agree", b"\x94\x80\x01\xdd" + huge),
-        "a long map": raw("lloyd.Assign", b"\x92\xdf" + huge),
-        "long bytes": raw("lloyd.Assign", b"\x92\x80\x92\x92\x01\x01\xc6" + huge),
-        "a long text": raw("prepared.Prepare", b"\x96\x80\xdb" + huge),
-        "deep nesting": raw("lloyd.Assign", b"\x91" * 100_000),
-        "deep nesting of maps": raw("lloyd.Assign", b"\x92" + b"\x81\xa0" * 100_000),
-        "too many names": raw(
-            "agreement.Agree", b"\x94\x80\x01\xdd" + struct.pack(">I", 500_000) + b"\xa0" * 500_000
-        ),
-        "a large whole number": body_of("seeding.Summarise", *[2**64 - 1] * 4),
+        "a long list": raw("shared.Agree", b"\x94\x80\x01\xdd" + huge),
+        "a long map": raw("shared.Assign", b"\x92\xdf" + huge),
+        "long bytes": raw("shared.Assign", b"\x92\x80\x92\x92\x01\x01\xc6" + huge),
+        "a long text": raw("shared.Prepare", b"\x96\x80\xdb" + huge),
+        "deep nesting": raw("shared.Assign", b"\x91" * 100_000),
+        "deep nesting of maps": raw("shared.Assign", b"\x92" + b"\x81\xa0" * 100_000),
+        "too many names": raw("shared.Agree", b"\x94\x80\x01\xdd" + struct.pack(">I", 500_000) + b"\xa0" * 500_000),
+        "a large whole number": body_of("shared.Summarise", *[2**64 - 1] * 4),
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedMessage
 from coterie.messages import codec
-from coterie.protocols.lloyd import Assign, Moments
+from coterie.methods.shared.lloyd import Assign, Moments
 
 from .samples import mutated, random_numbers, same
 

@@ -12,11 +12,11 @@ from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Nothing
 from coterie.messages.verbs import Seen
-from coterie.protocols.agreement import Agree
-from coterie.protocols.lloyd import Assign
-from coterie.protocols.preparation import SumColumns
-from coterie.protocols.prepared import Prepare
-from coterie.protocols.seeding import Split, Summarise
+from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.preparation import SumColumns
+from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.starts import Split, Summarise
 
 from .exchanges import ASSIGN, SAMPLES
 from .samples import (

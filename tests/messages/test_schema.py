@@ -22,7 +22,7 @@ from coterie.messages.schema import (
     reply_type,
     request_type,
 )
-from coterie.messages.site_part import answers, remembers
+from coterie.messages.site_api import answers, remembers
 
 
 class Found(Reply, content="sums"):

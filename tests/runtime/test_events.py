@@ -18,10 +18,10 @@ from coterie import FederatedKMeans, fit
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import answers
+from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, total
-from coterie.protocols.lloyd import Assign, lloyd
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
+from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.runtime.events import EventFile, whole_lines
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
@@ -120,7 +120,7 @@ def test_the_cost_is_told_with_the_round_it_was_sent_in(masked):
     lines = told_by(watched(), masked=masked, ledger=ledger)
     costs = of_kind(lines, "cost")
     assert [line["value"] for line in costs] == seen
-    rounds = [e.round for e in ledger.exchanges if e.asked == "lloyd.Assign"]
+    rounds = [e.round for e in ledger.exchanges if e.asked == "shared.Assign"]
     assert [line["round"] for line in costs] == rounds
 
 

@@ -17,10 +17,10 @@ from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import InputError, JournalMismatch, QuorumLost
 from coterie.messages.codec import read_envelope
 from coterie.messages.verbs import present
-from coterie.protocols.lloyd import lloyd
-from coterie.protocols.preparation import prepare
-from coterie.protocols.prepared import Spread
-from coterie.protocols.seeding import one_shot, var_part
+from coterie.methods.shared.lloyd import lloyd
+from coterie.methods.shared.preparation import prepare
+from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.starts import one_shot, var_part
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger

@@ -15,7 +15,7 @@ from coterie.estimators.kmeans import LloydKMeans
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import total
-from coterie.protocols.lloyd import Assign, lloyd
+from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.report.outputs import result_of
 from coterie.runtime.ledger import Exchange, Ledger, SiteCount
 from coterie.runtime.run import run
@@ -49,7 +49,7 @@ def test_what_is_written_holds_and_says_what_was_seen(book, tmp_path):
     book.write(tmp_path)
     lines = read_chain(tmp_path / "ledger.jsonl")
     assert len(lines) == book.total("rounds")
-    assert {line["asked"] for line in lines} == {"lloyd.Assign", "lloyd.Close"}
+    assert {line["asked"] for line in lines} == {"shared.Assign", "shared.Close"}
     assert {line["seen"] for line in lines} == {"summed"}
     assert sum(line["sites"]["site-1"][1] for line in lines) == book.total("floats_up", "site-1")
     assert json.loads((tmp_path / "ledger.json").read_text()) == book.summary()
@@ -76,7 +76,7 @@ def test_who_was_lost_since_when_and_who_only_declined_or_came_back():
         ]
     ):
         sites = {name: SiteCount(words, 0, 0, 0) for name, words in outcomes.items()}
-        ledger.record(Exchange(number, 0, "algorithm", "lloyd.Assign", "Moments", "sums", "masked", sites))
+        ledger.record(Exchange(number, 0, "algorithm", "shared.Assign", "Moments", "sums", "masked", sites))
     assert ledger.lost() == {"b": 1, "a": 3}
 
 

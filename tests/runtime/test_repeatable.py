@@ -17,10 +17,10 @@ from coterie.errors import JournalMismatch
 from coterie.maths.arithmetic import THREADS
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import answers
+from coterie.messages.site_api import answers
 from coterie.messages.verbs import each
-from coterie.protocols.lloyd import lloyd
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
+from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms

@@ -12,10 +12,10 @@ from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import answers
+from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, present, total
-from coterie.protocols.lloyd import Assign, Moments, lloyd
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
+from coterie.methods.shared.lloyd import Assign, Moments, lloyd
 from coterie.runtime.channel import Outcome
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger

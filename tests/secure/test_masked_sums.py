@@ -11,11 +11,11 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import answers
+from coterie.messages.site_api import answers
 from coterie.messages.verbs import Seen, total
-from coterie.protocols.limits import ReportMagnitude
-from coterie.protocols.lloyd import lloyd
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
+from coterie.methods.shared.limits import ReportMagnitude
+from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run

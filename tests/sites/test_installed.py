@@ -10,7 +10,7 @@ import pytest
 
 from coterie.errors import InputError, QuorumLost
 from coterie.messages.chain import read_chain
-from coterie.protocols.lloyd import lloyd
+from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.channel import Outcome
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run

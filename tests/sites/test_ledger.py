@@ -27,7 +27,7 @@ def key(run: int = 1, round: int = 0, attempt: int = 0) -> Key:
 
 def put(ledger: SiteLedger, frame: bytes, floats: int = 3, **at: int) -> None:
     ledger.answer(
-        envelope(**at), frame, floats, asked="lloyd.Assign", answer="Moments", content="sums", seen="summed"
+        envelope(**at), frame, floats, asked="shared.Assign", answer="Moments", content="sums", seen="summed"
     )
 
 
@@ -132,7 +132,7 @@ def test_every_event_is_one_sealed_line_that_says_what_left(tmp_path):
     assert [line["event"] for line in lines] == ["answer", "resend", "recall", "refusal"]
     assert [(line["floats"], line["bytes"]) for line in lines] == [(4, 5), (0, 5), (0, 70), (0, 60)]
     assert {name: lines[0][name] for name in ("asked", "answer", "content", "seen", "method")} == {
-        "asked": "lloyd.Assign",
+        "asked": "shared.Assign",
         "answer": "Moments",
         "content": "sums",
         "seen": "summed",

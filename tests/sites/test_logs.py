@@ -10,9 +10,9 @@ import pytest
 
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
-from coterie.messages.site_part import ANSWERS
+from coterie.messages.site_api import ANSWERS
 from coterie.messages.verbs import Seen
-from coterie.protocols.lloyd import Assign, lloyd
+from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import run
 from coterie.sites import logs, site
@@ -66,7 +66,7 @@ def test_both_ends_tell_the_same_of_every_answer(logged):
             for one in exchanges
         ]
         assert all(one["method"] == "lloyd" and one["seconds"] > 0 for one in lines)
-        assert lines[0]["message"] == f"{name}, round 0: answer: lloyd.Assign, {lines[0]['bytes']} bytes"
+        assert lines[0]["message"] == f"{name}, round 0: answer: shared.Assign, {lines[0]['bytes']} bytes"
     assert not (logged / "site-2.log").exists()
 
 

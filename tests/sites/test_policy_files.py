@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import coterie
 from coterie.errors import InputError, RunError
 from coterie.estimators.registry import make_estimator
-from coterie.protocols.methods import METHODS
+from coterie.methods.registry import METHODS
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import (
     PRESETS,

@@ -7,7 +7,7 @@ import pytest
 
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply
-from coterie.protocols.lloyd import Assign
+from coterie.methods.shared.lloyd import Assign
 from coterie.secure.masked_sums import Masked, Revealed, threshold
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

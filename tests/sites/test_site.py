@@ -12,9 +12,9 @@ from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
-from coterie.messages.site_part import answers, remembers
+from coterie.messages.site_api import answers, remembers
 from coterie.messages.verbs import Seen
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -108,7 +108,7 @@ def question(
     seen=Seen.SINGLE,
 ):
     body = codec.encode_body(request, limits or {})
-    envelope = Envelope(1, run, round, attempt, bytes(8), codec.site_tag(to), body.digest, method)
+    envelope = Envelope(codec.FORMAT_VERSION, run, round, attempt, bytes(8), codec.site_tag(to), body.digest, method)
     return codec.encode_question(envelope, body, transcript or codec.NO_TRANSCRIPT, seen), envelope, request
 
 

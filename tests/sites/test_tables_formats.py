@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from coterie.errors import InputError
-from coterie.messages.site_part import Column
+from coterie.messages.site_api import Column
 from coterie.sites.tables import ArrayTable, open_table, read_columns, rows_a_block
 
 FILES = ("csv", "tsv", "csv.gz", "tsv.gz", "parquet", "pq", "feather", "arrow", "ipc", "npy", "npz", "f.npz")

@@ -17,7 +17,9 @@ from coterie.sites.tables import ArrayTable
 
 POLICY = Policy(protection="none", min_roster=3, min_rows=5, max_questions=100_000)
 ROWS = {f"s{i}": np.random.default_rng(i).normal(size=(40, 3)) for i in range(3)}
-REFUSAL_BYTES = len(codec.encode_refusal(codec.Envelope(1, bytes(16), 0, 0, bytes(8), bytes(8), bytes(16), ""), 1))
+REFUSAL_BYTES = len(
+    codec.encode_refusal(codec.Envelope(codec.FORMAT_VERSION, bytes(16), 0, 0, bytes(8), bytes(8), bytes(16), ""), 1)
+)
 
 
 def fitted():

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from coterie.estimators import EdgeKMeans
 from coterie.examples.datasets import SiteData, digits
-from coterie.protocols.lloyd import lloyd
+from coterie.methods.shared.lloyd import lloyd
 from coterie_studies import edge_kmeans as study
 from coterie_studies.edge_kmeans import make_study, uniform_sample
 from coterie_studies.edge_kmeans.claims import case_points, claims, points, times

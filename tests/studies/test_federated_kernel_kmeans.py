@@ -10,9 +10,9 @@ import pytest
 from coterie.baselines import NystroemKernelKMeans
 from coterie.estimators import DSPGDKernelKMeans
 from coterie.examples.datasets import SiteData, digits
-from coterie.protocols.dspgd import DSPGDSettings
-from coterie.protocols.dspgd_sites import embedded
-from coterie.protocols.kernel_kmeans import KernelProblem, embed_by_dspgd
+from coterie.methods.kernel.clusters import KernelProblem, embed_by_dspgd
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
+from coterie.methods.kernel.dspgd.sites import embedded
 from coterie.sites.tables import ArrayTable
 from coterie_studies import federated_kernel_kmeans as study
 from coterie_studies.datasets import DataMissing, covtype, mnist, mushrooms

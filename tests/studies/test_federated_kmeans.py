@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.protocols.federated_kmeans import Settings
+from coterie.methods.kmeans.federated import Settings
 from coterie_studies import federated_kmeans
 from coterie_studies.datasets import gaussian_sites
 from coterie_studies.federated_kmeans import Grid, make_study

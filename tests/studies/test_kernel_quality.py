@@ -7,7 +7,7 @@ import pytest
 
 from coterie.engines.inprocess import in_process
 from coterie.maths.kernels import Kernel
-from coterie.protocols.baselines import sk
+from coterie.methods.kernel.baselines import sk
 from coterie.runtime.run import run
 from coterie_studies import kernel_quality
 from coterie_studies.kernel_quality import Reference, nmi, squared_distance

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from coterie.errors import InputError
 from coterie.estimators import VerticalKernelPCA
 from coterie.maths.factors import kernel_pairs
-from coterie.protocols.dpca import dpca_cost
+from coterie.methods.vertical.dpca import dpca_cost
 from coterie_studies import vertical_kernel_pca as study
 from coterie_studies.datasets import DataMissing, gse2187
 from coterie_studies.folder import Finished, Scope

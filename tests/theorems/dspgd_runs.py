@@ -11,12 +11,12 @@ from coterie.maths.features import draw_features
 from coterie.maths.kernels import average_distance_gamma
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_part import Memory, answers
+from coterie.messages.site_api import Memory, answers
 from coterie.messages.verbs import each
-from coterie.protocols.dspgd import dspgd
-from coterie.protocols.dspgd_dense import Expand, Project, dspgd_dense
-from coterie.protocols.dspgd_sites import Multiply, SendGram, keep_advance, keep_kernel
-from coterie.protocols.methods import METHODS
+from coterie.methods.kernel.dspgd.dense import Expand, Project, dspgd_dense
+from coterie.methods.kernel.dspgd.protocol import dspgd
+from coterie.methods.kernel.dspgd.sites import Multiply, SendGram, keep_advance, keep_kernel
+from coterie.methods.registry import METHODS
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.datasets import load_digits
 
 from coterie.maths.kernels import Kernel
-from coterie.protocols.dspgd import DSPGDSettings
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from tests.federations import blobs, split_evenly
 from tests.theorems.dspgd_runs import algorithm_1, allow, average_gamma, counted, factors, squared_distance
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie.maths.kernels import Kernel
-from coterie.protocols.dspgd import DSPGDSettings
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from tests.federations import blobs, split_evenly, tables_of
 from tests.theorems.dspgd_runs import allow, average_gamma, floats_by_step
 

@@ -139,7 +139,7 @@ def test_summed_landmarks_masked_by_the_default_policy(data_folder):
         ratios.append(data.ratio(labels))
         nmis.append(data.agreement(labels))
         assert made.ledger_.total("bytes_up") / 5 <= 30_000
-        seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "agreement.Agree"}
+        seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "shared.Agree"}
         assert seen <= {"summed", "masked"}
     print(f"summed: f_K {np.mean(ratios):.4f} {np.round(ratios, 4)}, NMI {np.mean(nmis):.3f} (SK {data.nmi:.3f})")
     assert np.mean(ratios) <= 1.01

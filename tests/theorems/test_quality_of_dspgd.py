@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, make_circles
 from sklearn.metrics import normalized_mutual_info_score
 
 from coterie.maths.kernels import Kernel
-from coterie.protocols.dspgd import DSPGDSettings
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from tests.federations import split_evenly
 from tests.theorems.dspgd_runs import allow, average_gamma, embed, stacked
 

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 from coterie import EdgeKMeans
 from coterie.engines.inprocess import in_process
 from coterie.maths.clustering import nearest, weighted_kmeans
-from coterie.protocols.edge_kmeans import edge_kmeans
-from coterie.protocols.edge_questions import EdgeSettings
-from coterie.protocols.edge_stages import DisSS, read_pipeline
+from coterie.methods.edge.pipelines import edge_kmeans
+from coterie.methods.edge.questions import EdgeSettings
+from coterie.methods.edge.stages import DisSS, read_pipeline
 from coterie.runtime.run import run
 from tests.federations import tables_of
 

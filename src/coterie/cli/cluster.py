@@ -245,7 +245,7 @@ def preview(
 def _played(job: Job) -> list[dict[str, Any]]:
     """Every kind of answer the job's one site gives, with its size and an example of its numbers."""
     from coterie.estimators.fitting import fit
-    from coterie.protocols.methods import METHODS
+    from coterie.methods.registry import METHODS
     from coterie.sites.policy import Policy, Protection
 
     estimator = job.estimator()
@@ -311,7 +311,7 @@ def tags(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from coterie.protocols.alignment import row_tags
+    from coterie.methods.shared.alignment import row_tags
     from coterie.sites.policy_files import find_policy
     from coterie.sites.tables import read_keys
 

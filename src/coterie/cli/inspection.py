@@ -23,7 +23,7 @@ Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: stric
 @app.command()
 def methods(as_json: opt.AsJson = False) -> None:
     """List the methods: what each costs, whether per-site results are seen, what it discloses."""
-    from coterie.protocols.methods import METHODS
+    from coterie.methods.registry import METHODS
 
     if as_json:
         names = ("name", "title", "cost", "per_site_results", "needs_rows", "discloses")
@@ -42,8 +42,8 @@ def methods(as_json: opt.AsJson = False) -> None:
 @app.command()
 def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: opt.AsJson = False) -> None:
     """Everything a site can be made to send by a method, read off the types of its messages."""
-    from coterie.protocols.methods import METHODS
-    from coterie.protocols.methods import audit as audited
+    from coterie.methods.registry import METHODS
+    from coterie.methods.registry import audit as audited
 
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}")

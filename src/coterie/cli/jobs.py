@@ -13,7 +13,7 @@ import numpy as np
 
 from coterie.cli.run_lock import Claimed, SiteWords, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
-from coterie.messages.site_part import Table, keys_of
+from coterie.messages.site_api import Table, keys_of
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs

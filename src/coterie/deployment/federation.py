@@ -15,7 +15,7 @@ from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.kits import Kit, provision, read_kit
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.installed import Holdings, InstalledSite
 
 MARK, DATA = "federation.json", "data"

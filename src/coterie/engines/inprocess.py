@@ -16,7 +16,7 @@ from urllib.parse import quote
 import numpy as np
 
 from coterie.messages.codec import read_envelope
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.runtime.channel import Outcome
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy

@@ -9,7 +9,7 @@ from coterie.estimators.models import load_model, save_model
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.projecting import transform
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
-from coterie.protocols.alignment import row_tags
+from coterie.methods.shared.alignment import row_tags
 from coterie.sites.tables import open_table
 
 __all__ = [

@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.messages.site_part import Block, Column
+from coterie.messages.site_api import Block, Column
 from coterie.messages.verbs import Protocol
+from coterie.methods.registry import METHODS
+from coterie.methods.shared.agreement import Capabilities, agree
+from coterie.methods.shared.preparation import prepare
+from coterie.methods.shared.prepared import Missing, Preparation, Spread
 from coterie.parameters import check_parameters
-from coterie.protocols.agreement import Capabilities, agree
-from coterie.protocols.methods import METHODS
-from coterie.protocols.preparation import prepare
-from coterie.protocols.prepared import Missing, Preparation, Spread
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

@@ -6,9 +6,9 @@ from dataclasses import KW_ONLY, dataclass, fields
 
 from coterie.estimators.kernels import KernelClusters, KernelParameters
 from coterie.messages.verbs import Protocol
+from coterie.methods.kernel.clusters import BaselineSettings, KernelFit, cluster_by_baseline
+from coterie.methods.shared.prepared import Spread
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.kernel_kmeans import BaselineSettings, KernelFit, cluster_by_baseline
-from coterie.protocols.prepared import Spread
 
 
 @dataclass(eq=False, repr=False)

@@ -7,10 +7,10 @@ from typing import Any
 
 from coterie.estimators.kernels import KernelClusters, KernelComponents, KernelParameters, KMeansParameters
 from coterie.messages.verbs import Protocol
+from coterie.methods.kernel.clusters import KernelFit, cluster_by_coreset, cluster_embedded, embed_by_dspgd
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
+from coterie.methods.shared.prepared import Spread
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.dspgd import DSPGDSettings
-from coterie.protocols.kernel_kmeans import KernelFit, cluster_by_coreset, cluster_embedded, embed_by_dspgd
-from coterie.protocols.prepared import Spread
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from coterie.errors import InputError
 from coterie.estimators.kmeans import KMeansModel
 from coterie.messages.verbs import Protocol
+from coterie.methods.edge.auto import auto_kmeans
+from coterie.methods.edge.pipelines import EdgeFit, edge_kmeans
+from coterie.methods.edge.questions import EdgeSettings
+from coterie.methods.edge.stages import Pipeline, Stage, read_pipeline
+from coterie.methods.shared.lloyd import KMeansFit
+from coterie.methods.shared.prepared import Spread
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.edge_auto import auto_kmeans
-from coterie.protocols.edge_kmeans import EdgeFit, edge_kmeans
-from coterie.protocols.edge_questions import EdgeSettings
-from coterie.protocols.edge_stages import Pipeline, Stage, read_pipeline
-from coterie.protocols.lloyd import KMeansFit
-from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -55,7 +55,7 @@ class EdgeKMeans(KMeansModel):
         "``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, "
         "``disss``, ``bklw`` (these two), ``centers`` (a site's own, averages), each with a size where wanted, "
         "``jl:64+pca:10+sample:500``; ``nr``: all rows. Or a list of stages of "
-        ":mod:`coterie.protocols.edge_stages`.",
+        ":mod:`coterie.methods.edge.stages`.",
     )
     refine: int = parameter(
         0,

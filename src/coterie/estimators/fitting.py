@@ -12,9 +12,9 @@ import numpy.typing as npt
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, PreparationOptions
-from coterie.messages.site_part import Column, Table, keys_of
-from coterie.protocols.methods import METHODS
-from coterie.protocols.prepared import Missing
+from coterie.messages.site_api import Column, Table, keys_of
+from coterie.methods.registry import METHODS
+from coterie.methods.shared.prepared import Missing
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal

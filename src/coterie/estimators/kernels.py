@@ -13,11 +13,11 @@ from sklearn.utils.validation import validate_data
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.kmeans import ClusterModel
 from coterie.maths.kernels import KERNELS
+from coterie.methods.kernel.clusters import KernelFit, KernelProblem
+from coterie.methods.kernel.dspgd.protocol import Embedding
+from coterie.methods.kernel.dspgd.sites import embedded
+from coterie.methods.shared.embedded import Embeds
 from coterie.parameters import Allowed, parameter
-from coterie.protocols.baselines import Embeds
-from coterie.protocols.dspgd import Embedding
-from coterie.protocols.dspgd_sites import embedded
-from coterie.protocols.kernel_kmeans import KernelFit, KernelProblem
 from coterie.sites.tables import ArrayTable
 
 Rows = npt.NDArray[np.floating[Any]]

@@ -15,11 +15,12 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.maths.clustering import nearest
 from coterie.messages.verbs import Protocol
+from coterie.methods.kmeans.federated import MAX_EPOCHS, Reassignment, Settings, federated_kmeans
+from coterie.methods.shared.lloyd import KMeansFit, lloyd
+from coterie.methods.shared.preparation import spread
+from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.starts import choose_start
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.federated_kmeans import MAX_EPOCHS, Reassignment, Settings, choose_start, federated_kmeans
-from coterie.protocols.lloyd import KMeansFit, lloyd
-from coterie.protocols.preparation import spread
-from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from coterie.estimators.kernels import KernelClusters, KernelComponents, KernelParameters, KMeansParameters
 from coterie.messages.verbs import Protocol
+from coterie.methods.kernel.clusters import KernelFit, cluster_embedded
+from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
+from coterie.methods.shared.prepared import Spread
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.kernel_kmeans import KernelFit, cluster_embedded
-from coterie.protocols.landmarks import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.protocols.prepared import Spread
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -20,10 +20,10 @@ from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.registry import ESTIMATORS
 from coterie.estimators.vertical import VerticalKernelPCA
 from coterie.maths.landmarks import LandmarkMap
-from coterie.protocols.baselines import MapFeatures
-from coterie.protocols.dspgd import Embedding
-from coterie.protocols.dspgd_sites import Advance, BeginKernel
-from coterie.protocols.prepared import Preparation
+from coterie.methods.kernel.baselines import MapFeatures
+from coterie.methods.kernel.dspgd.protocol import Embedding
+from coterie.methods.kernel.dspgd.sites import Advance, BeginKernel
+from coterie.methods.shared.prepared import Preparation
 from coterie.runtime.ledger import Ledger
 
 T = TypeVar("T")

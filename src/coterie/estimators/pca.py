@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.verbs import Protocol
+from coterie.methods.edge.pca import PCAFit, federated_pca
+from coterie.methods.shared.prepared import Spread
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.federated_pca import PCAFit, federated_pca
-from coterie.protocols.prepared import Spread
 
 Rows = npt.NDArray[np.floating[Any]]
 

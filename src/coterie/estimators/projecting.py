@@ -20,8 +20,8 @@ from coterie.estimators.fitting import (
     rules_of,
 )
 from coterie.estimators.vertical import VerticalEstimator
-from coterie.messages.site_part import Table
-from coterie.protocols.vertical_kpca import project
+from coterie.messages.site_api import Table
+from coterie.methods.vertical.kernel_pca import project
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms

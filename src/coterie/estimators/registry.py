@@ -43,7 +43,7 @@ FIXED: dict[str, dict[str, Any]] = {
     **{name: {"pipeline": name} for name in NAMED},
 }
 """Parameters that a method's name says already."""
-EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA", "dpca": "coterie.protocols.dpca.dpca"}
+EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA", "dpca": "coterie.methods.vertical.dpca.dpca"}
 """Methods that find components; by the estimator that does."""
 
 

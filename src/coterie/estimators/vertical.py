@@ -17,11 +17,11 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, PreparationOptions
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.factors import sin_theta
-from coterie.messages.site_part import Column
+from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
+from coterie.methods.shared.prepared import Preparation, Spread
+from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
 from coterie.parameters import Allowed, described, parameter
-from coterie.protocols.prepared import Preparation, Spread
-from coterie.protocols.vertical_kpca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable

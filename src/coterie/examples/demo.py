@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from coterie.estimators import FederatedKMeans, fit
 from coterie.examples.datasets import SiteData, penguins
 from coterie.maths.clustering import nearest
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.report.outputs import write_run
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site

@@ -174,7 +174,7 @@ class Request(Fields, Generic[R]):
     def __init_subclass__(cls, remembered: bool = False) -> None:
         super().__init_subclass__()
         cls.remembered = remembered
-        cls.kind = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+        cls.kind = f"{_package_of(cls.__module__)}.{cls.__name__}"
         known = _KINDS.get(cls.kind)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"two requests are called {cls.kind}: in {known.__module__} and {cls.__module__}")
@@ -262,6 +262,14 @@ class Request(Fields, Generic[R]):
 
 
 _KINDS: dict[str, type[Request[Any]]] = {}
+
+
+def _package_of(module: str) -> str:
+    """What a request's name begins with: its family of methods or its package in coterie; elsewhere its module."""
+    first, *inner = module.removeprefix("coterie.methods.").split(".")
+    return (
+        inner[0] if first == "coterie" else first if module.startswith("coterie.methods.") else module.split(".")[-1]
+    )
 
 
 def request_type(kind: str) -> type[Request[Any]] | None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import coterie
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger

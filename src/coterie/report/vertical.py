@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from coterie.errors import InputError, Unaligned
 from coterie.estimators.vertical import VerticalKernelKMeans
-from coterie.messages.site_part import Table, keys_of
-from coterie.protocols.alignment import row_tags
+from coterie.messages.site_api import Table, keys_of
+from coterie.methods.shared.alignment import row_tags
 from coterie.report.outputs import result_of, write_result
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.sites.policy import Policy

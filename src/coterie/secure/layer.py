@@ -13,7 +13,7 @@ from coterie.maths.masks import Ring, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout, Reply
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
-from coterie.protocols.limits import with_limits
+from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.secure.masked_sums import (
     SEALED_BYTES,

@@ -31,7 +31,7 @@ from coterie.maths.masks import FixedPoint, Narrow, Ring, WholeNumbers, add_stre
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.schema import Integers, Nothing, Reply, Request, array
-from coterie.messages.site_part import Exit, Memory, Table, carries, remembers
+from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
 Bytes = npt.NDArray[np.uint8]

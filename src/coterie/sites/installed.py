@@ -11,7 +11,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
 from coterie.sites.policy import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from coterie.messages.codec import NO_TRANSCRIPT
-from coterie.messages.site_part import Memory
+from coterie.messages.site_api import Memory
 from coterie.sites.ledger import MAX_RUNS
 
 

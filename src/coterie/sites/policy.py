@@ -9,7 +9,7 @@ from typing import Any, Literal
 from coterie.errors import InputError
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
-from coterie.protocols.methods import METHODS, belongs
+from coterie.methods.registry import METHODS, belongs
 
 Protection = Literal["groups", "none"]
 

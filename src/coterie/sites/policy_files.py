@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from coterie.errors import InputError
-from coterie.protocols.methods import METHODS, Method
+from coterie.methods.registry import METHODS, Method
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import read_toml
 from coterie.text import nearest_name

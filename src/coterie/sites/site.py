@@ -17,7 +17,7 @@ from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_part import ANSWERS, CARRIERS, KEEPERS, Evaluated, Table, rows_behind
+from coterie.messages.site_api import ANSWERS, CARRIERS, KEEPERS, Evaluated, Table, rows_behind
 from coterie.messages.verbs import Seen
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about

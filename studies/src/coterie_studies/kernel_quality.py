@@ -13,9 +13,9 @@ import numpy.typing as npt
 from coterie.maths.clustering import counts_by_cell, sums_by_cell
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz, eigenpairs_above, inverse_root
-from coterie.messages.site_part import Memory
-from coterie.protocols.dspgd import Embedding
-from coterie.protocols.dspgd_sites import held_of, keep_advance, keep_kernel
+from coterie.messages.site_api import Memory
+from coterie.methods.kernel.dspgd.protocol import Embedding
+from coterie.methods.kernel.dspgd.sites import held_of, keep_advance, keep_kernel
 from coterie.sites.tables import ArrayTable
 
 __all__ = ["Reference", "factors", "nmi", "shrunk", "squared_distance", "unshrunk"]

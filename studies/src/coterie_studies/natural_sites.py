@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from coterie.examples.datasets import SiteData, penguins
 from coterie.maths.clustering import nearest
-from coterie.messages.site_part import Block
-from coterie.protocols.prepared import Missing
+from coterie.messages.site_api import Block
+from coterie.methods.shared.prepared import Missing
 from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.tables import ArrayTable, open_table, split_by_site
 from coterie.sites.views import forming, grouped_view
@@ -114,7 +114,7 @@ def test_too_few_rows_make_no_group() -> None:
 
 
 def test_missing_values_are_filled_as_if_every_row_had_been() -> None:
-    from coterie.protocols.prepared import Preparation, PreparedTable
+    from coterie.methods.shared.prepared import Preparation, PreparedTable
 
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(200, 3)) + np.array([0, 5, -2])
@@ -131,7 +131,7 @@ def test_missing_values_are_filled_as_if_every_row_had_been() -> None:
 
 
 def test_dropping_missing_values_keeps_whole_groups() -> None:
-    from coterie.protocols.prepared import Preparation, PreparedTable
+    from coterie.methods.shared.prepared import Preparation, PreparedTable
 
     rows = np.random.default_rng(5).normal(size=(300, 2))
     rows[:20, 1] = np.nan

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coterie.errors import MalformedMessage
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_FRAME_BYTES = 1 << 28
 MAX_ANSWER_BYTES = 1 << 28
 MAX_METHOD_BYTES = 32

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from coterie.arrays import Integers, Mask
-from coterie.messages.site_part import Rows
+from coterie.messages.site_api import Rows
 from coterie.sites.tables.kinds import as_text, is_wide
 from coterie.sites.tables.phrases import leave_out, listed, quoted
 

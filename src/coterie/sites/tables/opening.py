@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.messages.site_part import Column, Table
+from coterie.messages.site_api import Column, Table
 from coterie.sites.tables.archives import npy_source, npz_names, npz_source
 from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.delimited import CsvSource

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError, MissingValues
-from coterie.messages.site_part import Block, Column, Rows, Table, keys_of
+from coterie.messages.site_api import Block, Column, Rows, Table, keys_of
 
 BLOCK_BYTES = 1 << 22
 """Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.arrays import Integers
 from coterie.errors import InputError
-from coterie.messages.site_part import Table, keys_of
+from coterie.messages.site_api import Table, keys_of
 
 LARGEST = 1e150
 """Squares of larger values do not fit a float64."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from coterie.arrays import Integers
 from coterie.errors import InputError
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.tables.choice import Categories, Choice, encoders_of
 from coterie.sites.tables.encoders import Encoder
 from coterie.sites.tables.kinds import Kind, kind_of, number_in, owners

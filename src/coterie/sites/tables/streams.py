@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from coterie.errors import InputError
-from coterie.messages.site_part import Block, Column, Rows
+from coterie.messages.site_api import Block, Column, Rows
 from coterie.sites.tables.encoders import CategoryEncoder, Encoder, Fault
 from coterie.sites.tables.kinds import as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from coterie.errors import InputError
 from coterie.maths.arithmetic import fixed_threads
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.tables.phrases import listed
 from coterie.sites.views.forming import Progress

@@ -10,7 +10,7 @@ import numpy as np
 from coterie.arrays import Floats, Integers, Mask
 from coterie.maths.group_cells import GroupCells, group_cells, rounded
 from coterie.maths.grouping import chunk_sizes, group_rows
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 
 Progress = Callable[[int, int], None]
 """Called with how many rows are grouped, and how many are to be."""

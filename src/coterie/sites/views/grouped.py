@@ -9,7 +9,7 @@ import numpy as np
 from coterie.arrays import Floats
 from coterie.errors import MissingValues
 from coterie.maths.group_cells import GroupCells, rounded
-from coterie.messages.site_part import Block, Column
+from coterie.messages.site_api import Block, Column
 from coterie.sites.tables.rows import rows_a_block
 
 WITHIN_BITS = 8

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from coterie.messages.site_part import Rows, Table, keys_of
+from coterie.messages.site_api import Rows, Table, keys_of
 
 Tokens = npt.NDArray[np.uint64]
 STEP = np.uint64(0x9E3779B97F4A7C15)

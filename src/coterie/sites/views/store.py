@@ -26,7 +26,7 @@ from coterie.arrays import Array, Floats, Integers, Mask
 from coterie.errors import InputError
 from coterie.maths.group_cells import GroupCells, group_cells
 from coterie.maths.grouping import regroup_remains
-from coterie.messages.site_part import Table
+from coterie.messages.site_api import Table
 from coterie.sites.views.forming import OwnScale, Progress, chosen_rows, form_groups, own_scale
 from coterie.sites.views.grouped import GroupedTable
 from coterie.sites.views.identity import RowTokens, row_tokens

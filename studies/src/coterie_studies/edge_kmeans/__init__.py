@@ -21,9 +21,9 @@ from coterie.estimators import EdgeKMeans
 from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.messages.verbs import Protocol
-from coterie.protocols.edge_questions import EdgeSettings, edge_cost
-from coterie.protocols.edge_stages import Pipeline
-from coterie.protocols.federated_pca import mean_of_all
+from coterie.methods.edge.pca import mean_of_all
+from coterie.methods.edge.questions import EdgeSettings, edge_cost
+from coterie.methods.edge.stages import Pipeline
 from coterie.runtime.channel import Outcome
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress, run

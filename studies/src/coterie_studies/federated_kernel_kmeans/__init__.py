@@ -20,17 +20,17 @@ from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.verbs import Protocol
-from coterie.protocols.baselines import pooled_cost
-from coterie.protocols.costs import one_round
-from coterie.protocols.dspgd import DSPGDSettings, Embedding
-from coterie.protocols.dspgd_sites import SumLengths
-from coterie.protocols.kernel_kmeans import (
+from coterie.methods.kernel.baselines import pooled_cost
+from coterie.methods.kernel.clusters import (
     KernelFit,
     KernelProblem,
     cluster_by_coreset,
     cluster_embedded,
     embed_by_dspgd,
 )
+from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, Embedding
+from coterie.methods.kernel.gamma import SumLengths
+from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from coterie.engines.inprocess import in_process
 from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest
-from coterie.protocols.federated_kmeans import Reassignment, Settings, federated_kmeans
-from coterie.protocols.seeding import random_start
+from coterie.methods.kmeans.federated import Reassignment, Settings, federated_kmeans
+from coterie.methods.shared.starts import random_start
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

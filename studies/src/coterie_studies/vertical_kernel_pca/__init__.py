@@ -19,7 +19,7 @@ from coterie.engines.inprocess import in_process
 from coterie.estimators import VerticalKernelPCA
 from coterie.maths.dpca import loadings
 from coterie.maths.kernels import Kernel
-from coterie.protocols.dpca import dpca
+from coterie.methods.vertical.dpca import dpca
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable

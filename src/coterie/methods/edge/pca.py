@@ -1,0 +1,153 @@
+"""Principal axes of all sites' rows (disPCA of Balcan et al. 2014; step by step in section IV-A of Lu et al. 2020).
+
+Each site sends the first t1 rows of Sigma V' of its own rows; the server stacks them and takes the first t2 axes of
+the stack: exact where t1 is no less than the rank of every site's rows. Where per-site results may not be seen, or it
+is less to send, the products of all pairs of columns are summed up over the sites instead: exact always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.maths.projections import LinearMap, Projection, product
+from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
+from coterie.messages.schema import Floats, Integers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.edge.sites import SendScatter, SendSubspace
+from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.lloyd import Assign
+
+HALF_A_ROW = 0.5
+"""A masked count is not quite whole."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How sites are asked to see their rows: less a mean, through maps."""
+
+    d: int
+    seed: int
+    shift: Floats | None = None
+    maps: tuple[LinearMap, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Columns of a row as seen."""
+        return self.maps[-1].p if self.maps else self.d
+
+    def then(self, one: LinearMap) -> View:
+        return replace(self, maps=(*self.maps, one))
+
+    def projected(self, p: int, form: str) -> View:
+        """One more random projection."""
+        return self.then(Projection(form, self.width, p, self.seed + len(self.maps)))
+
+    @property
+    def reach(self) -> float:
+        """How much larger than a row's numbers those of the row as seen can be."""
+        shifted = 1.0 if self.shift is None else 2.0
+        if not self.maps:
+            return shifted
+        turned = [np.linalg.norm(product(self.maps[: i + 1]), 2) for i in range(len(self.maps))]
+        return shifted * float(np.sqrt(self.d)) * max(1.0, *map(float, turned))
+
+    def fields(self) -> tuple[int, tuple[str, ...], Integers, Floats, Floats]:
+        """What a request says of it: seeds as far as they go, then the product of what follows."""
+        seeds = []
+        for place, one in enumerate(self.maps):
+            if not (isinstance(one, Projection) and one.seed == self.seed + place):
+                break
+            seeds.append(one)
+        rest = self.maps[len(seeds) :]
+        onto = product(rest) if rest else np.zeros((0, 0))
+        shift = np.zeros(0) if self.shift is None else self.shift
+        return self.seed, tuple(s.form for s in seeds), np.array([s.p for s in seeds], np.int64), shift, onto
+
+
+def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
+    """How many rows there are, and their mean: d + 2 numbers by a sum."""
+    found = yield from total(Assign(np.zeros((1, n_columns))))
+    rows = float(found.counts[0])
+    if not rows > 0:
+        raise InputError("the sites hold 0 rows in all.")
+    return rows, np.asarray(found.sums[0] / rows)
+
+
+def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
+    """The leading axes of all rows as seen, and the squares of all their numbers. Per-site results are seen."""
+    found = yield from each(_subspace_request(view, local_rank))
+    stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
+    squares = float(sum(float(reply.squares) for reply in found.values()))
+    _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
+    kept = min(n_components, len(axes))
+    return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
+
+
+def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
+    """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
+    found, d = (yield from total(_scatter_request(view))), view.width
+    gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
+    return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
+
+
+def _subspace_request(view: View, local_rank: int) -> SendSubspace:
+    return SendSubspace(*view.fields(), local_rank, view.width, view.reach)
+
+
+def _scatter_request(view: View) -> SendScatter:
+    return SendScatter(*view.fields(), view.width * (view.width + 1) // 2, view.width, view.reach)
+
+
+@dataclass(frozen=True)
+class PCAFit:
+    """The mean, the leading axes as columns and the squares of their singular values, all squares, and all rows."""
+
+    mean: Floats
+    axes: Ritz
+    squares: float
+    n_rows: float
+    solver: str
+    is_exact: bool
+    """Whether these are the components of the pooled rows: by sums, where every site shows its products."""
+
+
+def federated_pca(
+    n_components: int,
+    n_columns: int,
+    *,
+    local_rank: int | None = None,
+    solver: str = "auto",
+    center: bool = True,
+    seed: int,
+    averages: bool = True,
+) -> Protocol[PCAFit]:
+    """Principal components of all sites' rows.
+
+    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no
+    per-site result seen; ``auto`` whichever is less, and sums where not every site lets its ``averages`` be seen.
+    """
+    if solver not in ("auto", "local", "sums"):
+        raise InputError(f"solver={solver!r}; it is 'auto', 'local' or 'sums'.")
+    if not 1 <= n_components <= n_columns:
+        raise InputError(f"n_components={n_components} of {n_columns} columns; 1 to {n_columns} are possible.")
+    rank = min(n_columns, 2 * n_components if local_rank is None else local_rank)
+    if rank < n_components:
+        raise InputError(f"local_rank={rank} is below n_components={n_components}; at least as many are needed.")
+    n_rows, mean = yield from mean_of_all(n_columns)
+    view = View(n_columns, seed, mean if center else None)
+    shift = mean if center else np.zeros(n_columns)
+    if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
+        found, squares = yield from dis_pca(view, n_components, rank)
+        return PCAFit(shift, found, squares, n_rows, "local", False)
+    found, squares, is_exact = yield from _by_sums(view, n_components)
+    return PCAFit(shift, found, squares, n_rows, "sums", is_exact)
+
+
+def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
+    """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
+    view = View(d, seed, np.zeros(d))
+    ask = _subspace_request(view, local_rank) if solver == "local" else _scatter_request(view)
+    return to_all(n_sites, Assign(np.zeros((1, d))), ask, method="federated-pca")

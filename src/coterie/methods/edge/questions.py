@@ -1,0 +1,163 @@
+"""What sites are asked in k-means from small summaries, round by round: for the run, for its cost, for a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coterie.errors import InputError
+from coterie.maths.coresets import allotted
+from coterie.maths.projections import Basis, Projection
+from coterie.messages.schema import Request
+from coterie.methods.edge.pca import View
+from coterie.methods.edge.sites import SendCenters, SendSubspace, SendSummary, SumByCell, SumReducedCost
+from coterie.methods.edge.stages import JL, Centers, DisSS, Pipeline, check_accuracy, is_whole, sized
+from coterie.methods.shared.costs import Cost, one_round
+from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.lloyd import Assign, lloyd_cost
+
+SAMPLE = 10_000
+"""Rows a site finds its own centers with: nothing follows that would mend rough ones."""
+FEWEST_POINTS, MOST_POINTS = 2, 1 << 22
+"""Of a summary whose size comes from a budget."""
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True)
+class EdgeSettings:
+    """Which pipeline, and what follows it."""
+
+    pipeline: Pipeline
+    refine: int = 0
+    lift: str = "inverse"
+    center: bool = True
+    budget: int | None = None
+    """Numbers all sites send at most, in all."""
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lift not in ("inverse", "means"):
+            raise InputError(f"lift={self.lift!r}; it is 'inverse' (Algorithms 2, 4, 5, 6) or 'means' (1 and 3).")
+        if not is_whole(self.refine) or self.refine < 0:
+            raise InputError(f"refine={self.refine!r} must be a whole number; it cannot be negative.")
+        if self.budget is not None and self.accuracy is not None:
+            raise InputError("sizes come from a budget or from an accuracy; give one of them.")
+        if self.budget is not None and (not is_whole(self.budget) or self.budget < 1):
+            raise InputError(f"budget={self.budget!r}; it is how many numbers all sites may send, at least 1.")
+        if self.accuracy is not None:
+            check_accuracy(self.pipeline, self.accuracy)
+        if not isinstance(self.center, bool | np.bool_):
+            raise InputError(f"center={self.center!r}; it is True or False.")
+
+    @property
+    def centers_first(self) -> bool:
+        """Whether the mean is subtracted: where rows are projected, random or not."""
+        return self.center and bool(self.pipeline.common or self.pipeline.pca or self.pipeline.after)
+
+    @property
+    def projects_at_server(self) -> bool:
+        """Algorithm 3: points come whole, and are projected only to find clusters."""
+        return self.lift == "means" and self.pipeline.after is not None and not self.pipeline.common
+
+
+def summary_asks(
+    view: View, pipeline: Pipeline, k: int, sizes: Mapping[N, int], on_server: bool, reach: float
+) -> dict[N, SendSummary]:
+    """What every site is asked for; a basis of its own is sent where that is less than whole points."""
+    d, t = view.width, 0 if pipeline.pca is None else pipeline.pca.n_components or view.width
+    after = None if on_server else pipeline.after
+    asks = {}
+    for place, (name, size) in enumerate(sizes.items()):
+        own = t if t and after is None and (size + k) * t + t * d < (size + k) * d else 0
+        width = (after.n_columns or d) if after else own or d
+        form = after.form if after else ""
+        asks[name] = SendSummary(*view.fields(), size, k, d, t, own, width, form, place, reach)
+    return asks
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def edge_cost(
+    settings: EdgeSettings,
+    pipeline: Pipeline,
+    k: int,
+    d: int,
+    sizes: Sequence[int],
+    *,
+    n_sites: int,
+    rounds: int,
+    method: str,
+    seed: int = 0,
+) -> Cost:
+    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site.
+
+    Without a reduction of rows that have weights it is more: a weight for every row.
+    """
+    asks = _asks(settings, pipeline, k, d, sizes, n_sites, seed)
+    steps = lloyd_cost(n_sites, k, d, rounds, method=method)
+    return sum((one_round(asked, method=method) for asked in asks), steps)
+
+
+def _asks(
+    settings: EdgeSettings, pipeline: Pipeline, k: int, d: int, sizes: Sequence[int], n_sites: int, seed: int
+) -> Iterator[list[Request[Any]]]:
+    """What sites are asked in every round before the steps of Lloyd."""
+    if settings.accuracy is not None:
+        yield [CountRows()] * n_sites
+    if settings.centers_first:
+        yield [Assign(np.zeros((1, d)))] * n_sites
+    view = View(d, seed, np.zeros(d) if settings.centers_first else None)
+    for stage in pipeline.common:
+        if isinstance(stage, JL):
+            view = view.projected(stage.n_columns or view.width, stage.form)
+            continue
+        t2, t1 = stage.n_components or view.width, stage.local_rank or view.width
+        yield [SendSubspace(*view.fields(), t1, view.width, 1.0)] * n_sites
+        view = view.then(Basis(np.eye(view.width, t2)))
+    points = pipeline.points
+    if isinstance(points, Centers):
+        yield [SendCenters(*view.fields(), points.n_centers or k, view.width, SAMPLE, 1.0)] * n_sites
+    else:
+        if isinstance(points, DisSS):
+            yield [SumReducedCost(*view.fields(), k, view.width, 1.0)] * n_sites
+        elif points is None:
+            yield [CountRows()] * n_sites
+        if pipeline.stages:
+            own = 0 if points is None else k
+            at_server = settings.projects_at_server
+            yield list(summary_asks(view, pipeline, own, dict(enumerate(sizes)), at_server, 1.0).values())
+        else:
+            yield [PoolRows(size, view.d, 0) for size in sizes]
+    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
+        yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
+
+
+def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> EdgeSettings:
+    """The largest sizes, of those not given, with which all sites together send no more numbers than the budget."""
+    budget, asked = settings.budget or 0, settings.pipeline
+    if asked.points is None:
+        raise InputError(f"budget={budget}: {asked.name} sends every row, however many there are; sample them.")
+    least = numbers_sent(settings, FEWEST_POINTS, k, d, n_sites)
+    if least > budget:
+        raise InputError(f"budget={budget} is too little: {asked.name} over {n_sites} sites sends at least {least}.")
+    low, high = FEWEST_POINTS, MOST_POINTS
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = numbers_sent(settings, middle, k, d, n_sites) <= budget
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return replace(settings, pipeline=sized(asked, k, d, low, roomy=False), budget=None)
+
+
+def numbers_sent(settings: EdgeSettings, n_points: int, k: int, d: int, n_sites: int) -> int:
+    """What all sites send with sizes, of those not given, for so many points."""
+    made = sized(settings.pipeline, k, d, n_points, roomy=False)
+    s = getattr(made.points, "n_points", 0) or 0
+    each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
+    asks = _asks(settings, made, k, d, each_site, n_sites, 0)
+    steps = settings.refine * (k * (d + 1) + 1) + k + 1
+    return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps

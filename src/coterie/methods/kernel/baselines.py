@@ -1,0 +1,179 @@
+"""What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
+
+- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means of them (:func:`rfk`);
+- CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
+- SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
+- CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
+  distributed linear k-means (:func:`ce_pca_kmeans`).
+
+All disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
+than s components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import eigsh
+
+from coterie.errors import InputError
+from coterie.maths import clustering
+from coterie.maths.coresets import drawn_by_weight
+from coterie.maths.kernels import Kernel
+from coterie.maths.landmarks import LandmarkMap
+from coterie.maths.spectra import Ritz, inverse_root
+from coterie.messages.schema import Floats, Nothing, Request
+from coterie.messages.site_api import Memory, Table, remembers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.kernel.features import Drawn
+from coterie.methods.shared.coresets import coreset, coreset_cost
+from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
+
+NONE = 1e-9
+"""Eigenvalues below this share of the largest count as none."""
+LARGE = 2000
+"""Rows of a kernel matrix beyond which its top eigenpairs are found from products with it."""
+JITTER = 1e-10
+"""Added to the landmarks' kernel matrix, as a share of its mean diagonal, so that it has a Cholesky factor."""
+
+
+@dataclass(frozen=True)
+class BaselineFit:
+    """What labels any row: an embedding, and centers in it."""
+
+    embedding: Embeds
+    centers: Floats
+    values: Floats
+    """Eigenvalues of the kernel matrix of all rows; none for random features."""
+    sizes: tuple[int, ...] = ()
+    """The rows each site sent: pooled, or allotted of a coreset."""
+    counts: Floats | None = None
+    cost: float = 0.0
+    """Rows by center and their squared distances in the embedding, where the server knows them."""
+
+
+def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
+    raw = raw_of(table)
+    made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
+    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
+
+
+# ---------------------------------------------------------------- RFK: random features, once
+
+
+class MapFeatures(Drawn, Request[Nothing], remembered=True):
+    """From now on a row is its random features, over sqrt(D)."""
+
+
+@remembers(MapFeatures)
+def keep_features(table: Table, memory: Memory, ask: MapFeatures) -> None:
+    """Let later questions see the features in the rows' place."""
+    memory.table = embedded_by(table, ask, ask.n_features)
+
+
+def rfk(
+    kernel: Kernel, n_clusters: int, *, n_features: int, seed: int, n_points: int = 1000, form: str = "phase"
+) -> Protocol[BaselineFit]:
+    """k-means of random features by a coreset of ``n_points``: features travel."""
+    made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
+    yield from total(made)
+    found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+    return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
+
+
+def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
+    """Nothing for the features; then a coreset of rows of D numbers."""
+    made = fit.embedding
+    assert isinstance(made, MapFeatures)
+    first = to_all(n_sites, made, method=method)
+    return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
+
+
+# ---------------------------------------------------------------- CK and SK: rows pooled
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """All rows at the server, what each counts, and how many came from each site."""
+
+    rows: Floats
+    weights: Floats
+    sizes: tuple[int, ...]
+
+
+def _pool(n_columns: int) -> Protocol[_Pool]:
+    """Two rounds: counts, then rows."""
+    counts = yield from each(CountRows(), complete=True)
+    sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
+    is_weighted = any(float(reply.weighted) for reply in counts.values())
+    asks = {name: PoolRows(size, n_columns, size if is_weighted else 0) for name, size in sizes.items()}
+    parts = (yield from each(asks, complete=True)).values()
+    rows = np.concatenate([part.points for part in parts])
+    weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
+    if not weights.any():
+        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    return _Pool(rows[weights > 0], weights[weights > 0], tuple(sizes.values()))
+
+
+def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, seed: int) -> Protocol[BaselineFit]:
+    """k-means of the first s columns of U sqrt(Lambda), K = U Lambda U' exactly. Rows are pooled."""
+    pool = yield from _pool(n_columns)
+    roots = np.sqrt(pool.weights)
+    matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
+    found = _top_eigenpairs(matrix, n_components, seed)
+    found = found.above(NONE * found.values[0])
+    made = LandmarkMap.of(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
+    return _clustered(made, pool, found.values, n_clusters, seed)
+
+
+def _top_eigenpairs(matrix: Floats, count: int, seed: int) -> Ritz:
+    """The largest eigenvalues and their vectors; of a large matrix by ARPACK, to full precision."""
+    n = len(matrix)
+    if n > LARGE and 10 * count < n:
+        start = np.random.default_rng([seed, 2]).normal(size=n)
+        values, vectors = eigsh(matrix, count, which="LA", v0=start)
+        order = np.argsort(values)
+    else:
+        values, vectors = linalg.eigh(matrix, subset_by_index=[max(0, n - count), n - 1])
+        order = np.arange(len(values))
+    return Ritz(values[order[::-1]], vectors[:, order[::-1]])
+
+
+def sk(
+    kernel: Kernel, n_clusters: int, *, n_landmarks: int, n_components: int, n_columns: int, seed: int
+) -> Protocol[BaselineFit]:
+    """k-means of the best rank-s part of Nystroem's K_nc K_cc^+ K_cn (Wang et al. 2019). Rows are pooled.
+
+    The c landmarks are drawn uniformly among all rows, without replacement; a row of weight 2 is two.
+    """
+    pool = yield from _pool(n_columns)
+    landmarks = np.unique(pool.rows[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
+    root = inverse_root(kernel.between(landmarks, landmarks))
+    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
+    turn, values = top_directions(features, n_components)
+    return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
+
+
+def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
+    """The leading right singular vectors as columns, and the squares of their singular values."""
+    _, sizes, directions = linalg.svd(rows, full_matrices=False)
+    kept = int((sizes[:count] ** 2 > NONE * sizes[0] ** 2).sum())
+    return directions[:kept].T, sizes[:kept] ** 2
+
+
+def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+    rows = made.embed(pool.rows)
+    centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
+    m = clustering.moments(rows, centers, pool.weights)
+    return BaselineFit(made, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
+
+
+def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
+    """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
+    asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
+    return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)

@@ -1,0 +1,1 @@
+"""By distributed stochastic proximal gradient descent."""

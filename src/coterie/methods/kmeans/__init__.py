@@ -1,0 +1,1 @@
+"""k-means of rows."""

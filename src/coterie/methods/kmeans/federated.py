@@ -1,0 +1,212 @@
+"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), "Federated k-means: clustering algorithm and proof of
+concept", whole: sampled sites, local epochs, mini-batches, rates at both ends, momentum, reassignment.
+
+Letters of the paper: C ``fraction``, E ``epochs``, B ``batch_size``, alpha ``server_rate`` (and ``server_momentum``),
+beta ``site_rate``, T ``max_rounds``, Gamma the centers, Lambda the sizes. A site answers sizes times centers, and
+sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.errors import MalformedMessage
+from coterie.maths import clustering
+from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.site_api import Block, Memory, Table, answers
+from coterie.messages.verbs import Protocol, present, total
+from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.lloyd import KMeansFit, block_moments, closed, lloyd_cost
+from coterie.parameters import Allowed, check_parameters, checked
+
+MAX_EPOCHS = 1000
+"""The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
+
+WINDOW_ROWS = 1 << 16
+"""Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""
+
+
+class WeightedCenters(Reply, content="sums"):
+    """A site's centers times their sizes, and the sizes, after its last epoch."""
+
+    weighted: Floats = array("k", "d", bound="rows * (box + centers)")
+    sizes: Floats = array("k", bound="rows", nonnegative=True)
+
+
+class Train(Request[WeightedCenters]):
+    """ClientKMeans: move these centers over your rows for some epochs."""
+
+    epochs: int
+    batch_size: int
+    """Rows a mini-batch, a row of weight 2 being two; 0 is all of them."""
+    site_rate: float
+    seed: int
+    step: int
+    centers: Floats = array("k", "d")
+
+
+@answers(Train)
+def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> WeightedCenters:
+    """ClientKMeans(i, Gamma) of Algorithm 1. An empty cluster's center stays; sizes are those of the last epoch."""
+    if not 1 <= ask.epochs <= MAX_EPOCHS or not 0 < ask.site_rate <= 1:
+        raise MalformedMessage(f"epochs={ask.epochs}, site_rate={ask.site_rate}: no such training")
+    centers, sizes = ask.centers.copy(), np.zeros(ask.axes["k"])
+    for epoch in range(ask.epochs):
+        sizes = np.zeros(ask.axes["k"])
+        for batch in _batches(table, ask, epoch):
+            m = block_moments(batch, centers)
+            sizes = sizes + m.counts
+            share = np.divide(m.counts, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+            goal = clustering.means(m.sums, m.counts, fallback=centers)
+            centers = _moved(centers, goal, ask.site_rate * share[:, None])
+    return WeightedCenters(sizes[:, None] * centers, sizes)
+
+
+def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
+    """Centers moved towards their goal; at rate 1 exactly onto it, without a rounding error on the way."""
+    return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
+
+
+def _batches(table: Table, ask: Train, epoch: int) -> Iterator[Iterator[Block]]:
+    """The rows as one batch, or as mini-batches in an order all ends can recompute."""
+    if ask.batch_size <= 0:
+        yield table.blocks()
+        return
+    rng = np.random.default_rng([ask.seed, ask.step, epoch])
+    for window in _windows(table, ask.batch_size):
+        for start in rng.permutation(np.arange(0, window.length, ask.batch_size)):
+            yield iter([window.between(start, start + ask.batch_size)])
+
+
+class _Window:
+    """Rows laid end to end, each as long as it counts: a cut between batches may share a row out to both."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._rows = np.concatenate([block.rows for block in blocks])
+        self._counts = np.concatenate([block.counts for block in blocks])
+        self._ends = np.cumsum(self._counts)
+
+    @property
+    def length(self) -> float:
+        """What all rows count."""
+        return float(self._ends[-1]) if len(self._ends) else 0.0
+
+    def between(self, start: float, stop: float) -> Block:
+        """The rows from one place to another."""
+        some = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
+        ends = self._ends[some]
+        return Block(self._rows[some], np.minimum(ends, stop) - np.maximum(ends - self._counts[some], start))
+
+
+def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
+    """The rows in windows of whole batches, so that the table may exceed memory."""
+    whole = -(-WINDOW_ROWS // batch_size) * batch_size
+    held: list[Block] = []
+    for block in table.blocks():
+        held.append(block)
+        while sum(float(one.counts.sum()) for one in held) >= whole:
+            together = _Window(held)
+            yield _Window([together.between(0.0, whole)])
+            held = [together.between(whole, together.length)]
+    if held:
+        yield _Window(held)
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+@dataclass(frozen=True)
+class Reassignment:
+    """Small clusters move: below ``share`` of the sampled sites' rows for ``patience`` rounds in a row."""
+
+    low: Floats
+    high: Floats
+    share: float = 0.01
+    patience: int = 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The knobs of Algorithm 1."""
+
+    fraction: float = checked(Allowed(above=0, high=1), 1.0)
+    epochs: int = checked(Allowed(whole=True, low=1, high=MAX_EPOCHS), 1)
+    batch_size: int | None = checked(Allowed(whole=True, low=1, none=True), None)
+    server_rate: float = checked(Allowed(above=0, high=2), 1.0)
+    server_momentum: float = checked(Allowed(low=0, below=1), 0.0)
+    site_rate: float = checked(Allowed(above=0, high=1), 1.0)
+    max_rounds: int = checked(Allowed(whole=True, low=0), 100)
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def ask(self, centers: Floats, seed: int, step: int) -> Train:
+        """What sites are asked in one round."""
+        return Train(self.epochs, self.batch_size or 0, self.site_rate, seed, step, centers)
+
+
+def federated_kmeans(
+    centers: Floats,
+    settings: Settings,
+    *,
+    tol: float = 0.0,
+    seed: int = 0,
+    reassignment: Reassignment | None = None,
+    trajectory: list[Floats] | None = None,
+) -> Protocol[KMeansFit]:
+    """Algorithm 1 from given centers.
+
+    ``tol`` is a squared shift of all centers at which to stop; it is used only where every site takes part in every
+    round, since a sample of sites never stands still. ``trajectory`` collects the centers of every round.
+    """
+    velocity = np.zeros_like(centers)
+    small = np.zeros(len(centers), np.int64)
+    rounds = 0
+    while rounds < settings.max_rounds:
+        rounds += 1
+        sampled = yield from _sampled(settings.fraction, seed, rounds)
+        reply = yield from total(settings.ask(centers, seed, rounds), to=sampled)
+        before, goal = centers, clustering.means(reply.weighted, reply.sizes, fallback=centers)
+        velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
+        aim = goal if settings.server_momentum == 0 else centers + velocity
+        centers = _moved(centers, aim, settings.server_rate)
+        if reassignment is not None:
+            small = np.where(reply.sizes < reassignment.share * reply.sizes.sum(), small + 1, 0)
+            centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
+        if trajectory is not None:
+            trajectory.append(centers)
+        if settings.fraction >= 1 and clustering.squared_shift(before, centers) <= tol:
+            break
+    return (yield from closed(centers, rounds))
+
+
+def _sampled(fraction: float, seed: int, step: int) -> Protocol[Sequence[str] | None]:
+    """S_t: m = max(1, int(C M)) of the sites that are there; None is all of them."""
+    if fraction >= 1:
+        return None
+    names = yield from present()
+    m = max(1, int(fraction * len(names)))
+    chosen = np.random.default_rng([seed, step]).choice(len(names), m, replace=False)
+    return [names[i] for i in sorted(chosen)]
+
+
+def _reassigned(
+    centers: Floats, velocity: Floats, small: Integers, rule: Reassignment, seed: int, step: int
+) -> tuple[Floats, Floats, Integers]:
+    """Move what has been small for too long to a fresh random place in the public box, its momentum reset."""
+    moved = (small >= rule.patience)[:, None]
+    rng = np.random.default_rng([seed, step, 1])
+    places = clustering.random_in_box(rule.low, rule.high, len(centers), rng)
+    return np.where(moved, places, centers), np.where(moved, 0.0, velocity), np.where(moved[:, 0], 0, small)
+
+
+def federated_kmeans_cost(
+    n_sites: int, k: int, d: int, rounds: int, settings: Settings, *, method: str = "federated-kmeans"
+) -> Cost:
+    """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
+    m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
+    ask = settings.ask(np.zeros((k, d)), 0, 0)
+    return to_all(m, ask, method=method) * rounds + lloyd_cost(n_sites, k, d, 0, method=method)

@@ -1,0 +1,121 @@
+"""Agreement on columns: does every site hold the same ones, in the same order?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.errors import ColumnsDiffer, InputError, MalformedMessage
+from coterie.messages.schema import Integers, Reply, Request, array
+from coterie.messages.site_api import Column, Memory, Table, answers
+from coterie.messages.verbs import Protocol, each
+from coterie.text import count_of
+
+
+class Visible(IntEnum):
+    """What the server may see of one site by itself."""
+
+    SUMS = 0
+    """Nothing: it sees sums over several sites."""
+    AVERAGES = 1
+    ROWS = 2
+
+
+class Capabilities(NamedTuple):
+    """What holds for all sites of a run: what may be seen of each, and what they compute with."""
+
+    visible: Visible = Visible.ROWS
+    min_group: int = 0
+    """The fewest rows in a group of any site that shows groups; 0 where none does."""
+
+    @property
+    def averages(self) -> bool:
+        """Whether every site lets its averages be seen."""
+        return self.visible >= Visible.AVERAGES
+
+
+class Match(IntEnum):
+    """How a site's column compares with the one expected."""
+
+    SAME = 0
+    ABSENT = 1
+    ELSEWHERE = 2
+    OTHER_KIND = 3
+
+
+class ColumnReport(Reply, content="schema"):
+    """For every expected column whether the site has it so; how many columns it has besides; what its policy lets be
+    seen of it by itself; and the fewest rows behind a row it shows, 0 where it shows rows as they are."""
+
+    matches: Integers = array("d", dtype="uint2")
+    others: Integers = array(dtype="uint32")
+    allows: Integers = array(dtype="uint2")
+    min_group: Integers = array(dtype="uint8")
+
+
+class Agree(Request[ColumnReport]):
+    """Are these your columns, in this order?"""
+
+    d: int
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+@answers(Agree)
+def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
+    """Compare the site's columns with the expected ones; rows are not looked at."""
+    if not ask.d == len(ask.names) == len(ask.kinds):
+        raise MalformedMessage(f"{len(ask.names)} names and {len(ask.kinds)} kinds for {ask.d} columns")
+    places = {column.name: place for place, column in enumerate(table.columns)}
+    matches = np.zeros(ask.d, np.int64)
+    for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
+        if name not in places:
+            matches[i] = Match.ABSENT
+        elif table.columns[places[name]].kind != kind:
+            matches[i] = Match.OTHER_KIND
+        elif places[name] != i:
+            matches[i] = Match.ELSEWHERE
+    others, least = len(places.keys() - set(ask.names)), getattr(table, "min_group", 0)
+    return ColumnReport(matches, np.array(others), np.array(memory.allows), np.array(least))
+
+
+def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
+    """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
+
+    The result is what all sites allow: what a method does by itself is decided from it, before any other question.
+    Per-site results are seen, because the site that differs is to be named; they tell of columns, not
+    of rows.
+    """
+    names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
+    found = yield from each(Agree(len(names), names, kinds))
+    differences = {site: _differences(report, columns) for site, report in found.items()}
+    differences = {site: texts for site, texts in differences.items() if texts}
+    if differences:
+        where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
+        raise ColumnsDiffer(
+            f"sites do not hold the same columns. {where}. Naming the columns to use, in order, helps where they are "
+            "there but elsewhere, or where there are more.",
+            differences,
+        )
+    groups = (int(report.min_group) for report in found.values() if report.min_group)
+    visible = Visible(min(int(report.allows) for report in found.values()))
+    return Capabilities(visible, min(groups, default=0))
+
+
+def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:
+    words = {
+        Match.ABSENT: "column {0.name!r} is missing",
+        Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
+        Match.ELSEWHERE: "column {0.name!r} is in another place",
+    }
+    texts = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
+    others = int(report.others)
+    if others:
+        texts.append(f"{count_of(others, 'column')} more than expected")
+    return tuple(texts)

@@ -1,0 +1,141 @@
+"""What any method can be preceded by: imputation and scaling, found by sums over columns.
+
+Sites end up with a prepared view of their table, which later questions see in its place. What they are told is
+public (means, deviations, ranges), so a site that joins late or restarts is brought up to date with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_api import Memory, Table, answers, within_columns
+from coterie.messages.verbs import Protocol, total
+from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.limits import ReportMagnitude
+from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
+
+# ---------------------------------------------------------------- sums by column
+
+
+class ColumnSums(Reply, content="sums"):
+    """The number of rows; per column how many values are present, their sum and their squares about an origin."""
+
+    rows: Floats = array(bound="rows", nonnegative=True)
+    present: Floats = array("d", bound="rows", nonnegative=True)
+    sums: Floats = array("d", bound="rows * box")
+    squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
+
+
+class SumColumns(Request[ColumnSums]):
+    """Sum up every column about ``origin``, missing values left out (``drop``: whole rows)."""
+
+    drop: bool
+    origin: Floats = array("d")
+
+    @property
+    def measure(self) -> ReportMagnitude:
+        """Columns may be in very different units, so each has its own limit."""
+        return ReportMagnitude(len(self.origin), self.origin)
+
+
+@answers(SumColumns)
+def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSums:
+    used = complete(table) if ask.drop else table
+    reply = ColumnSums.zeros(ask.axes)
+    for block in used.raw_blocks():
+        about = np.where(np.isnan(block.rows), 0.0, block.rows - ask.origin)
+        each = block.values
+        reply += ColumnSums(
+            block.counts.sum(), each.sum(axis=0), (each * about).sum(axis=0), (each * about**2).sum(axis=0)
+        )
+    return replace(reply, squares=reply.squares + within_columns(used))
+
+
+# ---------------------------------------------------------------- the server's part
+
+
+def spread(
+    n_columns: int,
+    *,
+    missing: Missing = "refuse",
+    names: Sequence[str] | None = None,
+) -> Protocol[Spread]:
+    """Mean and deviation of every column over all rows, by sums.
+
+    Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
+    spread has deviation 0. With ``missing="mean"`` columns count as filled with their mean.
+    """
+    mean = yield from _mean(n_columns, names, drop=missing == "drop")
+    second = yield from total(SumColumns(missing == "drop", mean))
+    counted = np.broadcast_to(second.rows, second.present.shape) if missing == "mean" else second.present
+    left = _divided(second.sums, second.present)  # what rounding left of the mean
+    variance = _divided(second.squares, counted) - left**2
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
+    return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
+
+
+def prepare(
+    n_columns: int,
+    *,
+    scale: Literal["none", "standard", "minmax"] = "none",
+    missing: Missing = "refuse",
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    names: Sequence[str] | None = None,
+) -> Protocol[Preparation]:
+    """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
+
+    ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
+    two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. ``minmax``: every
+    column to 0..1 by declared ``ranges`` (lows, highs); a site that holds a value outside refuses to go on.
+    """
+    shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
+    if scale == "standard":
+        found = yield from spread(n_columns, missing=missing, names=names)
+        shift, factor = found.mean, np.where(found.deviation > 0, found.deviation, 1.0)
+        known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
+    elif scale == "minmax":
+        shift, factor = _declared(ranges)
+    fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
+    preparation = Preparation(missing, fill, shift, factor, bounded=scale == "minmax", spread=known)
+    if scale != "none" or missing != "refuse":
+        yield from total(preparation.request())
+    return preparation
+
+
+def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Floats, Floats]:
+    """The lowest value of every column, and how far up its range goes."""
+    if ranges is None:
+        raise InputError("scale='minmax' needs the declared ranges of the columns")
+    low, high = (np.asarray(end, float) for end in ranges)
+    if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
+        raise InputError("declared ranges need one low and one high number a column, low <= high")
+    return low, np.where(high > low, high - low, 1.0)
+
+
+def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:
+    """Of every column; one without a single value has no mean. Where there are no rows at all, others say so."""
+    found = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    empty = np.flatnonzero(found.present == 0)
+    if len(empty) and float(found.rows) > 0:
+        which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
+        raise InputError(f"column {which} holds no value at any site; leave it out.")
+    return _divided(found.sums, found.present)
+
+
+def _divided(sums: Floats, counts: Floats) -> Floats:
+    return np.where(counts > 0, sums / np.maximum(counts, 1e-300), 0.0)
+
+
+def standard_cost(n_sites: int, d: int, *, method: str) -> Cost:
+    """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
+    ask = SumColumns(False, np.zeros(d))
+    plain = Preparation("refuse", np.zeros(d), np.zeros(d), np.ones(d)).request()
+    return to_all(n_sites, ask, ask, plain, method=method)

@@ -1,0 +1,235 @@
+"""Tables seen through a preparation: missing values treated, columns shifted and scaled, the same at every site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from coterie.errors import InputError, MissingValues, OutOfRange
+from coterie.messages.schema import Floats, Nothing, Request, array
+from coterie.messages.site_api import (
+    Block,
+    Column,
+    Memory,
+    Rows,
+    Table,
+    answers,
+    remembers,
+    rows_behind,
+    within_columns,
+    within_scatter,
+)
+
+Missing = Literal["refuse", "mean", "drop"]
+RANGE_SLACK = 1e-6
+
+
+class Prepare(Request[Nothing], remembered=True):
+    """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
+
+    ``bounded`` asks that every value then lies between 0 and 1; a site where one does not says so.
+    """
+
+    missing: str
+    bounded: bool
+    fill: Floats = array("d")
+    shift: Floats = array("d")
+    scale: Floats = array("d")
+
+
+@remembers(Prepare)
+def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
+    """Put the prepared view in the table's place, and in the place of any view before."""
+    if len(table.columns) != ask.axes["d"]:
+        raise InputError(f"asked to prepare {ask.axes['d']} columns, the table has {len(table.columns)}")
+    memory.table = PreparedTable(table.raw if isinstance(table, PreparedTable) else table, Preparation.of(ask))
+
+
+@answers(Prepare)
+def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
+    """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run."""
+    for _ in table.blocks():
+        pass
+    return Nothing()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How many rows there are over all sites, and each column's mean and standard deviation."""
+
+    rows: float
+    mean: Floats
+    deviation: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Two deviations below the mean: the lower end of a box anyone may know."""
+        return self.mean - 2 * self.deviation
+
+    @property
+    def high(self) -> Floats:
+        """Two deviations above the mean."""
+        return self.mean + 2 * self.deviation
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How raw rows become the rows a method sees; the same public numbers at every site."""
+
+    missing: Missing
+    fill: Floats
+    shift: Floats
+    scale: Floats
+    bounded: bool = False
+    spread: Spread | None = None
+    """The prepared columns' own spread, where it is known without asking again."""
+
+    @classmethod
+    def of(cls, ask: Prepare) -> Preparation:
+        """What a request to prepare asks for."""
+        if ask.missing not in ("refuse", "mean", "drop"):
+            raise InputError(f"missing={ask.missing!r}; it is refuse, mean or drop")
+        missing: Missing = ask.missing  # type: ignore[assignment]
+        return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded)
+
+    def request(self) -> Prepare:
+        return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
+
+    def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
+        """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
+        used = complete_rows(block) if self.missing == "drop" else block
+        rows = self._filled(used) if self.missing == "mean" else used.rows
+        prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
+        if self.bounded:
+            _check_unit_range(prepared, columns)
+        present = None if self.missing == "mean" else used.present
+        return Block(prepared, used.weights, used.within, present)
+
+    def _filled(self, block: Block) -> Rows:
+        """Rows with the fill in place of what is missing; means of several rows, as if each row had been filled."""
+        rows, fill = block.rows, self.fill.astype(block.rows.dtype)
+        filled = np.where(np.isnan(rows), fill, rows)
+        if block.present is None:
+            return filled
+        share = (block.present / block.counts[:, None]).astype(rows.dtype)
+        return np.where(share == 1, filled, share * filled + (1 - share) * fill)
+
+    def spread_by_filling(self, block: Block) -> Floats:
+        """What filling adds to the squares of the rows behind each row shown, about it, by column and prepared."""
+        if self.missing != "mean" or block.present is None:
+            return np.zeros((1, len(self.scale)))
+        away = np.nan_to_num(block.rows - self.fill) / self.scale
+        share = block.present / block.counts[:, None]
+        added: Floats = block.present * (1 - share) * away**2
+        return added
+
+    def undo(self, points: Floats) -> Floats:
+        """Points of the prepared space in the units of the raw columns."""
+        return points * self.scale + self.shift
+
+
+def _check_unit_range(rows: Rows, columns: Sequence[Column] | None) -> None:
+    outside = (rows < -RANGE_SLACK) | (rows > 1 + RANGE_SLACK)
+    if outside.any():
+        place = int(np.argmax(outside.any(axis=0)))
+        which = repr(columns[place].name) if columns else f"number {place + 1}"
+        raise OutOfRange(f"column {which} holds values outside its declared range")
+
+
+class PreparedTable:
+    """A table seen through a preparation."""
+
+    def __init__(self, table: Table, preparation: Preparation) -> None:
+        self.raw, self._preparation = table, preparation
+        self._used = complete(table) if preparation.missing == "drop" else table
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.raw.columns
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows are left."""
+        return self._used.n_rows
+
+    @property
+    def n_grouped(self) -> int:
+        """How many rows these stand for."""
+        return rows_behind(self._used)
+
+    @cached_property
+    def within_columns(self) -> Floats:
+        """For every prepared column the sum of squares of the rows behind the rows shown, about these."""
+        found: Floats = within_columns(self._used) / self._preparation.scale**2
+        for block in self._used.raw_blocks():
+            found = found + self._preparation.spread_by_filling(block).sum(axis=0)
+        return found
+
+    @property
+    def within_scatter(self) -> Floats | None:
+        """The same for every pair of columns, where the table offers it and nothing was filled."""
+        found, scale = within_scatter(self._used), self._preparation.scale
+        is_filled = self._preparation.missing == "mean" and any(
+            block.present is not None for block in self._used.raw_blocks()
+        )
+        return None if found is None or is_filled else found / np.outer(scale, scale)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """Prepared rows; where missing values are refused they are still there, as NaN."""
+        for block in self._used.raw_blocks():
+            made = self._preparation.apply(block, self.columns)
+            if block.within is None:
+                yield made
+            else:
+                added = self._preparation.spread_by_filling(block).sum(axis=1)
+                yield made._replace(within=block.within * self._rescaled + added)
+
+    @cached_property
+    def _rescaled(self) -> float:
+        """How much larger squares within groups are in prepared units, over all columns."""
+        raw = within_columns(self._used)
+        return float((raw / self._preparation.scale**2).sum() / max(float(raw.sum()), 1e-300))
+
+    def blocks(self) -> Iterator[Block]:
+        """Prepared rows, every value finite."""
+        for block in self.raw_blocks():
+            whole = np.isfinite(block.rows).all(axis=0)
+            if block.present is not None:
+                whole &= (block.present == block.counts[:, None]).all(axis=0)
+            if not whole.all():
+                column = int(np.argmin(whole))
+                raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
+            yield block
+
+
+class CompleteTable:
+    """A table without the rows that lack a value."""
+
+    def __init__(self, table: Table) -> None:
+        self.columns, self._table = table.columns, table
+
+    @cached_property
+    def n_rows(self) -> int:
+        """How many rows are left; counted once."""
+        return sum(len(block.rows) for block in self.raw_blocks())
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows that are left."""
+        return map(complete_rows, self._table.raw_blocks())
+
+    blocks = raw_blocks
+
+
+def complete(table: Table) -> Table:
+    """A table without the rows that lack a value; of groups, those of which no row does, whole."""
+    own: Table | None = getattr(table, "complete", None)
+    return CompleteTable(table) if own is None else own
+
+
+def complete_rows(block: Block) -> Block:
+    """The rows without a missing value."""
+    return block.part(np.asarray((block.values == block.counts[:, None]).all(axis=1)))

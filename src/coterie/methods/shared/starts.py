@@ -1,0 +1,240 @@
+"""Where k-means starts. A start is never a row of a site.
+
+- given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
+- one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
+  per-site results are seen (:func:`one_shot`);
+- var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
+  (:func:`var_part`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError
+from coterie.maths import clustering
+from coterie.maths.coresets import drawn_by_weight
+from coterie.messages.schema import Floats, Integers, Reply, Request, array
+from coterie.messages.site_api import Memory, Table, answers, rows_at
+from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.lloyd import table_moments
+from coterie.methods.shared.prepared import Spread
+
+
+def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, seed: int) -> Floats:
+    """Centers drawn uniformly in a public box; the same at every end for the same seed."""
+    bottom, top = np.atleast_1d(np.asarray(low, float)), np.atleast_1d(np.asarray(high, float))
+    if bottom.shape != top.shape or not (bottom <= top).all():
+        raise InputError("the public box needs one low and one high number a column, low <= high")
+    return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
+
+
+# ---------------------------------------------------------------- one-shot local centers
+
+
+class LocalCenters(Reply, content="averages"):
+    """A site's own k-means centers and how many rows each stands for; unused places have count 0."""
+
+    centers: Floats = array("q", "d", bound="box")
+    counts: Floats = array("q", bound="rows", nonnegative=True)
+
+
+class Summarise(Request[LocalCenters]):
+    """Cluster your own rows into at most ``q`` centers."""
+
+    q: int
+    d: int
+    sample: int
+    seed: int
+
+
+@answers(Summarise)
+def local_centers(table: Table, memory: Memory, ask: Summarise) -> LocalCenters:
+    """k' = max(1, min(q, n // 2)) centers from a bounded sample of rows that count n, counted over all of them.
+
+    Chance only decides which rows are sampled.
+    """
+    return LocalCenters(*own_centers(table, ask.q, ask.d, sample_of(table, ask.sample, ask.seed)))
+
+
+def own_centers(table: Table, q: int, d: int, sample: Sample) -> tuple[Floats, Floats]:
+    """A site's own centers of a table, and how many rows each stands for; zeros where it sends none."""
+    centers, counts = np.zeros((q, d)), np.zeros(q)
+    if sample.held > 0:
+        wanted = max(1, min(q, int(sample.held) // 2))
+        cells = table_moments(table, clustering.weighted_kmeans(sample.rows, sample.weights, wanted, seed=None))
+        centers[:wanted] = clustering.means(cells.sums, cells.counts, fallback=np.zeros_like(cells.sums))
+        counts[:wanted] = cells.counts
+    return centers, counts
+
+
+class Sample(NamedTuple):
+    """Some rows, what each counts, and what all rows count."""
+
+    rows: Floats
+    weights: Floats
+    held: float
+
+
+def sample_of(table: Table, size: int, seed: int) -> Sample:
+    """All rows where they are at most ``size``, else as many drawn by what they count; the same whenever asked."""
+    if table.n_rows <= size:
+        rows, counts = rows_at(table, np.arange(table.n_rows))
+        return Sample(rows, counts, float(counts.sum()))
+    counts = np.concatenate([block.counts for block in table.blocks()])
+    rows = rows_at(table, drawn_by_weight(counts, size, seed))[0]
+    return Sample(rows, np.ones(len(rows)), float(counts.sum()))
+
+
+def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) -> Protocol[Floats]:
+    """Centers of all sites' local centers, weighted by the rows they stand for. Per-site results are seen."""
+    ask = Summarise(n_clusters, n_columns, sample, seed)
+    found = yield from each(ask)
+    points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
+    weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
+    sent = int((weights > 0).sum())
+    if sent < n_clusters:
+        raise InputError(
+            f"the sites sent {sent} local centers for {n_clusters} clusters, at most one for two rows of a site; "
+            "ask for fewer clusters, or use a method that starts by sums (lloyd, or init='var-part')."
+        )
+    return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
+
+
+def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
+    """k(d+1) numbers a site in one round."""
+    return to_all(n_sites, Summarise(k, d, 2000, seed), method=method)
+
+
+# ---------------------------------------------------------------- var-part by sums
+
+
+class CellSums(Reply, content="sums"):
+    """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
+
+    counts: Floats = array("cells", bound="rows", nonnegative=True)
+    sums: Floats = array("cells", "d", bound="rows * (box + origin)")
+    squares: Floats = array("cells", "d", bound="rows * (box + origin)**2", nonnegative=True)
+
+
+class Split(Request[CellSums]):
+    """Walk every row down a tree of cuts to its cell and sum up each cell.
+
+    Cut ``i`` splits cell ``parent[i]`` at ``threshold[i]`` of column ``column[i]``: what lies above becomes
+    cell ``i + 1``. Sums are taken about ``origin`` to keep their digits.
+    """
+
+    cells: int
+    parent: Integers = array("cuts", dtype="int32")
+    column: Integers = array("cuts", dtype="int32")
+    threshold: Floats = array("cuts")
+    origin: Floats = array("d")
+
+
+@answers(Split)
+def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
+    reply = CellSums.zeros(ask.axes)
+    for block in table.blocks():
+        cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)
+        reply += CellSums(*clustering.cell_sums(block.rows, cells, ask.cells, ask.origin, block.weights))
+    return reply
+
+
+def _split(cuts: Sequence[tuple[int, int, float]], origin: Floats) -> Split:
+    """The request for the cells that these cuts leave, each a cell, a column and a threshold."""
+    parent, column, threshold = np.array(cuts, float).reshape(-1, 3).T
+    return Split(len(cuts) + 1, parent.astype(np.int64), column.astype(np.int64), threshold, origin)
+
+
+def var_part(
+    n_clusters: int, n_columns: int, *, about: Spread | None = None, most_numbers: float = np.inf
+) -> Protocol[Floats]:
+    """Split cells at their mean along their widest column until there are enough; return the cells' means.
+
+    Each round the cells of largest squared error are split, at most doubling their number, so about
+    log2(k) + 1 rounds do (Su & Dy 2007, by sums). Deterministic: no start and no seed. ``about`` is what is
+    known of the rows, a point near their mean above all; without it one round finds the mean. Splitting ends before a
+    site would send more than ``most_numbers``.
+    """
+    means, _ = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
+    return np.resize(means, (n_clusters, n_columns))
+
+
+def cells_start(
+    n_clusters: int, n_columns: int, *, seed: int, about: Spread | None = None, most_numbers: float = np.inf
+) -> Protocol[Floats]:
+    """The var-part rule for four times as many cells, then the centers of the cells' means by their counts.
+
+    Costs four times the numbers of :func:`var_part` and about two rounds more; it ends in better
+    optima where no column by itself shows the clusters. Sums only.
+    """
+    means, counts = yield from _split_cells(4 * n_clusters, n_columns, about, most_numbers)
+    return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
+
+
+def _split_cells(
+    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
+) -> Protocol[tuple[Floats, Floats]]:
+    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
+    made: list[tuple[int, int, float]] = []
+    sent, cell_numbers = 0, 2 * n_columns + 1
+    if about is None:
+        sent += cell_numbers
+        m = yield from total(_split(made, np.zeros(n_columns)))
+        origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
+    else:
+        origin = about.mean
+    while True:
+        m = yield from total(_split(made, origin))
+        sent += len(m.counts) * cell_numbers
+        if not m.counts.sum() > 0:
+            raise InputError("no site holds any row")
+        mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
+        cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
+        if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
+            return mean + origin, m.counts
+        made += cuts
+
+
+def cells_by_round(n_cells: int) -> list[int]:
+    """How many cells there are while they are split: 1, 2, 4, ... (for data that can be split)."""
+    return [min(1 << i, n_cells) for i in range((n_cells - 1).bit_length() + 1)]
+
+
+def var_part_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
+    """cells(2d+1) numbers a site a round: one cell for the mean, then 1, 2, 4, ... k."""
+    asks = [_split([(0, 0, 0.0)] * (cells - 1), np.zeros(d)) for cells in (1, *cells_by_round(k))]
+    return to_all(n_sites, *asks, method=method)
+
+
+def choose_start(
+    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, averages: bool = True
+) -> Protocol[Floats]:
+    """Starting centers by name, never a row of a site.
+
+    ``"auto"`` is one-shot where every site lets its ``averages`` be seen and they send enough centers, else cells by
+    sums.
+    """
+    d = len(spread.mean)
+    if not isinstance(init, str):
+        return np.array(init, np.float64)
+    if init == "random":
+        return random_start(spread.low, spread.high, n_clusters, seed=seed)
+    if init == "var-part":
+        return (yield from var_part(n_clusters, d, about=spread))
+    if init == "cells":
+        return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
+    if init == "one-shot":
+        return (yield from one_shot(n_clusters, d, seed=seed))
+    if init != "auto":
+        raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
+    if averages:
+        with contextlib.suppress(InputError):
+            return (yield from one_shot(n_clusters, d, seed=seed))
+    return (yield from cells_start(n_clusters, d, seed=seed, about=spread))

@@ -1,0 +1,1 @@
+"""Methods for rows whose columns are at several sites."""
