@@ -129,7 +129,7 @@ def _source_seconds(stages: Stages, rows: Rows, n_sites: int = SITES) -> float:
     estimator.begin()
     with threadpool_limits(1), in_process(_tables(rows, n_sites), threads=1) as channel:
         clocked = Clocked(channel)
-        run(estimator.protocol(rows.shape[1]), clocked, method=estimator.method)
+        run(estimator.protocol(estimator.context(rows.shape[1])), clocked, method=estimator.method)
     return sum(sum(spent.values()) for spent in clocked.spent)
 
 
@@ -138,7 +138,7 @@ def _components(tables: Tables, solver: str, threads: int | None = None) -> None
     estimator.begin()
     d = len(next(iter(tables.values())).columns)
     with in_process(tables, threads=threads) as channel:
-        run(estimator.protocol(d), channel, method=estimator.method)
+        run(estimator.protocol(estimator.context(d)), channel, method=estimator.method)
 
 
 def _ratio(first: Callable[[], float], second: Callable[[], float], repeats: int = 5) -> float:

@@ -61,7 +61,7 @@ def running() -> Result:
         with in_process(tables, policy=policy, threads=1) as channel:
             made = FederatedKMeans(10, init=start, max_rounds=10, tol=0.0, random_state=0)
             made.begin()
-            run(made.protocol(rows.shape[1]), channel, method="federated-kmeans")
+            run(made.protocol(made.context(rows.shape[1])), channel, method="federated-kmeans")
             spent[name] = sum(site.compute_seconds for site in channel.members.values())
     line = Line(
         "20,000 x 784, ten rounds: site time over groups", spent["groups"] / spent["rows"], "of rows", limit=0.5

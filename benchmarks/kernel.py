@@ -67,7 +67,7 @@ def whole_fit() -> Result:
     estimator = _dspgd(solver="gram")
     estimator.begin()
     with in_process(tables, threads=1) as channel:
-        took = seconds(lambda: run(estimator.protocol(rows.shape[1]), channel, method="dspgd"))
+        took = seconds(lambda: run(estimator.protocol(estimator.context(rows.shape[1])), channel, method="dspgd"))
         inside = sum(site.compute_seconds for site in channel.members.values())
     lines = [
         Line("a whole run as a ratio to the sum of its sites' steps, one at a time", took / inside, "x", 1.3),

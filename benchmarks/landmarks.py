@@ -37,7 +37,7 @@ def _run(tables: Tables, m: int = M, threads: int | None = None) -> list[Rows]:
     d = len(next(iter(tables.values())).columns)
     options = {} if threads is None else {"threads": threads}
     with in_process(tables, **options) as channel:
-        result = run(estimator.protocol(d), channel, method="landmarks")
+        result = run(estimator.protocol(estimator.context(d)), channel, method="landmarks")
     found, centers = result.embedding, result.clusters.centers
     labels = []
     for table in tables.values():

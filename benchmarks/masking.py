@@ -19,7 +19,8 @@ from coterie.messages.codec import answer_header_bytes
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
 from coterie.messages.verbs import Protocol, total
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.runtime.channel import Outcome
 from coterie.runtime.layers import Layer, PlainSums
 from coterie.runtime.ledger import Ledger

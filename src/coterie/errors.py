@@ -7,7 +7,8 @@
     │   ├── ColumnsDiffer            sites do not hold the same columns
     │   ├── MissingValues            a table holds missing values, and how to treat them is not said
     │   ├── OutOfRange               a table holds values, or more rows, than was declared
-    │   └── Unaligned                rows of several sites that cannot be matched
+    │   ├── Unaligned                rows of several sites that cannot be matched
+    │   └── UnknownParameter (TypeError)
     ├── MalformedMessage             bytes that are no message of ours
     ├── BadAnswer                    an answer that does not fit its question
     ├── RunError
@@ -35,6 +36,7 @@ __all__ = [
     "RosterChanged",
     "RunError",
     "Unaligned",
+    "UnknownParameter",
 ]
 
 
@@ -44,6 +46,10 @@ class CoterieError(Exception):
 
 class InputError(CoterieError, ValueError):
     """A parameter or a file that cannot be used; the message says what would do."""
+
+
+class UnknownParameter(InputError, TypeError):
+    """A parameter that does not exist; the message names the nearest one."""
 
 
 class ColumnsDiffer(InputError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import textwrap
@@ -10,7 +11,8 @@ from dataclasses import MISSING, field, fields
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
-from coterie.errors import InputError
+from coterie.errors import InputError, UnknownParameter
+from coterie.text import nearest_name
 
 C = TypeVar("C", bound=type)
 
@@ -72,6 +74,11 @@ def checked(allowed: Allowed, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"allowed": allowed})
 
 
+def no_model(default: Any = MISSING) -> Any:
+    """A field of a result that a model file leaves out."""
+    return field(default=default, metadata={"in_model": False})
+
+
 def problems(settings: Any) -> Iterator[str]:
     """What is wrong with the parameters, a sentence each."""
     for item in fields(settings):
@@ -89,11 +96,21 @@ def check_parameters(settings: Any) -> None:
 
 
 def described(cls: C) -> C:
-    """Add a section on the parameters to the class's docstring, as they are declared."""
+    """Add a section on the parameters to the class's docstring, and name the nearest one for one that is unknown."""
     lines = ["", "Parameters", "----------"]
     for item in sorted(fields(cls), key=lambda item: bool(item.kw_only)):
         lines.append(f"{item.name} : {item.type}, default={item.default!r}")
         lines += textwrap.wrap(item.metadata["doc"], 110, initial_indent="    ", subsequent_indent="    ")
     about, attributes, rest = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes\n")
     cls.__doc__ = "\n".join([about.rstrip(), *lines, attributes + rest])
+    init, names = cls.__init__, [item.name for item in fields(cls)]  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def checked_init(self: Any, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in names:
+                raise UnknownParameter(f"{cls.__name__} has no parameter {name!r}{nearest_name(name, names)}")
+        init(self, *args, **given)
+
+    cls.__init__ = checked_init  # type: ignore[misc]
     return cls

@@ -14,7 +14,8 @@ from coterie import FederatedKMeans
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import Assign
 from coterie.methods.shared.prepared import Prepare
 from coterie.sites.ledger import SiteLedger

@@ -23,7 +23,8 @@ from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
 from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendScatter
-from coterie.methods.registry import METHODS, PREPARATION, Method
+from coterie.methods.method import PREPARATION, Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.starts import Split, Summarise
@@ -97,6 +98,11 @@ VARIANTS: dict[str, list[Variant]] = {
     **dict.fromkeys(("fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"), SUMMARY),
 }
 """By method; those not named here are refused by every policy that protects rows by groups."""
+VARIANTS |= {
+    name: _variants({}, level={"sums": "standard", "averages": "research", "rows": "rows"}[method.visibility])
+    for name, method in METHODS.items()
+    if not method.needs_rows and name not in VARIANTS  # of another package
+}
 
 
 def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:

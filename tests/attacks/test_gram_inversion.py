@@ -9,7 +9,8 @@ from scipy.optimize import least_squares
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.sites.policy import Policy
 from tests.attacks.asker import ON, ROW, Asker
 

@@ -12,11 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import coterie
-from coterie import FederatedKMeans, load_model, open_table, save_model
+from coterie import FederatedKernelKMeans, FederatedKMeans, load_model, open_table, save_model
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLost
-from coterie.estimators.edge import NAMED
-from coterie.estimators.registry import EMBEDDINGS, ESTIMATORS, make_estimator
+from coterie.estimators.registry import ESTIMATORS, make_estimator
+from coterie.methods.edge.method import NAMED
 from coterie.methods.registry import METHODS
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
@@ -173,7 +173,12 @@ def test_every_method_of_the_list_can_be_made_and_names_itself(method):
     policy = {"one-shot": Policy(per_site_results="averages"), "dspgd": Policy(), **rows}.get(method)
     fitted = coterie.fit(made, split_evenly(ROWS[:99], 3), policy=policy)
     assert fitted.ledger_.method == method
-    assert {*ESTIMATORS, *EMBEDDINGS} == set(METHODS)
+
+
+def test_methods_that_find_components_alone_say_which_estimator_does():
+    assert METHODS.keys() - ESTIMATORS.keys() == {"federated-pca", "dpca"}
+    with pytest.raises(InputError, match=r"finds components, not clusters; in Python it is coterie\.FederatedPCA\.$"):
+        make_estimator("federated-pca", {})
 
 
 def test_unknown_methods_and_parameters_name_the_nearest():
@@ -181,6 +186,10 @@ def test_unknown_methods_and_parameters_name_the_nearest():
         make_estimator("loyd", {})
     with pytest.raises(InputError, match="did you mean 'max_rounds'"):
         make_estimator("lloyd", {"max_round": 3})
+    with pytest.raises(TypeError, match="FederatedKMeans has no parameter 'n_cluster'; did you mean 'n_clusters'"):
+        FederatedKMeans(n_cluster=3)
+    with pytest.raises(InputError, match="FederatedKernelKMeans has no parameter 'solver'; there are "):
+        FederatedKernelKMeans(solver="gram")
 
 
 @pytest.mark.parametrize("scale", ["none", "standard"])

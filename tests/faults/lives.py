@@ -16,8 +16,8 @@ import numpy as np
 from coterie.cli.reconcile import reconcile
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import RunError
-from coterie.estimators.base import PreparationOptions
 from coterie.estimators.fitting import fit_over
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.channel import Channel
 from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Exchange, Ledger

@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from coterie import DSPGDKernelKMeans, DSPGDKernelPCA, FederatedKernelKMeans, FederatedKernelPCA
-from coterie.estimators.kernels import embedded_rows
 from coterie.messages.site_api import Memory
 from coterie.methods.kernel.dspgd.protocol import Embedding
 from coterie.methods.kernel.dspgd.sites import Advance, _parts, keep_advance, keep_kernel
@@ -79,7 +78,7 @@ class Method:
         """All that a run found, as arrays: kernel, eigenvalues, clusters, and every row embedded."""
         clusters = getattr(fitted.result_, "clusters", None)
         found = [] if clusters is None else [clusters.centers, np.array(clusters.cost), clusters.counts]
-        rows = embedded_rows(fitted.embedding_, self.rows)
+        rows = fitted.embedding_.embed(self.rows)
         return [np.array(fitted.gamma_), fitted.eigenvalues_, *found, rows]
 
 

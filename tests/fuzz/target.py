@@ -95,6 +95,7 @@ from coterie.secure.shamir import SHARE_BYTES
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
+from tests.plugins import requests_of
 
 SITE = "clinic"
 PATH = "/srv/clinic/patients.parquet"
@@ -118,7 +119,7 @@ NO_MAP = (np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)))
 TURNED = (np.array([2]), np.full(2, 5e4), np.array([[0.6], [0.8]]))
 """Rows less a point, projected at random, then onto one axis."""
 
-PLAIN: tuple[Request[Any], ...] = (
+BY_HAND: tuple[Request[Any], ...] = (
     Assign(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
     Assign(VALUES + 1.0),  # every row its own cell
     Close(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
@@ -192,7 +193,18 @@ PLAIN: tuple[Request[Any], ...] = (
     Train(2, 5, 0.5, 7, 3, VALUES + 1.0),
     Train(2, 5, 1.0, 7, 3, VALUES + 1.0),
 )
-"""At least one question of every kind that sites answer from their rows."""
+"""At least one question of every kind of coterie's own that sites answer from their rows."""
+
+
+def _plain() -> tuple[Request[Any], ...]:
+    """Those, and what methods of other packages ask in a run."""
+    known = {type(request) for request in BY_HAND}
+    others = [method for method in METHODS.values() if not known.issuperset(method.requests)]
+    asked = [request for method in others for request in requests_of(method, ROWS, 2)]
+    return (*BY_HAND, *(request for request in asked if type(request) not in known))
+
+
+PLAIN = _plain()
 
 
 def envelope(

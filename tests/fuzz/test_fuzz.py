@@ -21,7 +21,8 @@ from coterie.messages.schema import Reply, reply_type
 from coterie.methods.kernel.dspgd.sites import Multiply, ReportFeatureLength, SendGram, SumFeatures
 from coterie.methods.kernel.landmarks.sites import MeanByCell, SendFeatureGram
 from coterie.methods.kernel.landmarks.summed import CountCells, ShareCells, SumProjected
-from coterie.methods.registry import METHODS, PREPARATION
+from coterie.methods.method import PREPARATION
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 

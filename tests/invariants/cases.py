@@ -20,11 +20,14 @@ from coterie.methods.edge.questions import EdgeSettings, edge_cost
 from coterie.methods.edge.stages import read_pipeline
 from coterie.methods.kernel.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
-from coterie.methods.kernel.clusters import KernelProblem, dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
+from coterie.methods.kernel.clusters import KernelProblem
+from coterie.methods.kernel.dspgd.method import dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from coterie.methods.kernel.dspgd.sites import embedded
 from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
-from coterie.methods.kmeans.federated import Reassignment, Settings, federated_kmeans, federated_kmeans_cost
+from coterie.methods.kmeans.federated import FederatedSettings, Reassignment, federated_kmeans, federated_kmeans_cost
+from coterie.methods.method import Method, RunContext
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Agree, agree
 from coterie.methods.shared.alignment import Alignment, row_tags
 from coterie.methods.shared.costs import Cost, one_round
@@ -42,6 +45,7 @@ from coterie.methods.vertical.kernel_pca import (
 )
 from coterie.sites.tables import ArrayTable, PairedTable
 from tests.federations import Rows, central_lloyd, split_evenly
+from tests.plugins import plain_numbers, pooled, small_settings
 
 K, D = 3, 4
 FED = "federated-kmeans"
@@ -108,7 +112,7 @@ def _one_shot(rows: Rows) -> Protocol[Any]:
     return (yield from lloyd(start, max_rounds=0))
 
 
-SETTINGS = Settings(fraction=0.6, epochs=2, batch_size=16, server_momentum=0.5, site_rate=0.5, max_rounds=6)
+SETTINGS = FederatedSettings(fraction=0.6, epochs=2, batch_size=16, server_momentum=0.5, site_rate=0.5, max_rounds=6)
 
 
 def _sampled(rows: Rows) -> Protocol[Any]:
@@ -120,7 +124,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from choose_start("var-part", K, found, seed=1)
-    return (yield from federated_kmeans(start, Settings(max_rounds=5), tol=0.0))
+    return (yield from federated_kmeans(start, FederatedSettings(max_rounds=5), tol=0.0))
 
 
 def _found_start_cost(m: int, fit: Any) -> Cost:
@@ -128,7 +132,7 @@ def _found_start_cost(m: int, fit: Any) -> Cost:
     assert (ask.layout.numbers, ask.layout.n_bytes) == (3 * D + 1, 8 * (3 * D + 1))
     first = one_round([ask] * m, method=FED) * 2
     start = var_part_cost(m, K, D, method=FED) + _first_split_cost(m, FED) * -1
-    return first + start + federated_kmeans_cost(m, K, D, fit.n_rounds, Settings())
+    return first + start + federated_kmeans_cost(m, K, D, fit.n_rounds, FederatedSettings())
 
 
 def _found_start_pooled(rows: Rows) -> list[Rows]:
@@ -509,3 +513,22 @@ CASES = [
         lambda m, fit: one_shot_cost(m, K, D, method="one-shot") + lloyd_cost(m, K, D, 0, method="one-shot"),
     ),
 ]
+
+
+def _registered(method: Method) -> Case:
+    """A method of another package, as its plug-in object describes it."""
+    settings = small_settings(method, K)
+    assert method.closed_form is not None, f"{method.name} has no closed form of its cost"
+    return Case(
+        f"{method.name} as registered",
+        method.name,
+        lambda rows: settings.protocol(RunContext(D, 3)),
+        plain_numbers,
+        lambda m, result: method.closed_form(settings, m, D, result),
+        lambda rows: plain_numbers(pooled(method, settings, rows, 3)),
+        tolerance=1e-8,
+        discloses_rows=method.sends_rows,
+    )
+
+
+CASES += [_registered(METHODS[name]) for name in METHODS.keys() - {case.method for case in CASES}]

@@ -13,7 +13,8 @@ from coterie.messages.codec import read_envelope
 from coterie.messages.schema import Request, message_fields, reply_type
 from coterie.messages.site_api import ANSWERS, KEEPERS, Memory
 from coterie.messages.verbs import Present
-from coterie.methods.registry import METHODS, audit
+from coterie.methods.method import audit
+from coterie.methods.registry import METHODS
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import sum_in_order
 from coterie.runtime.ledger import Ledger
@@ -173,11 +174,11 @@ def test_what_is_asked_belongs_to_the_method_and_is_audited(case):
     result(case, case.split(ROWS, 3), ledger=ledger)
     asked = {exchange.asked for exchange in ledger.exchanges}
     silent = {r.kind for r in _requests(case.method) if not message_fields(reply_type(r))}
-    assert asked <= {line.asked for line in audit(case.method)} | silent
+    assert asked <= {line.asked for line in audit(METHODS[case.method])} | silent
 
 
 def _requests(method):
-    from coterie.methods.registry import PREPARATION
+    from coterie.methods.method import PREPARATION
 
     return (*PREPARATION, *METHODS[method].requests)
 

@@ -18,10 +18,11 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.maths.clustering import rough_centers, weighted_kmeans
 from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans
-from coterie.methods.kernel.clusters import KernelProblem, cluster_embedded, embed_by_dspgd
+from coterie.methods.kernel.clusters import KernelProblem, cluster_embedded
+from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.methods.kmeans.federated import Settings, federated_kmeans
+from coterie.methods.kmeans.federated import FederatedSettings, federated_kmeans
 from coterie.methods.shared.preparation import prepare, spread
 from coterie.methods.shared.starts import cells_start
 from coterie.runtime.run import run
@@ -44,11 +45,11 @@ def _fit(fit):
 def _from_cells(rows):
     found = yield from spread(D)
     start = yield from cells_start(K, D, seed=2, about=found)
-    return (yield from federated_kmeans(start, Settings(max_rounds=4), seed=1))
+    return (yield from federated_kmeans(start, FederatedSettings(max_rounds=4), seed=1))
 
 
 def _in_batches(rows):
-    settings = Settings(epochs=2, batch_size=7, site_rate=0.5, max_rounds=3)
+    settings = FederatedSettings(epochs=2, batch_size=7, site_rate=0.5, max_rounds=3)
     return (yield from federated_kmeans(np.eye(K, D) * 3, settings, seed=5))
 
 

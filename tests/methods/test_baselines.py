@@ -35,7 +35,8 @@ from coterie.methods.kernel.ce_pca import (
     keep_sketched_features,
     local_feature_sketch,
 )
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, Close

@@ -14,7 +14,8 @@ from coterie.maths import clustering
 from coterie.maths.coresets import allotted, drawn_by_weight, solvable_weights
 from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory, rows_at
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import (
     SampleCoreset,
     SumCost,

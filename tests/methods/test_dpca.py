@@ -10,7 +10,8 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, MalformedMessage, QuorumLost, RunError
 from coterie.messages.schema import reply_type
 from coterie.messages.site_api import ANSWERS, Memory
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.vertical.dpca import (
     CountColumns,
     SendComponents,

@@ -55,7 +55,12 @@ def peak_of_fit(estimator, table):
     tracemalloc.start()
     try:
         with threadpool_limits(1), in_process({"site": table}) as channel:
-            result = run(estimator.protocol(len(table.columns)), channel, method=estimator.method, ledger=ledger)
+            result = run(
+                estimator.protocol(estimator.context(len(table.columns))),
+                channel,
+                method=estimator.method,
+                ledger=ledger,
+            )
         peak = held()
     finally:
         tracemalloc.stop()

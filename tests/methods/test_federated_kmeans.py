@@ -12,8 +12,8 @@ from coterie.errors import InputError
 from coterie.messages.site_api import Memory
 from coterie.methods.kmeans import federated as module
 from coterie.methods.kmeans.federated import (
+    FederatedSettings,
     Reassignment,
-    Settings,
     Train,
     federated_kmeans,
     federated_kmeans_cost,
@@ -61,7 +61,7 @@ def client_kmeans(rows, centers, epochs, batch_size, beta, seed, step):
 def test_a_site_does_what_the_paper_says(seed, n, epochs, batch_size, beta):
     rng = np.random.default_rng(seed)
     rows, centers = blobs(max(n, 1), 2, 3, seed=seed)[:n], rng.normal(size=(3, 2)) * 4
-    ask = Settings(epochs=epochs, batch_size=batch_size, site_rate=beta).ask(centers, seed, 4)
+    ask = FederatedSettings(epochs=epochs, batch_size=batch_size, site_rate=beta).ask(centers, seed, 4)
     reply = local_weighted_centers(ArrayTable(rows, block_bytes=1), Memory(), ask)
     sizes, moved = client_kmeans(rows, centers, epochs, batch_size, beta, seed, 4)
     np.testing.assert_allclose(reply.sizes, sizes)
@@ -85,7 +85,7 @@ def test_with_everything_at_one_it_is_central_lloyd(seed, n_sites):
     owners = np.random.default_rng(seed).integers(0, n_sites, 60)
     start = np.random.default_rng(seed + 1).normal(size=(4, 3)) * 4
     with in_process(tables_of(rows, owners, n_sites + 1)) as channel:
-        fit = run(federated_kmeans(start, Settings(max_rounds=5)), channel, method=FED)
+        fit = run(federated_kmeans(start, FederatedSettings(max_rounds=5)), channel, method=FED)
     centers, cost, rounds = central_lloyd(rows, start, 5, 0.0)
     np.testing.assert_allclose(fit.centers, centers, rtol=1e-12, atol=1e-12)
     assert fit.cost == pytest.approx(cost, rel=1e-12)
@@ -94,7 +94,9 @@ def test_with_everything_at_one_it_is_central_lloyd(seed, n_sites):
 
 def test_the_server_weighs_rates_and_remembers_as_the_paper_says():
     rows, start = blobs(90, 2, 3, seed=4), np.eye(3, 2) * 4
-    settings = Settings(fraction=0.5, epochs=2, server_rate=0.7, server_momentum=0.5, site_rate=0.4, max_rounds=6)
+    settings = FederatedSettings(
+        fraction=0.5, epochs=2, server_rate=0.7, server_momentum=0.5, site_rate=0.4, max_rounds=6
+    )
     trajectory = []
     with in_process(split_evenly(rows, 5)) as channel:
         run(federated_kmeans(start, settings, seed=9, trajectory=trajectory), channel, method=FED)
@@ -117,7 +119,7 @@ def test_a_cluster_that_stays_small_moves_to_a_fresh_place_in_the_box():
     rule = Reassignment(rows.min(0), rows.max(0), patience=3)
     trajectory = []
     with in_process(split_evenly(rows, 2)) as channel:
-        settings = Settings(server_momentum=0.5, max_rounds=3)
+        settings = FederatedSettings(server_momentum=0.5, max_rounds=3)
         fit = run(
             federated_kmeans(start, settings, tol=-1, reassignment=rule, trajectory=trajectory), channel, method=FED
         )
@@ -129,7 +131,7 @@ def test_a_cluster_of_a_fair_share_stays():
     rows = np.repeat([[0.0], [5.0]], [97, 3], axis=0)
     rule = Reassignment(np.array([100.0]), np.array([200.0]), patience=2)
     with in_process(split_evenly(rows, 2)) as channel:
-        settings = Settings(max_rounds=8)
+        settings = FederatedSettings(max_rounds=8)
         fit = run(
             federated_kmeans(np.array([[0.0], [5.0]]), settings, tol=-1, reassignment=rule), channel, method=FED
         )
@@ -139,7 +141,7 @@ def test_a_cluster_of_a_fair_share_stays():
 @pytest.mark.parametrize(("fraction", "m"), [(0.02, 1), (0.3, 3), (0.99, 9), (1.0, 10)])
 def test_as_many_sites_are_asked_as_the_paper_says(fraction, m):
     ledger, rows = Ledger(), blobs(50, 1, 2)
-    settings = Settings(fraction=fraction, max_rounds=4)
+    settings = FederatedSettings(fraction=fraction, max_rounds=4)
     with in_process(split_evenly(rows, 10)) as channel:
         fit = run(federated_kmeans(rows[:2], settings, tol=-1), channel, method=FED, ledger=ledger)
     assert [len(e.sites) for e in ledger.exchanges] == [m] * 4 + [10]
@@ -196,4 +198,4 @@ def test_random_starts_lie_within_two_deviations_of_the_mean():
 )
 def test_impossible_settings_are_named(bad):
     with pytest.raises(InputError, match=f"{next(iter(bad))}="):
-        Settings(**bad)
+        FederatedSettings(**bad).check(2)

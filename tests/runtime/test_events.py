@@ -20,7 +20,8 @@ from coterie.errors import QuorumLost
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, total
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.runtime.events import EventFile, whole_lines
 from coterie.runtime.journal import Journal

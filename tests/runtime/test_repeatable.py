@@ -19,7 +19,8 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
 from coterie.messages.verbs import each
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run

@@ -14,7 +14,8 @@ from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, present, total
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import Assign, Moments, lloyd
 from coterie.runtime.channel import Outcome
 from coterie.runtime.layers import PlainSums

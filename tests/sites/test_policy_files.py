@@ -298,7 +298,7 @@ def test_pinned_keys_are_named_and_too_few_of_them_pointed_out():
 
 def test_consequences_are_told_of_allowed_methods_only():
     told = explained(Policy(methods=frozenset({"lloyd", "federated-kmeans", "one-shot"})))
-    assert "Refused as a consequence: one-shot; a one-shot start of lloyd or federated-kmeans; " in told
+    assert "Refused as a consequence: one-shot; a one-shot start of federated-kmeans or lloyd; " in told
     told = explained(Policy(methods=frozenset({"lloyd"})))
     assert "Refused as a consequence: a one-shot start of lloyd." in told
     assert "no method at all" in explained(Policy(methods=frozenset()))
@@ -308,14 +308,25 @@ ROWS = dict(zip(("a", "b", "c", "d", "e", "f"), np.array_split(blobs(900, 2, 3, 
 
 
 SINGLE = "does not let the server see this answer by itself"
+STARTS = "a one-shot start of federated-kmeans or lloyd or landmarks or dspgd"
 
 
 @pytest.mark.parametrize(
     ("method", "parameters", "words", "reason"),
     [
         ("one-shot", {}, "one-shot;", SINGLE),
-        ("lloyd", {"init": "one-shot"}, "a one-shot start of lloyd or federated-kmeans", SINGLE),
-        ("federated-kmeans", {"init": "one-shot"}, "a one-shot start of lloyd or federated-kmeans", SINGLE),
+        (
+            "lloyd",
+            {"init": "one-shot"},
+            STARTS,
+            SINGLE,
+        ),
+        (
+            "federated-kmeans",
+            {"init": "one-shot"},
+            STARTS,
+            SINGLE,
+        ),
         (
             "federated-kmeans",
             {"init": "var-part", "fraction": 0.5},

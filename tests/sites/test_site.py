@@ -14,7 +14,8 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_api import answers, remembers
 from coterie.messages.verbs import Seen
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site

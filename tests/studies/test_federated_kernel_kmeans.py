@@ -10,7 +10,8 @@ import pytest
 from coterie.baselines import NystroemKernelKMeans
 from coterie.estimators import DSPGDKernelKMeans
 from coterie.examples.datasets import SiteData, digits
-from coterie.methods.kernel.clusters import KernelProblem, embed_by_dspgd
+from coterie.methods.kernel.clusters import KernelProblem
+from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from coterie.methods.kernel.dspgd.sites import embedded
 from coterie.sites.tables import ArrayTable

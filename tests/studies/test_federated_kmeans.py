@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.methods.kmeans.federated import Settings
+from coterie.methods.kmeans.federated import FederatedSettings
 from coterie_studies import federated_kmeans
 from coterie_studies.datasets import gaussian_sites
 from coterie_studies.federated_kmeans import Grid, make_study
@@ -49,7 +49,7 @@ def test_every_setting_of_the_papers_figures_is_in_the_full_scope():
 
 def test_all_sites_one_epoch_without_momentum_is_the_central_run():
     data = gaussian_sites(1)
-    settings = Settings(max_rounds=30)
+    settings = FederatedSettings(max_rounds=30)
     split = federated_kmeans._run(data.by_site(), settings, 1, federated_kmeans.Ledger())
     pooled = federated_kmeans._run({"all": data.rows}, settings, 1, federated_kmeans.Ledger())
     np.testing.assert_allclose(split, pooled, atol=1e-12)

@@ -250,7 +250,7 @@ def _played(job: Job) -> list[dict[str, Any]]:
 
     estimator = job.estimator()
     job.check_key(estimator)
-    shown: Protection = "none" if METHODS[estimator.method_name].needs_rows else "groups"
+    shown: Protection = "none" if METHODS[estimator.method].needs_rows else "groups"
     with tempfile.TemporaryDirectory() as folder:
         fit(
             estimator,

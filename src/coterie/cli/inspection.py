@@ -42,12 +42,12 @@ def methods(as_json: opt.AsJson = False) -> None:
 @app.command()
 def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: opt.AsJson = False) -> None:
     """Everything a site can be made to send by a method, read off the types of its messages."""
+    from coterie.methods.method import audit as audited
     from coterie.methods.registry import METHODS
-    from coterie.methods.registry import audit as audited
 
     if method not in METHODS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, METHODS)}")
-    lines = audited(method)
+    lines = audited(METHODS[method])
     if as_json:
         print_json([dataclasses.asdict(line) for line in lines])
         return

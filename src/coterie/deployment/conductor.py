@@ -18,9 +18,9 @@ from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order, 
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, QuorumLost, RunError
-from coterie.estimators.base import PreparationOptions
 from coterie.estimators.fitting import fit_over
 from coterie.messages.site_api import Column
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line

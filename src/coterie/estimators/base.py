@@ -1,11 +1,11 @@
-"""What every federated estimator has: a protocol to run and a way to take in its result."""
+"""What every federated estimator has: a method's parameters, and fitted attributes from its result."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.messages.site_api import Block, Column
-from coterie.messages.verbs import Protocol
+from coterie.messages.site_api import Block
+from coterie.methods.method import RunContext, Settings
 from coterie.methods.registry import METHODS
-from coterie.methods.shared.agreement import Capabilities, agree
-from coterie.methods.shared.preparation import prepare
-from coterie.methods.shared.prepared import Missing, Preparation, Spread
-from coterie.parameters import check_parameters
+from coterie.methods.shared.agreement import Capabilities
+from coterie.methods.shared.prepared import Preparation
+from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
@@ -28,23 +27,21 @@ from coterie.sites.tables import ArrayTable
 Rows = npt.NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
-class PreparationOptions:
-    """How rows are to be prepared before a run begins."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class Seeded:
+    """Where a run's public seed comes from."""
 
-    scale: Literal["none", "standard", "minmax"] = "none"
-    missing: Missing = "refuse"
-    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
+    random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
 
 
-class FederatedEstimator(BaseEstimator):
+class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """An estimator whose fit is a run: over sites simulated from one array, or over tables by ``coterie.fit``."""
 
     ledger_: Ledger
     preparation_: Preparation | None
-    _capabilities = Capabilities()
+    result_: Any
+    capabilities_ = Capabilities()
     """What the sites of the run said they allow; of simulated ones, everything."""
-
     cost_over_groups = "at most"
     """What a cost over groups is beside that of the rows."""
 
@@ -55,53 +52,21 @@ class FederatedEstimator(BaseEstimator):
         Over groups sizes count whole groups, and the rows' cost is ``cost_over_groups`` the one reported; over rows
         both are exact.
         """
-        return self._capabilities.min_group
-
-    @property
-    @abstractmethod
-    def method(self) -> str:
-        """The method's name in every list: policies, audits, ledgers."""
-
-    @property
-    def method_name(self) -> str:
-        """The same where parameters say more."""
-        return self.method
+        return self.capabilities_.min_group
 
     @property
     def sends_rows(self) -> bool:
         """Whether rows leave their sites, projected or not: sites must allow it."""
-        return METHODS[self.method_name].sends_rows
+        return METHODS[self.method].sends_rows
 
-    @abstractmethod
-    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[Any]:
-        """The run that fits this estimator to tables of so many columns, whose spread may be known already.
+    @property
+    def run_seed(self) -> int:
+        """The public seed of the run, once it has begun."""
+        return self._run_seed
 
-        ``averages`` says whether every site lets its averages be seen, which decides what is ``"auto"``.
-        """
-
-    splits_columns = False
-    """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
-
-    def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions
-    ) -> Protocol[tuple[Preparation | None, Any]]:
-        """Agreement on the columns, preparation and the fit."""
-        first = next(iter(columns.values()))
-        self._capabilities = yield from agree(first)
-        names, d = [column.name for column in first], len(first)
-        preparation = yield from prepare(
-            d, scale=options.scale, missing=options.missing, ranges=options.ranges, names=names
-        )
-        fit = yield from self.protocol(d, preparation.spread, averages=self._capabilities.averages)
-        return preparation, fit
-
-    def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
-        check_parameters(self)
-
-    result_: Any
-    result_type: ClassVar[type[Any]]
-    """What a run of this estimator finds, as a model keeps it."""
+    def context(self, n_columns: int) -> RunContext:
+        """What a run over rows as they are, all of one owner, begins with."""
+        return RunContext(n_columns, self._run_seed)
 
     def set_result(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
         """Set the fitted attributes from what a run found."""
@@ -153,7 +118,7 @@ class FederatedEstimator(BaseEstimator):
         self.begin()
         ledger = Ledger()
         with in_process(split_rows(X, sites, weights)) as channel:
-            result = run(self.protocol(X.shape[1]), channel, method=self.method_name, ledger=ledger)
+            result = run(self.protocol(self.context(X.shape[1])), channel, method=self.method, ledger=ledger)
         self.set_result(result, None, ledger)
 
 

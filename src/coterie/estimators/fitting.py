@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator, PreparationOptions
+from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_api import Column, Table, keys_of
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
@@ -70,7 +71,7 @@ def fit(
     rules = rules_of(policy, opened)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
-    check_groups(opened, rules, estimator.method_name)
+    check_groups(opened, rules, estimator.method)
     masked = sums == "masked"
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
@@ -114,10 +115,10 @@ def fit_over(
     names = column_names(estimator, columns)
     estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
     ledger = Ledger()
-    preparation, result = run(
-        estimator.whole_protocol(columns, options),
+    outcome = run(
+        estimator.whole_protocol(columns, options, estimator.run_seed),
         channel,
-        method=estimator.method_name,
+        method=estimator.method,
         terms=terms,
         layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
         ledger=ledger,
@@ -128,7 +129,8 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.set_result(result, preparation, ledger)
+    estimator.capabilities_ = outcome.capabilities
+    estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
 
 
@@ -155,7 +157,7 @@ def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str])
 
 def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
     """Say before anything is sent what a site would say to a question for rows."""
-    method = estimator.method_name
+    method = estimator.method
     against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
         raise InputError(

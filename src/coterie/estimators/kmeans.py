@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,11 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.maths.clustering import nearest
-from coterie.messages.verbs import Protocol
-from coterie.methods.kmeans.federated import MAX_EPOCHS, Reassignment, Settings, federated_kmeans
-from coterie.methods.shared.lloyd import KMeansFit, lloyd
-from coterie.methods.shared.preparation import spread
-from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import choose_start
-from coterie.parameters import Allowed, described, parameter
+from coterie.methods.kmeans.federated import FederatedSettings
+from coterie.methods.kmeans.lloyd import LloydSettings
+from coterie.methods.kmeans.one_shot import OneShotSettings
+from coterie.methods.shared.lloyd import KMeansFit
+from coterie.parameters import described
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -30,7 +28,6 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     n_clusters: int
     cluster_centers_: npt.NDArray[np.float64]
-    result_type: ClassVar[type[Any]] = KMeansFit
     _fewest_rows = 1
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
@@ -95,47 +92,19 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 class KMeansModel(ClusterModel):
     """k-means of rows as they are: from a start to centers, by sums."""
 
-    init: str | npt.ArrayLike = "one-shot"
-    max_rounds: int = 0
-    tol: float = 0.0
-
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
         return self._fit(X, sites, sample_weight)
-
-    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[KMeansFit]:
-        """Look at the columns' spread, find a start, and improve on it."""
-        self.check(n_columns)
-        found = known or (yield from spread(n_columns))
-        if found.rows < self.n_clusters:
-            raise InputError(
-                f"the sites hold {found.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
-            )
-        init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
-        start = yield from choose_start(init, self.n_clusters, found, seed=self._run_seed, averages=averages)
-        return (yield from self._improve(start, found))
-
-    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
-        """From a start to the result."""
-        return lloyd(start, max_rounds=self.max_rounds, tol=self.tol * float(np.mean(found.deviation**2)))
 
     def _set_attributes(self, result: KMeansFit) -> None:
         made = self.preparation_
         self.cluster_centers_ = result.centers if made is None else made.undo(result.centers)
         self._set_clusters(result)
 
-    def check(self, n_columns: int) -> None:
-        """What cannot work is said before anyone is asked."""
-        super().check(n_columns)
-        if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
-            raise InputError(
-                f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
-            )
-
 
 @described
 @dataclass(eq=False, repr=False)
-class FederatedKMeans(KMeansModel):
+class FederatedKMeans(FederatedSettings, KMeansModel):
     """k-means over rows that stay at their sites.
 
     Implements Algorithm 1 of Triebe & Rajagopal (2019). With the defaults it is Lloyd's algorithm over all rows: the
@@ -156,92 +125,14 @@ class FederatedKMeans(KMeansModel):
         Everything that was asked and answered.
     """
 
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
-    _: KW_ONLY
-    init: str | npt.ArrayLike = parameter(
-        "auto",
-        "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
-        "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
-        "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
-        "every site's policy lets its averages be seen, else cells. Or an array of centers.",
-    )
-    fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
-    epochs: int = parameter(
-        1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
-    )
-    batch_size: int | None = parameter(
-        None, "B: rows a mini-batch at the sites; None is all rows.", Allowed(whole=True, low=1, none=True)
-    )
-    server_rate: float = parameter(
-        1.0, "alpha: how far the server moves its centers towards the sites' means.", Allowed(above=0, high=2)
-    )
-    server_momentum: float = parameter(
-        0.0,
-        "How much of the last step the server keeps: ``v = momentum * v + (1 - momentum) * step``.",
-        Allowed(low=0, below=1),
-    )
-    site_rate: float = parameter(
-        1.0, "beta: how far a site moves its centers towards its batch means.", Allowed(above=0, high=1)
-    )
-    reassign: bool | tuple[float, int] = parameter(
-        False,
-        "Move a cluster below a share of the sampled rows for some rounds in a row, (share, rounds), to a random "
-        "place within two deviations of the mean. True is the paper's (0.01, 20).",
-    )
-    max_rounds: int = parameter(100, "T: the most rounds.", Allowed(whole=True, low=0))
-    tol: float = parameter(
-        1e-4,
-        "Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as "
-        "scikit-learn does. Only where every site takes part in every round.",
-        Allowed(low=0),
-    )
-    random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
 
-    method = "federated-kmeans"
-
-    def check(self, n_columns: int) -> None:
-        """What cannot work is said before anyone is asked."""
-        super().check(n_columns)
-        if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
-            raise InputError(f"reassign={self.reassign!r}; it is True, False or (share, rounds).")
-
-    def _improve(self, start: npt.NDArray[np.float64], found: Spread) -> Protocol[KMeansFit]:
-        tol = self.tol * float(np.mean(found.deviation**2))
-        rule = self._reassignment(found)
-        return federated_kmeans(start, self._settings(), tol=tol, seed=self._run_seed, reassignment=rule)
-
-    def _settings(self) -> Settings:
-        return Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
-
-    def _reassignment(self, found: Spread) -> Reassignment | None:
-        if self.reassign is False:
-            return None
-        share, patience = (0.01, 20) if self.reassign is True else self.reassign
-        return Reassignment(found.low, found.high, share, patience)
+@described
+@dataclass(eq=False, repr=False)
+class LloydKMeans(LloydSettings, KMeansModel):
+    """Federated k-means at its plainest, under the name ``lloyd``: sums only, start by sums."""
 
 
 @described
 @dataclass(eq=False, repr=False)
-class LloydKMeans(KMeansModel):
-    """Federated k-means with every knob at its plain setting, under the name ``lloyd``: sums only, start by sums."""
-
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
-    _: KW_ONLY
-    init: str | npt.ArrayLike = parameter("var-part", "Where to start, as in :class:`FederatedKMeans`.")
-    max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
-    tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
-    random_state: Any = parameter(None, "Draws the run's public seed.")
-
-    method = "lloyd"
-
-
-@described
-@dataclass(eq=False, repr=False)
-class OneShotKMeans(KMeansModel):
+class OneShotKMeans(OneShotSettings, KMeansModel):
     """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
-
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
-    _: KW_ONLY
-    random_state: Any = parameter(None, "Draws the run's public seed.")
-
-    method = "one-shot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import typing
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,25 +14,13 @@ import numpy as np
 import coterie
 from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.dspgd import DSPGDKernelPCA
-from coterie.estimators.landmarks import FederatedKernelPCA
-from coterie.estimators.pca import FederatedPCA
-from coterie.estimators.registry import ESTIMATORS
-from coterie.estimators.vertical import VerticalKernelPCA
-from coterie.maths.landmarks import LandmarkMap
-from coterie.methods.kernel.baselines import MapFeatures
-from coterie.methods.kernel.dspgd.protocol import Embedding
-from coterie.methods.kernel.dspgd.sites import Advance, BeginKernel
+from coterie.estimators.registry import KINDS
 from coterie.methods.shared.prepared import Preparation
 from coterie.runtime.ledger import Ledger
 
 T = TypeVar("T")
 
-MODEL_SCHEMA = 3
-KINDS: dict[str, type[FederatedEstimator]] = {
-    kind.__name__: kind
-    for kind in (*ESTIMATORS.values(), FederatedPCA, FederatedKernelPCA, DSPGDKernelPCA, VerticalKernelPCA)
-}
+MODEL_SCHEMA = 4
 
 
 class _Model(msgspec.Struct):
@@ -57,7 +45,7 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         {name: value for name, value in estimator.settings().items() if _is_plain(value)},
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         estimator.preparation_,
-        _written(estimator),
+        _written(estimator.result_, estimator.result_type),
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=_listed), indent=1) + "\n")
@@ -92,34 +80,24 @@ def _fitted(model: _Model) -> FederatedEstimator:
     estimator = KINDS[model.kind](**model.parameters)
     estimator.begin()
     estimator.n_features_in_ = len(model.columns)
-    estimator.set_result(_read_result(model.result, estimator.result_type), model.preparation, Ledger())
+    estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
     if not estimator.splits_columns:  # there rows are embedded by their sites
         estimator.transform(np.zeros((1, len(model.columns))))
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
     return estimator
 
 
-def _written(estimator: FederatedEstimator) -> dict[str, Any]:
-    """What the run found, as far as a model needs it: points that stand for rows are left out."""
-    result = {item.name: getattr(estimator.result_, item.name) for item in fields(estimator.result_type)}
-    embedding = result.get("embedding")
-    if isinstance(embedding, Embedding):
-        result["embedding"] = {"transcript": embedding.transcript}
-    return result
+def _written(value: Any, kind: type[Any]) -> dict[str, Any]:
+    """A result as far as a model needs it: fields that are declared to be left out are."""
+    items = [item for item in fields(kind) if item.metadata.get("in_model", True)]
+    return {item.name: _plain(getattr(value, item.name)) for item in items}
 
 
-def _read_result(raw: dict[str, Any], kind: type[Any]) -> Any:
-    embedding = raw.get("embedding", {})
-    if "landmarks" in embedding:
-        return replace(_read(raw, kind), embedding=_read(embedding, LandmarkMap))
-    if "form" in embedding:
-        return replace(_read(raw, kind), embedding=_read(embedding, MapFeatures))
-    result = _read(raw, kind)
-    if embedding:
-        begin, *steps = embedding["transcript"]
-        transcript = (_read(begin, BeginKernel), *(_read(step, Advance) for step in steps))
-        return replace(result, embedding=Embedding(result.values, transcript, (), (), 0.0))
-    return result
+def _plain(value: Any) -> Any:
+    """Any value as JSON has it."""
+    if is_dataclass(value):
+        return _written(value, type(value))
+    return msgspec.to_builtins(value, enc_hook=_listed)
 
 
 def _is_plain(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,17 +12,15 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
-from coterie.messages.verbs import Protocol
-from coterie.methods.edge.pca import PCAFit, federated_pca
-from coterie.methods.shared.prepared import Spread
-from coterie.parameters import Allowed, described, parameter
+from coterie.methods.edge.pca import PCAFit, PCASettings
+from coterie.parameters import described
 
 Rows = npt.NDArray[np.floating[Any]]
 
 
 @described
 @dataclass(eq=False, repr=False)
-class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+class FederatedPCA(PCASettings, ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
     """Principal components of all sites' rows, without a row leaving its site.
 
     By disPCA (Balcan et al. 2014) each site sends its own leading axes; exact where ``local_rank`` is no less than
@@ -49,52 +47,11 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedE
         Everything that was asked and answered.
     """
 
-    n_components: int = parameter(2, "How many components.", Allowed(whole=True, low=1))
-    _: KW_ONLY
-    solver: str = parameter(
-        "sums",
-        "``sums``: products of all pairs of columns, ``d (d + 1) / 2 + 1`` numbers a site; ``local``: disPCA, "
-        "``local_rank * d + 1`` numbers; ``auto``: whichever is less, and sums where not every site lets its "
-        "averages be seen.",
-        Allowed("sums", "local", "auto"),
-    )
-    local_rank: int | None = parameter(
-        None,
-        "t1, the axes each site sends where local; None is twice ``n_components``.",
-        Allowed(whole=True, low=1, none=True),
-    )
-    center: bool = parameter(True, "Subtract the mean of all rows first, found by a sum.")
-    random_state: Any = parameter(None, "Draws the run's public seed: used at sites with more than 2048 columns.")
-
-    method = "federated-pca"
-    result_type = PCAFit
-
     def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
         """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
         rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
         self._simulate(rows, sites, None)
         return self
-
-    def protocol(self, n_columns: int, known: Spread | None = None, *, averages: bool = True) -> Protocol[PCAFit]:
-        """disPCA, or sums."""
-        self.check(n_columns)
-        return federated_pca(
-            int(self.n_components),
-            n_columns,
-            local_rank=None if self.local_rank is None else int(self.local_rank),
-            solver=self.solver,
-            center=self.center,
-            seed=self._run_seed,
-            averages=averages,
-        )
-
-    def check(self, n_columns: int) -> None:
-        """What cannot work is said before anyone is asked."""
-        super().check(n_columns)
-        if self.n_components > n_columns:
-            raise InputError(
-                f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
-            )
 
     def _set_attributes(self, result: PCAFit) -> None:
         self.solver_, self.exact_ = result.solver, result.is_exact

@@ -74,7 +74,7 @@ def transform(
         made = run(
             project(estimator.result_),
             channel,
-            method=estimator.method_name,
+            method=estimator.method,
             terms=terms,
             layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
             ledger=estimator.ledger_,

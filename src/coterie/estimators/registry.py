@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from coterie.errors import InputError
@@ -14,49 +14,75 @@ from coterie.estimators.baselines import (
     PooledKernelKMeans,
     RandomFeatureKernelKMeans,
 )
-from coterie.estimators.dspgd import DSPGDKernelKMeans
-from coterie.estimators.edge import NAMED, EdgeKMeans
-from coterie.estimators.kmeans import FederatedKMeans, LloydKMeans, OneShotKMeans
-from coterie.estimators.landmarks import FederatedKernelKMeans
-from coterie.estimators.vertical import VerticalKernelKMeans
+from coterie.estimators.dspgd import DSPGDKernelKMeans, DSPGDKernelPCA
+from coterie.estimators.edge import EdgeKMeans
+from coterie.estimators.kmeans import FederatedKMeans, KMeansModel, LloydKMeans, OneShotKMeans
+from coterie.estimators.landmarks import FederatedKernelKMeans, FederatedKernelPCA
+from coterie.estimators.pca import FederatedPCA
+from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
+from coterie.methods.method import ClusterSettings, Settings
+from coterie.methods.registry import METHODS
+from coterie.methods.shared.lloyd import KMeansFit
+from coterie.parameters import described
 from coterie.text import nearest_name
 
-ESTIMATORS: dict[str, type[Any]] = {
-    "federated-kmeans": FederatedKMeans,
-    "lloyd": LloydKMeans,
-    "one-shot": OneShotKMeans,
-    "landmarks": FederatedKernelKMeans,
-    "dspgd": DSPGDKernelKMeans,
-    "dspgd-dense": DSPGDKernelKMeans,
-    "rfk": RandomFeatureKernelKMeans,
-    "ck": PooledKernelKMeans,
-    "sk": NystroemKernelKMeans,
-    "ce-pca": CEPCAKernelKMeans,
-    "edge-kmeans": EdgeKMeans,
-    **dict.fromkeys(NAMED, EdgeKMeans),
-    "vertical-kernel-pca": VerticalKernelKMeans,
-}
-"""Of methods that cluster."""
-FIXED: dict[str, dict[str, Any]] = {
-    "dspgd": {"cem": True},
-    "dspgd-dense": {"cem": False},
-    **{name: {"pipeline": name} for name in NAMED},
-}
-"""Parameters that a method's name says already."""
-EMBEDDINGS = {"federated-pca": "coterie.FederatedPCA", "dpca": "coterie.methods.vertical.dpca.dpca"}
-"""Methods that find components; by the estimator that does."""
+_NAMED: tuple[type[FederatedEstimator], ...] = (
+    FederatedKMeans,
+    LloydKMeans,
+    OneShotKMeans,
+    FederatedKernelKMeans,
+    FederatedKernelPCA,
+    FederatedPCA,
+    DSPGDKernelKMeans,
+    DSPGDKernelPCA,
+    EdgeKMeans,
+    VerticalKernelKMeans,
+    VerticalKernelPCA,
+    RandomFeatureKernelKMeans,
+    PooledKernelKMeans,
+    NystroemKernelKMeans,
+    CEPCAKernelKMeans,
+)
+
+
+def _estimator_of(settings: type[Settings]) -> type[FederatedEstimator]:
+    """The estimator with these parameters; for a method of another package that ends in centers, one is made."""
+    for kind in _NAMED:
+        if issubclass(kind, settings):
+            return kind
+    if settings.result_type is not KMeansFit:
+        raise TypeError(f"{settings.__name__} needs an estimator: its result is no KMeansFit")
+    name = settings.__name__.removesuffix("Settings")
+    kind = type(name, (settings, KMeansModel), {"__doc__": settings.__doc__, "__module__": settings.__module__})
+    return described(dataclass(eq=False, repr=False)(kind))
+
+
+def _estimators() -> Iterator[tuple[str, type[FederatedEstimator]]]:
+    for method in METHODS.values():
+        for settings in method.settings:
+            yield method.name, _estimator_of(settings)
+
+
+ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
+"""The estimator of every method that finds clusters."""
+KINDS: dict[str, type[FederatedEstimator]] = {}
+"""Every estimator by the name of its class."""
+for _name, _kind in _estimators():
+    KINDS[_kind.__name__] = _kind
+    if issubclass(_kind, ClusterSettings):
+        ESTIMATORS[_name] = _kind
 
 
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
-    if method in EMBEDDINGS:
-        raise InputError(f"{method} finds components, not clusters; in Python it is {EMBEDDINGS[method]}.")
+    if method in METHODS and method not in ESTIMATORS:
+        by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
+        raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
-    kind, fixed = ESTIMATORS[method], FIXED.get(method, {})
+    kind, fixed = ESTIMATORS[method], METHODS[method].fixed
     known = [item.name for item in fields(kind) if item.name not in fixed]
     for name in parameters:
         if name not in known:
             raise InputError(f"{method} has no parameter {name!r}{nearest_name(name, known)}")
-    made: FederatedEstimator = kind(**parameters, **fixed)
-    return made
+    return kind(**parameters, **fixed)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator, PreparationOptions
-from coterie.maths.clustering import nearest, weighted_kmeans
+from coterie.estimators.base import FederatedEstimator
+from coterie.maths.clustering import nearest
 from coterie.maths.factors import sin_theta
-from coterie.messages.site_api import Column
-from coterie.messages.verbs import Protocol
-from coterie.methods.shared.prepared import Preparation, Spread
-from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalSettings, project, vertical_kernel_pca
-from coterie.parameters import Allowed, described, parameter
+from coterie.methods.vertical.kernel_pca import VerticalFit, project
+from coterie.methods.vertical.method import VerticalClusterSettings, VerticalComponentSettings, VerticalParameters
+from coterie.parameters import described
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable
@@ -32,19 +29,11 @@ Labels = npt.NDArray[np.int32]
 Columns = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
 
 
-class VerticalEstimator(FederatedEstimator):
+class VerticalEstimator(VerticalParameters, FederatedEstimator):
     """What those have in common whose sites hold columns of the same rows."""
 
-    method = "vertical-kernel-pca"
-    splits_columns = True
-
-    result_type = VerticalFit
     _parts: dict[str, tuple[list[int], ArrayTable]] | None = None
     """Of one owner who plays all sites: which columns each has, and the rows."""
-
-    @abstractmethod
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
-        """The parameters, checked."""
 
     def fit(self, X: npt.ArrayLike, y: Any = None, *, columns: Columns | None = None) -> Self:
         """Fit the rows of ``X``, simulating one site for each of ``columns``: lists of columns by number or name, or
@@ -59,35 +48,10 @@ class VerticalEstimator(FederatedEstimator):
         self.begin()
         ledger = Ledger()
         with in_process({site: table for site, (_, table) in parts.items()}) as channel:
-            result = run(self.protocol(rows.shape[1]), channel, method=self.method_name, ledger=ledger)
+            result = run(self.protocol(self.context(rows.shape[1])), channel, method=self.method, ledger=ledger)
         self.set_result(result, None, ledger)
         self._parts = parts
         return self
-
-    def protocol(
-        self, n_columns: int, known: Spread | None = None, *, averages: bool = True
-    ) -> Protocol[VerticalFit]:
-        """Algorithm 1, columns as they are."""
-        return self._protocol(PreparationOptions())
-
-    def whole_protocol(
-        self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions
-    ) -> Protocol[tuple[Preparation | None, Any]]:
-        """The same, columns treated by their sites; there is nothing to agree on."""
-        if options.ranges is not None:
-            raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
-        return None, (yield from self._protocol(options))
-
-    def _protocol(self, options: PreparationOptions) -> Protocol[VerticalFit]:
-        return self._clustered((yield from vertical_kernel_pca(self.vertical_settings(options), seed=self._run_seed)))
-
-    def _clustered(self, fit: VerticalFit) -> VerticalFit:
-        return fit
-
-    def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters."""
-        super().check(n_columns)
-        self.vertical_settings(PreparationOptions())
 
     def _set_attributes(self, result: VerticalFit) -> None:
         self.embedding_ = result.embedding
@@ -118,7 +82,7 @@ class VerticalEstimator(FederatedEstimator):
             for site, (own, table) in self._parts.items()
         }
         with in_process(tables) as channel:
-            made, _ = run(project(self.result_), channel, method=self.method_name, ledger=self.ledger_)
+            made, _ = run(project(self.result_), channel, method=self.method, ledger=self.ledger_)
         return made
 
 
@@ -156,33 +120,11 @@ def _place(column: Any, places: Mapping[str, int]) -> int:
     return places[str(column)]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class VerticalParameters:
-    """The kernel, and what sites send."""
-
-    kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.")
-    gamma: float | None = parameter(
-        None,
-        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes "
-        "the inverse of twice the mean squared distance.",
-    )
-    local_rank: int | None = parameter(
-        None,
-        "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
-        "more). With a tolerance the most it may send.",
-    )
-    tolerance: float | None = parameter(
-        None,
-        "Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its "
-        "trace (Frobenius norm; Lemma 2): first the ranks, then the pairs.",
-    )
-    precision: str = parameter("float64", "Of eigenvectors and distances on the wire, ``float64`` or ``float32``.")
-    random_state: Any = parameter(None, "Draws the run's public seed: where eigensolvers of large tables start.")
-
-
 @described
 @dataclass(eq=False, repr=False)
-class VerticalKernelPCA(VerticalParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator):
+class VerticalKernelPCA(
+    VerticalComponentSettings, ClassNamePrefixFeaturesOutMixin, TransformerMixin, VerticalEstimator
+):
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
     Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
@@ -208,17 +150,6 @@ class VerticalKernelPCA(VerticalParameters, ClassNamePrefixFeaturesOutMixin, Tra
         Everything that was asked and answered, by ``transform`` as well.
     """
 
-    n_components: int = parameter(2, "How many components.")
-    _: KW_ONLY
-    center: bool = parameter(True, "Take the features' mean off, as for PCA.")
-
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
-        """The parameters, checked."""
-        return VerticalSettings(
-            self.n_components, self.kernel, self.gamma, self.local_rank, self.center, self.tolerance,
-            self.precision, options.missing, options.scale,
-        )  # fmt: skip
-
     def transform(self, X: npt.ArrayLike) -> Floats:
         """The components of rows given whole, in a simulation: distances (eq. 10) or products (eq. 9) are summed over
         the sites that hold their columns. :func:`coterie.transform` does it for rows at their sites."""
@@ -231,7 +162,7 @@ class VerticalKernelPCA(VerticalParameters, ClassNamePrefixFeaturesOutMixin, Tra
 
 @described
 @dataclass(eq=False, repr=False)
-class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
+class VerticalKernelKMeans(VerticalClusterSettings, ClusterMixin, VerticalEstimator):
     """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
 
     Sites send what :class:`VerticalKernelPCA` has them send, and nothing more.
@@ -252,23 +183,6 @@ class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
         As in :class:`VerticalKernelPCA`.
     """
 
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
-    _: KW_ONLY
-    n_components: int | None = parameter(None, "Components the rows are clustered by; None is as many as clusters.")
-
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
-        """The parameters, checked."""
-        components = self.n_clusters if self.n_components is None else self.n_components
-        rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
-        return VerticalSettings(
-            components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, options.missing,
-            options.scale, max(2, int(self.n_clusters)),
-        )  # fmt: skip
-
-    def _clustered(self, fit: VerticalFit) -> VerticalFit:
-        ones, k = np.ones(len(fit.means)), int(self.n_clusters)
-        return replace(fit, centers=weighted_kmeans(fit.embedding, ones, k, seed=self._run_seed))
-
     def _set_attributes(self, result: VerticalFit) -> None:
         super()._set_attributes(result)
         if result.centers is None:
@@ -287,7 +201,3 @@ class VerticalKernelKMeans(VerticalParameters, ClusterMixin, VerticalEstimator):
         check_is_fitted(self)
         labels: Labels = nearest(np.asarray(components, np.float64), self.cluster_centers_)[0].astype(np.int32)
         return labels
-
-
-SPARE = 10
-"""Eigenpairs a site sends beyond the components rows are clustered by: components alone were too rough."""

@@ -68,7 +68,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
     return {
         "schema": RESULT_SCHEMA,
         "coterie": coterie.__version__,
-        "method": estimator.method_name,
+        "method": estimator.method,
         "settings": dict(settings),
         "columns": columns,
         "centers": estimator.cluster_centers_.tolist(),
@@ -84,7 +84,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
         "summary": (
-            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method_name}: {ledger.total('rounds')} rounds, "
+            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {_cost(estimator)}.{_lost(ledger)}"
         ),
         "caption": (

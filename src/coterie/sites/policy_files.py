@@ -17,7 +17,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from coterie.errors import InputError
-from coterie.methods.registry import METHODS, Method
+from coterie.methods.method import Method
+from coterie.methods.registry import METHODS
+from coterie.methods.shared.starts import Summarise
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import read_toml
 from coterie.text import nearest_name
@@ -346,6 +348,6 @@ def _refused(policy: Policy) -> list[str]:
 
 def _needing_per_site_results(allowed: list[Method]) -> list[str]:
     """What shows the server per-site results."""
-    always = [method.name for method in allowed if method.per_site_results.startswith("yes")]
-    sometimes = [m.name for m in allowed if m.per_site_results.startswith("only with a one-shot start")]
+    always = [method.name for method in allowed if method.visibility != "sums"]
+    sometimes = [m.name for m in allowed if m.visibility == "sums" and Summarise in m.requests and m.has("init")]
     return always + ([f"a one-shot start of {' or '.join(sometimes)}"] if sometimes else [])

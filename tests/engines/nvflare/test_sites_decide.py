@@ -35,8 +35,9 @@ def _events(standing, name: str) -> list[dict]:
 def test_a_site_whose_policy_forbids_a_method_refuses_it_and_allows_others(standing):
     standing.hold(tables := dealt_rows(standing.folder))
     policy = standing.folder / "only-lloyd.toml"
-    policy.write_text(rules("none", 8, 'methods = ["lloyd"]'))
-    standing.federation.site("site-2").tell(Holdings(str(tables["site-2"]), str(policy)))
+    policy.write_text(rules("none", 'methods = ["lloyd"]', ""))
+    site, table = standing.federation.site("site-2"), tables["site-2"]
+    site.tell(Holdings(str(table), str(policy), table_name=table.stem))
     before = len(_events(standing, "site-2"))
     with pytest.raises(RunError, match=r"site-2.*policy does not allow this method"):
         standing.run(standing.order("federated-kmeans", {"n_clusters": 3}), attempts=1)

@@ -7,7 +7,8 @@ is less to send, the products of all pairs of columns are summed up over the sit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
+from coterie.methods.method import ComponentSettings, Method, RunContext
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.lloyd import Assign
+from coterie.parameters import Allowed, parameter
 
 HALF_A_ROW = 0.5
 """A masked count is not quite whole."""
@@ -151,3 +154,55 @@ def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, se
     view = View(d, seed, np.zeros(d))
     ask = _subspace_request(view, local_rank) if solver == "local" else _scatter_request(view)
     return to_all(n_sites, Assign(np.zeros((1, d))), ask, method="federated-pca")
+
+
+@dataclass(eq=False, repr=False)
+class PCASettings(ComponentSettings):
+    """Of the principal components of all rows."""
+
+    _: KW_ONLY
+    solver: str = parameter(
+        "sums",
+        "``sums``: products of all pairs of columns, ``d (d + 1) / 2 + 1`` numbers a site; ``local``: disPCA, "
+        "``local_rank * d + 1`` numbers; ``auto``: whichever is less, and sums where not every site lets its "
+        "averages be seen.",
+        Allowed("sums", "local", "auto"),
+    )
+    local_rank: int | None = parameter(
+        None,
+        "t1, the axes each site sends where local; None is twice ``n_components``.",
+        Allowed(whole=True, low=1, none=True),
+    )
+    center: bool = parameter(True, "Subtract the mean of all rows first, found by a sum.")
+
+    method = "federated-pca"
+    result_type: ClassVar[type[Any]] = PCAFit
+
+    def check(self, n_columns: int) -> None:
+        """Raise what is wrong with the parameters for tables of so many columns."""
+        super().check(n_columns)
+        if self.n_components > n_columns:
+            raise InputError(
+                f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
+            )
+
+    def protocol(self, context: RunContext) -> Protocol[PCAFit]:
+        """disPCA, or sums."""
+        self.check(context.n_columns)
+        return federated_pca(
+            int(self.n_components), context.n_columns,
+            local_rank=None if self.local_rank is None else int(self.local_rank),
+            solver=self.solver, center=self.center, seed=context.seed, averages=context.averages,
+        )  # fmt: skip
+
+
+METHOD = Method(
+    "federated-pca",
+    "Principal components of all rows: from each site's own axes (disPCA), or from products of columns by sums",
+    (Assign, SendSubspace, SendScatter),
+    "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 + 1 (sums)",
+    "local: each site's principal axes; sums: products of all pairs of columns over all sites",
+    optional="only with local axes (where every site allows averages)",
+    settings=(PCASettings,),
+    use="Principal components.",
+)

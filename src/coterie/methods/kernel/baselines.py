@@ -13,7 +13,8 @@ than s components.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import linalg
@@ -28,11 +29,17 @@ from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Request
 from coterie.messages.site_api import Memory, Table, remembers
 from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.kernel.clusters import KernelFit, KernelParameters, LandmarkFit
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.shared.coresets import coreset, coreset_cost
+from coterie.methods.kernel.gamma import SumLengths, find_gamma
+from coterie.methods.method import ClusterSettings, Method, RunContext
+from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
+from coterie.methods.shared.lloyd import Assign, Close, KMeansFit
+from coterie.methods.shared.starts import Split
+from coterie.parameters import Allowed, parameter
 
 NONE = 1e-9
 """Eigenvalues below this share of the largest count as none."""
@@ -177,3 +184,123 @@ def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = F
     """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
     asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
     return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)
+
+
+# ---------------------------------------------------------------- the methods
+
+
+@dataclass(frozen=True)
+class FeatureFit(KernelFit):
+    """An embedding by random features drawn once."""
+
+    embedding: MapFeatures
+
+
+@dataclass(eq=False, repr=False)
+class BaselineSettings(KernelParameters, ClusterSettings):
+    """What the methods federated kernel k-means is compared with have in common (appendix G)."""
+
+    _: KW_ONLY
+    n_components: int | None = parameter(
+        None,
+        "s: components the clusters are found in; None is ``2 * n_clusters``.",
+        Allowed(whole=True, low=1, none=True),
+    )
+
+    result_type: ClassVar[type[Any]] = LandmarkFit
+
+    def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
+        """The clusters of rows embedded in so many components."""
+        raise NotImplementedError
+
+    def protocol(self, context: RunContext) -> Protocol[KernelFit]:
+        """gamma, the clusters, and their sizes where the server does not know them."""
+        found, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
+        kernel = self.problem.kernel(found)
+        fit = yield from self.cluster(kernel, self.n_components or 2 * int(self.n_clusters), context)
+        counts, cost = fit.counts, fit.cost
+        if counts is None:
+            closing = yield from total(Close(fit.centers))
+            counts, cost = closing.counts, float(closing.cost)
+        clusters = KMeansFit(fit.centers, cost, counts, 0)
+        result: KernelFit = self.result_type(kernel, fit.embedding, n_rows, clusters, fit.values)
+        return result
+
+
+@dataclass(eq=False, repr=False)
+class RFKSettings(BaselineSettings):
+    """Of random features drawn once."""
+
+    _: KW_ONLY
+    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
+    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+    form: str = parameter(
+        "phase", "Of the features: ``phase`` or ``paired`` (cos and sin).", Allowed("phase", "paired")
+    )
+
+    method = "rfk"
+    result_type: ClassVar[type[Any]] = FeatureFit
+
+    def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
+        """k-means of the features by a coreset."""
+        return rfk(
+            kernel, int(self.n_clusters), n_features=self.n_features, n_points=self.n_points, form=self.form,
+            seed=context.seed,
+        )  # fmt: skip
+
+
+@dataclass(eq=False, repr=False)
+class CKSettings(BaselineSettings):
+    """Of exact kernel k-means."""
+
+    method = "ck"
+
+    def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
+        """Rows pooled, the exact kernel matrix."""
+        return ck(kernel, int(self.n_clusters), n_components=size, n_columns=context.n_columns, seed=context.seed)
+
+
+@dataclass(eq=False, repr=False)
+class SKSettings(BaselineSettings):
+    """Of Nystroem's method."""
+
+    _: KW_ONLY
+    n_landmarks: int = parameter(500, "Rows drawn as landmarks.", Allowed(whole=True, low=1))
+
+    method = "sk"
+
+    def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
+        """Rows pooled, some of them landmarks."""
+        return sk(
+            kernel, int(self.n_clusters), n_landmarks=self.n_landmarks, n_components=size,
+            n_columns=context.n_columns, seed=context.seed,
+        )  # fmt: skip
+
+
+RFK = Method(
+    "rfk",
+    "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
+    (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
+    "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
+    "features of single rows, from which the rows can be found",
+    visibility="rows",
+    settings=(RFKSettings,),
+    is_baseline=True,
+)
+CK, SK = (
+    Method(
+        settings.method,
+        f"{title}: a baseline",
+        (SumLengths, CountRows, PoolRows),
+        "d+2 for gamma, then all rows",
+        "every row",
+        visibility="rows",
+        settings=(settings,),
+        needs_rows=True,
+        is_baseline=True,
+    )
+    for settings, title in (
+        (CKSettings, "Exact kernel k-means of pooled rows"),
+        (SKSettings, "Nystroem kernel k-means of pooled rows (Wang et al. 2019)"),
+    )
+)

@@ -4,7 +4,7 @@ few rows found by sketches, then distributed linear k-means. Rows travel as they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
@@ -16,11 +16,15 @@ from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, embedded_by, top_directions
+from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, BaselineSettings, embedded_by, top_directions
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.shared.coresets import coreset, coreset_cost
+from coterie.methods.kernel.gamma import SumLengths
+from coterie.methods.method import Method, RunContext
+from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.embedded import StreamedTable
+from coterie.methods.shared.lloyd import Close
+from coterie.parameters import Allowed, parameter
 
 
 class Sketch(Reply, content="rows"):
@@ -319,3 +323,40 @@ def ce_pca_kmeans_cost(
     embedding = ce_pca_cost(len(fit.sizes), made, settings, seed=seed, method=method)
     k, s = fit.centers.shape
     return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)
+
+
+@dataclass(eq=False, repr=False)
+class CEPCAClusterSettings(BaselineSettings):
+    """Of kernel k-means by CE PCA."""
+
+    _: KW_ONLY
+    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
+    n_landmarks: int = parameter(500, "Rows drawn as representatives.", Allowed(whole=True, low=1))
+    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+
+    method = "ce-pca"
+
+    def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
+        """Components from a few pooled rows, then k-means by a coreset."""
+        settings = CEPCASettings(size, self.n_features, n_landmarks=self.n_landmarks)
+        _, fit = yield from ce_pca_kmeans(
+            kernel, int(self.n_clusters), settings, n_columns=context.n_columns, n_points=self.n_points,
+            seed=context.seed,
+        )  # fmt: skip
+        return fit
+
+
+METHOD = Method(
+    "ce-pca",
+    "Kernel PCA from a few pooled rows, then k-means by a coreset (Balcan et al. 2016): a baseline",
+    (
+        SumLengths, SketchFeatures, ScoreByLeverage, DrawRows, ScoreByResidual, ProjectRows, EmbedRows, SumCost,
+        SampleCoreset, Close,
+    ),
+    "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
+    "some rows, and components of more",
+    visibility="rows",
+    settings=(CEPCAClusterSettings,),
+    needs_rows=True,
+    is_baseline=True,
+)  # fmt: skip

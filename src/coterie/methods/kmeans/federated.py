@@ -9,18 +9,23 @@ sizes, so that every setting works with sums. With C=1, E=1, B=all and both rate
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from coterie.errors import MalformedMessage
+from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
+from coterie.methods.kmeans.start import KMeansSettings
+from coterie.methods.method import Method
 from coterie.methods.shared.costs import Cost, to_all
-from coterie.methods.shared.lloyd import KMeansFit, block_moments, closed, lloyd_cost
-from coterie.parameters import Allowed, check_parameters, checked
+from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed, lloyd_cost
+from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.starts import Split, Summarise
+from coterie.parameters import Allowed, parameter
 
 MAX_EPOCHS = 1000
 """The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
@@ -128,29 +133,73 @@ class Reassignment:
     patience: int = 20
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The knobs of Algorithm 1."""
+@dataclass(eq=False, repr=False)
+class FederatedSettings(KMeansSettings):
+    """The parameters of Algorithm 1."""
 
-    fraction: float = checked(Allowed(above=0, high=1), 1.0)
-    epochs: int = checked(Allowed(whole=True, low=1, high=MAX_EPOCHS), 1)
-    batch_size: int | None = checked(Allowed(whole=True, low=1, none=True), None)
-    server_rate: float = checked(Allowed(above=0, high=2), 1.0)
-    server_momentum: float = checked(Allowed(low=0, below=1), 0.0)
-    site_rate: float = checked(Allowed(above=0, high=1), 1.0)
-    max_rounds: int = checked(Allowed(whole=True, low=0), 100)
+    _: KW_ONLY
+    init: str | npt.ArrayLike = parameter(
+        "auto",
+        "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
+        "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
+        "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
+        "every site's policy lets its averages be seen, else cells. Or an array of centers.",
+    )
+    fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
+    epochs: int = parameter(
+        1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
+    )
+    batch_size: int | None = parameter(
+        None, "B: rows a mini-batch at the sites; None is all rows.", Allowed(whole=True, low=1, none=True)
+    )
+    server_rate: float = parameter(
+        1.0, "alpha: how far the server moves its centers towards the sites' means.", Allowed(above=0, high=2)
+    )
+    server_momentum: float = parameter(
+        0.0,
+        "How much of the last step the server keeps: ``v = momentum * v + (1 - momentum) * step``.",
+        Allowed(low=0, below=1),
+    )
+    site_rate: float = parameter(
+        1.0, "beta: how far a site moves its centers towards its batch means.", Allowed(above=0, high=1)
+    )
+    reassign: bool | tuple[float, int] = parameter(
+        False,
+        "Move a cluster below a share of the sampled rows for some rounds in a row, (share, rounds), to a random "
+        "place within two deviations of the mean. True is the paper's (0.01, 20).",
+    )
+    max_rounds: int = parameter(100, "T: the most rounds.", Allowed(whole=True, low=0))
+    tol: float = parameter(
+        1e-4,
+        "Stop when the squared shift of all centers is at most ``tol`` times the mean variance of the columns, as "
+        "scikit-learn does. Only where every site takes part in every round.",
+        Allowed(low=0),
+    )
 
-    def __post_init__(self) -> None:
-        check_parameters(self)
+    method = "federated-kmeans"
+
+    def check(self, n_columns: int) -> None:
+        """Raise what is wrong with the parameters for tables of so many columns."""
+        super().check(n_columns)
+        if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
+            raise InputError(f"reassign={self.reassign!r}; it is True, False or (share, rounds).")
 
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""
         return Train(self.epochs, self.batch_size or 0, self.site_rate, seed, step, centers)
 
+    def improve(self, start: Floats, columns: Spread, seed: int) -> Protocol[KMeansFit]:
+        """Algorithm 1 from a start."""
+        tol, rule = self.tol * float(np.mean(columns.deviation**2)), None
+        if self.reassign is not False:
+            share, patience = (0.01, 20) if self.reassign is True else self.reassign
+            rule = Reassignment(columns.low, columns.high, share, patience)
+        return federated_kmeans(start, self, tol=tol, seed=seed, reassignment=rule)
+
 
 def federated_kmeans(
     centers: Floats,
-    settings: Settings,
+    settings: FederatedSettings,
     *,
     tol: float = 0.0,
     seed: int = 0,
@@ -204,9 +253,22 @@ def _reassigned(
 
 
 def federated_kmeans_cost(
-    n_sites: int, k: int, d: int, rounds: int, settings: Settings, *, method: str = "federated-kmeans"
+    n_sites: int, k: int, d: int, rounds: int, settings: FederatedSettings, *, method: str = "federated-kmeans"
 ) -> Cost:
     """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
     m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
     ask = settings.ask(np.zeros((k, d)), 0, 0)
     return to_all(m, ask, method=method) * rounds + lloyd_cost(n_sites, k, d, 0, method=method)
+
+
+METHOD = Method(
+    "federated-kmeans",
+    "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
+    (Train, Close, Split, Summarise),
+    "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
+    "k(d+1)",
+    "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
+    optional="only with a one-shot start (the default where every site allows averages)",
+    settings=(FederatedSettings,),
+    use="Clusters of rows as they are: the default.",
+)

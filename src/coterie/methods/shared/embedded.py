@@ -81,6 +81,20 @@ class StreamedTable:
             yield from (block.part(slice(start, start + size)) for start in range(0, len(block.rows), size))
 
 
+class RowsTable:
+    """Rows in memory as a table."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.n_rows = rows, len(rows)
+        self.columns = tuple(Column(f"x{i}") for i in range(rows.shape[1]))
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows at once."""
+        yield Block(self.rows)
+
+    raw_blocks = blocks
+
+
 class EmbeddedTable(StreamedTable):
     """A table's rows whose embedding is known."""
 

@@ -7,7 +7,7 @@ public (means, deviations, ranges), so a site that joins late or restarts is bro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -59,6 +59,15 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
 
 
 # ---------------------------------------------------------------- the server's part
+
+
+@dataclass(frozen=True)
+class PreparationOptions:
+    """How rows are to be prepared before a run begins."""
+
+    scale: Literal["none", "standard", "minmax"] = "none"
+    missing: Missing = "refuse"
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
 
 
 def spread(

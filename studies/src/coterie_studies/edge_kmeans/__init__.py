@@ -118,7 +118,7 @@ def _fitted(way: Way, k: int, tables: Mapping[str, Rows], seed: int) -> tuple[Fl
     """The estimator's centers, found as its ``fit`` finds them."""
     made = EdgeKMeans(k, pipeline=way.pipeline, refine=way.refine, budget=way.budget, center=False, random_state=seed)
     made.begin()
-    result, ledger, seconds = _run(made.protocol(_width(tables)), tables, made.method_name)
+    result, ledger, seconds = _run(made.protocol(made.context(_width(tables))), tables, made.method)
     return result.centers, {**_sent(ledger), "seconds": seconds}
 
 

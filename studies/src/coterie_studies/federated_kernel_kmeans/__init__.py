@@ -26,8 +26,8 @@ from coterie.methods.kernel.clusters import (
     KernelProblem,
     cluster_by_coreset,
     cluster_embedded,
-    embed_by_dspgd,
 )
+from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, Embedding
 from coterie.methods.kernel.gamma import SumLengths
 from coterie.methods.shared.costs import one_round

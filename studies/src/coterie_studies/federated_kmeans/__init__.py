@@ -17,7 +17,7 @@ import numpy.typing as npt
 from coterie.engines.inprocess import in_process
 from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest
-from coterie.methods.kmeans.federated import Reassignment, Settings, federated_kmeans
+from coterie.methods.kmeans.federated import FederatedSettings, Reassignment, federated_kmeans
 from coterie.methods.shared.starts import random_start
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -89,7 +89,7 @@ def _trials(quick: Grid, full: Grid, scope: Scope) -> list[Trial]:
 
 def _progress_trials(grid: Grid) -> list[Trial]:
     """The runs whose every round figures 6 and 7 show: seed 0, and C = 0.1 in figure 7."""
-    central = Settings(max_rounds=min(20, grid.rounds))
+    central = FederatedSettings(max_rounds=min(20, grid.rounds))
     settings = {"6": central, "7a": _paper(0.1, 1, 1.0, grid.rounds), "7b": _paper(0.1, 10, 0.1, grid.rounds)}
     return [Trial(f"progress/{name}", partial(_progress, s), {"progress": name}) for name, s in settings.items()]
 
@@ -100,9 +100,9 @@ STUDY = make_study()
 # ---------------------------------------------------------------- one trial each
 
 
-def _paper(C: float, E: int, beta: float, rounds: int) -> Settings:
+def _paper(C: float, E: int, beta: float, rounds: int) -> FederatedSettings:
     """Algorithm 1 as the captions have it: alpha = (1, 0.5), B = all."""
-    return Settings(C, E, None, 1.0, 0.5, beta, rounds)
+    return FederatedSettings(fraction=C, epochs=E, server_momentum=0.5, site_rate=beta, max_rounds=rounds)
 
 
 def _federated(C: float, E: int, beta: float, rounds: int, seed: int) -> Values:
@@ -115,7 +115,7 @@ def _federated(C: float, E: int, beta: float, rounds: int, seed: int) -> Values:
 def _central(rounds: int, seed: int) -> Values:
     """The paper's central run: Lloyd on the pooled rows from the same one start, small clusters reassigned."""
     data = gaussian_sites(seed)
-    centers = _run({"all": data.rows}, Settings(max_rounds=rounds), seed, Ledger())[-1]
+    centers = _run({"all": data.rows}, FederatedSettings(max_rounds=rounds), seed, Ledger())[-1]
     return _judged(data, centers, seed)
 
 
@@ -133,7 +133,7 @@ def _default(seed: int, rows_a_site: int) -> Values:
     return {**_judged(data, made.cluster_centers_, seed, rows_a_site), **_sent(made.ledger_)}
 
 
-def _progress(settings: Settings) -> Values:
+def _progress(settings: FederatedSettings) -> Values:
     """The centers after every round, by names like ``012.3``; round 0 is the start."""
     data = gaussian_sites(0)
     tables = data.by_site() if settings.fraction < 1 else {"all": data.rows}
@@ -141,7 +141,7 @@ def _progress(settings: Settings) -> Values:
     return {f"{t:03d}.{c}": float(place[0]) for t, at in enumerate(places) for c, place in enumerate(at)}
 
 
-def _run(tables: dict[str, Floats], settings: Settings, seed: int, ledger: Ledger) -> list[Floats]:
+def _run(tables: dict[str, Floats], settings: FederatedSettings, seed: int, ledger: Ledger) -> list[Floats]:
     """The centers after every round of Algorithm 1, the random start first."""
     start = random_start(LOW, HIGH, K, seed=seed)
     places = [start]

@@ -197,7 +197,7 @@ def timed_fit(made: VerticalKernelPCA, rows: Floats, parts: Sequence[Sequence[in
     tables = {f"site-{i}": ArrayTable(rows[:, own], name=f"site-{i}") for i, own in enumerate(parts)}
     with in_process(tables, threads=1) as channel:
         had, began = time.process_time(), time.perf_counter()
-        result = run(made.protocol(rows.shape[1]), channel, method=made.method_name, ledger=ledger)
+        result = run(made.protocol(made.context(rows.shape[1])), channel, method=made.method, ledger=ledger)
         seconds, passed = time.process_time() - had, time.perf_counter() - began
         at_sites = sum(site.compute_seconds for site in channel.members.values()) * min(1.0, seconds / passed)
     made.set_result(result, None, ledger)

@@ -28,6 +28,7 @@ from coterie.methods.kernel.dspgd.sites import Advance, feature_pieces, held_of
 from coterie.methods.kernel.lanczos import top_eigenpairs
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.embedded import EmbeddedTable
+from coterie.parameters import no_model
 
 # ---------------------------------------------------------------- what a site is asked
 
@@ -104,7 +105,7 @@ def _check_rows(table: Table, given: Floats) -> None:
 class DenseEmbedding(Embedding):
     """What a run of DSPGD without CEM found; the server knows every embedded row."""
 
-    rows: Mapping[str, Floats]
+    rows: Mapping[str, Floats] = no_model()
     """H, by site: those that stayed to the end."""
 
 

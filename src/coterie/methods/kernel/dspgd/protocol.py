@@ -20,10 +20,20 @@ from coterie.errors import InputError, RosterChanged
 from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Request
+from coterie.messages.site_api import Rows
 from coterie.messages.verbs import Protocol, present, total
-from coterie.methods.kernel.dspgd.sites import Advance, BeginKernel, Multiply, SendGram, SumFeatures, longest
+from coterie.methods.kernel.dspgd.sites import (
+    Advance,
+    BeginKernel,
+    Multiply,
+    SendGram,
+    SumFeatures,
+    embedded,
+    longest,
+)
 from coterie.methods.kernel.lanczos import top_eigenpairs
-from coterie.parameters import Allowed, check_parameters, checked
+from coterie.methods.shared.embedded import RowsTable
+from coterie.parameters import Allowed, check_parameters, checked, no_model
 
 NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
@@ -92,14 +102,23 @@ class Embedding:
     """What a run of DSPGD found: eigenvalues of the kernel matrix and how any row is embedded."""
 
     values: Floats
-    transcript: tuple[Request[Any], ...]
-    """The public requests that embed a row, wherever it lies."""
-    n_products: tuple[int, ...]
+    begin: BeginKernel
+    steps: tuple[Advance, ...]
+    n_products: tuple[int, ...] = no_model(())
     """Q of every iteration; 1 where the Gram was sent."""
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...] = no_model(())
     """r_t of every iteration."""
-    threshold: float
-    n_restarts: int = 0
+    threshold: float = no_model(0.0)
+    n_restarts: int = no_model(0)
+
+    @property
+    def transcript(self) -> tuple[Request[Any], ...]:
+        """The public requests that embed a row, wherever it lies."""
+        return (self.begin, *self.steps)
+
+    def embed(self, rows: Rows) -> Rows:
+        """Rows as the sites of the run embedded theirs."""
+        return embedded(RowsTable(rows), self.transcript).rows
 
 
 @dataclass(frozen=True)
@@ -150,7 +169,7 @@ def iterated(
 
     A site lost on the way changes the matrix: an iteration is begun again with those left and a fresh draw.
     """
-    transcript: list[Request[Any]] = [begin]
+    steps: list[Advance] = []
     products, ranks, restarts, rank, threshold = [], [], 0, 0, settings.threshold
     length = longest(begin.the_kernel(), center=settings.center)
     for t in range(1, settings.n_iter + 1):
@@ -169,11 +188,11 @@ def iterated(
         kept, values = settings.kept(t, solved.pairs, threshold)
         ask = solved.advance(kept, np.sqrt(values / kept.values), t == settings.n_iter)
         yield from proceed(ask, kept.vectors * np.sqrt(values))
-        transcript.append(ask)
+        steps.append(ask)
         products.append(solved.n_products)
         ranks.append(rank)
         rank = len(kept.values)
-    return Embedding(values, tuple(transcript), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
+    return Embedding(values, begin, tuple(steps), tuple(products), tuple(ranks), float(threshold or 0.0), restarts)
 
 
 def _solved(at: Attempt) -> Protocol[Solved]:

@@ -19,7 +19,7 @@ from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_roo
 from coterie.maths.spectra import eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.methods.kernel.clusters import KernelFit, KernelProblem
+from coterie.methods.kernel.clusters import KernelProblem, LandmarkFit
 from coterie.methods.kernel.gamma import find_gamma
 from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, summed_landmarks
 from coterie.methods.kernel.landmarks.sites import (
@@ -205,7 +205,7 @@ def cluster_by_landmarks(
     tol: float,
     seed: int,
     averages: bool = True,
-) -> Protocol[KernelFit]:
+) -> Protocol[LandmarkFit]:
     """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
 
     ``averages`` says whether every site lets its averages be seen.
@@ -231,7 +231,7 @@ def cluster_by_landmarks(
         clusters = yield from _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift)
     else:
         clusters = yield from lloyd(centers, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
-    return KernelFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
+    return LandmarkFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
@@ -268,7 +268,7 @@ def embed_by_landmarks(
     seed: int,
     averages: bool = True,
     announce: bool = False,
-) -> Protocol[KernelFit]:
+) -> Protocol[LandmarkFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
     ``averages`` says whether every site lets its averages be seen; ``announce`` lets sites know,
@@ -289,17 +289,16 @@ def embed_by_landmarks(
     map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
     if announce:
         yield from total(UseLandmarks(*UseLandmarks.stated(map_, found.precision)))
-    return KernelFit(map_.kernel, map_, float(rows), values=kept.values)
+    return LandmarkFit(map_.kernel, map_, float(rows), values=kept.values)
 
 
 # ---------------------------------------------------------------- what it costs
 
 
 def local_landmarks_cost(
-    n_sites: int, made: KernelFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
+    n_sites: int, made: LandmarkFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
 ) -> Cost:
     """q d codes, 2 numbers a column (or in all), q counts and 1 more; 1 a start; k (r + 1) a round; k + 1 last."""
-    assert isinstance(made.embedding, LandmarkMap)
     assert made.clusters is not None
     centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)

@@ -1,0 +1,165 @@
+"""A method as one plug-in object: its name, its parameters, what it may ask, what it costs and discloses.
+
+Everything else reads it from here: the list of methods, ``--set`` and parameter checks, policies, audits, closed
+forms of cost, estimators' parameters, model files, and a site that replays a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
+from coterie.messages.site_api import Column
+from coterie.messages.verbs import Protocol
+from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.costs import Cost
+from coterie.methods.shared.limits import ReportMagnitude
+from coterie.methods.shared.preparation import PreparationOptions, SumColumns, prepare
+from coterie.methods.shared.prepared import Preparation, Prepare, Spread
+from coterie.parameters import Allowed, check_parameters, parameter
+
+Requests: TypeAlias = tuple[type[Request[Any]], ...]
+Visibility: TypeAlias = Literal["sums", "averages", "rows"]
+
+PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
+"""The questions any method may be preceded by."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run knows before its method begins."""
+
+    n_columns: int
+    seed: int = 0
+    """The run's public seed."""
+    spread: Spread | None = None
+    """Of the prepared columns, where it is known."""
+    averages: bool = True
+    """Whether every site lets its averages be seen, which decides what is ``"auto"``."""
+    options: PreparationOptions = PreparationOptions()
+
+
+class RunResult(NamedTuple):
+    """What a whole run finds: how rows were prepared, the method's result, what sites said they allow."""
+
+    preparation: Preparation | None
+    result: Any
+    capabilities: Capabilities
+
+
+class Settings:
+    """The parameters of a method: a dataclass whose fields are declared by :func:`coterie.parameters.parameter`."""
+
+    result_type: ClassVar[type[Any]]
+    """What :meth:`protocol` returns: a dataclass that a model file can hold."""
+    splits_columns: ClassVar[bool] = False
+    """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
+    method: Any
+    """The name of the method these parameters ask for: a class attribute, or a property where they decide it."""
+
+    def check(self, n_columns: int) -> None:
+        """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
+        check_parameters(self)
+
+    def protocol(self, context: RunContext) -> Protocol[Any]:
+        """The method, over tables whose columns are agreed on and prepared."""
+        raise NotImplementedError
+
+    def whole_protocol(
+        self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions, seed: int
+    ) -> Protocol[RunResult]:
+        """Agreement on the columns, preparation and the method."""
+        first = next(iter(columns.values()))
+        capabilities = yield from agree(first)
+        names, n_columns = [column.name for column in first], len(first)
+        preparation = yield from prepare(
+            n_columns, scale=options.scale, missing=options.missing, ranges=options.ranges, names=names
+        )
+        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
+        return RunResult(preparation, (yield from self.protocol(context)), capabilities)
+
+
+@dataclass(eq=False, repr=False)
+class ClusterSettings(Settings):
+    """Of a method that finds clusters."""
+
+    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
+
+
+@dataclass(eq=False, repr=False)
+class ComponentSettings(Settings):
+    """Of a method that finds components."""
+
+    n_components: int = parameter(2, "How many components.", Allowed(whole=True, low=1))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name: what it may ask, what it costs, what it lets the server see."""
+
+    name: str
+    title: str
+    requests: Requests
+    cost: str
+    """Values sent by a site, in words and letters."""
+    discloses: str
+    visibility: Visibility = "sums"
+    """What sites must let the server see of each of them: nothing but sums, averages of rows, or rows."""
+    optional: str = ""
+    """When per-site results are seen that the method can do without."""
+    settings: tuple[type[Settings], ...] = ()
+    """Its parameters; where it finds clusters as well as components, those for clusters come first."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that the method's name decides."""
+    closed_form: Callable[[Any, int, int, Any], Cost] | None = None
+    """The exact cost of a run from its settings, the numbers of sites and columns, and its result."""
+    needs_rows: bool = False
+    """Whether it cannot work with groups of rows, so that sites must exempt it from that protection."""
+    use: str = ""
+    """When to choose it, where it is recommended."""
+    is_baseline: bool = False
+    """Whether it is there for comparison alone."""
+
+    @property
+    def sends_rows(self) -> bool:
+        """Whether it cannot do without rows, projected or not."""
+        return self.visibility == "rows"
+
+    def has(self, parameter: str) -> bool:
+        """Whether it has such a parameter."""
+        return any(hasattr(settings, parameter) for settings in self.settings)
+
+    @property
+    def per_site_results(self) -> str:
+        """When the server sees per-site results, in words."""
+        return self.optional or "no" if self.visibility == "sums" else f"yes: every site must allow {self.visibility}"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One array a site can be made to send by a method, read off the types."""
+
+    asked: str
+    answer: str
+    array: str
+    axes: tuple[str | int, ...]
+    dtype: str
+    bound: str
+    content: Content
+    holds_rows: bool
+
+
+def audit(method: Method) -> tuple[Audited, ...]:
+    """Everything a site can be made to send by a method."""
+    arrays = []
+    for request in (*PREPARATION, *method.requests):
+        reply = reply_type(request)
+        for name, spec, _ in message_fields(reply):
+            assert isinstance(spec, ArraySpec)
+            bound, rows = "any" if spec.bound is None else spec.bound.text, "rows" in spec.axes
+            arrays.append(
+                Audited(request.kind, reply.__name__, name, spec.axes, spec.dtype, bound, reply.content, rows)
+            )
+    return tuple(arrays)
