@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,20 @@ OUTCOME, EVENT_LINES = "outcome.json", "event-lines.json"
 _RUN = re.compile("[0-9a-f]{32}")
 _LARGEST = 2**53
 _LONGEST = 24 * 3600.0
+
+
+class JobStatus(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    """The run could not go on: sites dropped out, or refused."""
+    REFUSED = "refused"
+    """The order cannot be carried out."""
+    ENDED = "ended"
+    """The job was ended from outside; its run goes on from the journal."""
+    LOST = "lost"
+    """The job left no outcome behind."""
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True):

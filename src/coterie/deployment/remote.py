@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from coterie import errors
-from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order
+from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
@@ -67,11 +67,11 @@ class Remote:
             left = self._left_behind(state, order) if resume and attempt == 1 else None
             outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
-            if status == "done":
+            if status == JobStatus.DONE:
                 for job in state["jobs"]:  # the server may forget them: the result is here
                     self.session.delete(job)
                 return outcome
-            if status == "refused" or (status == "stopped" and not outcome["absent"]):
+            if status == JobStatus.REFUSED or (status == JobStatus.STOPPED and not outcome["absent"]):
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
@@ -152,10 +152,10 @@ class Remote:
                 self.say("the run is going on; following it ...")
                 if self._followed(job, order, attempts_left=True) is not None:
                     return None
-            found = self._fetched(job)
+            outcome = self._fetched(job)
         except CoterieError:
             return None
-        return found if found["status"] in ("done", "refused") else None
+        return outcome if outcome["status"] in (JobStatus.DONE, JobStatus.REFUSED) else None
 
     def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
@@ -164,13 +164,13 @@ class Remote:
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
         except Unreachable as problem:
-            return {"status": "lost", "message": str(problem)}
+            return {"status": JobStatus.LOST, "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
         ended = self._followed(job, order, attempts_left=attempts_left)
         if ended is not None:
             self.session.abort(job)
-            return {"status": "lost", "message": ended}
+            return {"status": JobStatus.LOST, "message": ended}
         return self._fetched(job)
 
     def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
@@ -237,7 +237,10 @@ class Remote:
             words = ""
             with contextlib.suppress(CoterieError):
                 words = "; ".join(self.session.problems(job))
-            return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
+            return {
+                "status": JobStatus.LOST,
+                "message": f"the job ended before the run did{words and f' ({words})'}.",
+            }
         finally:
             path.unlink(missing_ok=True)
             events.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
@@ -70,7 +71,28 @@ from coterie.methods.vertical.sites import (
 
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
 
-ROWS = "yes: every site must allow rows"
+
+
+class PerSite(StrEnum):
+    """Whether the server sees per-site results, or when."""
+
+    NEVER = "no"
+    ONE_SHOT = "only with a one-shot start"
+    ONE_SHOT_DEFAULT = "only with a one-shot start (the default where every site allows averages)"
+    LANDMARKS = "only where every site allows averages (landmarks='summed' never)"
+    STAGES = "where every site allows averages; only pipelines of one's own ask for rows"
+    LOCAL_AXES = "only with local axes (where every site allows averages)"
+    AVERAGES = "yes: every site must allow averages"
+    ROWS = "yes: every site must allow rows"
+
+    @property
+    def is_always(self) -> bool:
+        return self in (PerSite.AVERAGES, PerSite.ROWS)
+
+    @property
+    def is_by_start(self) -> bool:
+        """Whether it depends on how the method starts."""
+        return self in (PerSite.ONE_SHOT, PerSite.ONE_SHOT_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -83,15 +105,14 @@ class Method:
     cost: str
     """Numbers up a site, in words and letters."""
     discloses: str
-    per_site_results: str = "no"
-    """Whether the server sees what one site answered: no, yes, or when."""
+    per_site_results: PerSite = PerSite.NEVER
     needs_rows: bool = False
     """Whether it cannot work with groups of rows, so that sites must exempt it from that protection."""
 
     @property
     def sends_rows(self) -> bool:
         """Whether it cannot do without rows, projected or not."""
-        return self.per_site_results == ROWS
+        return self.per_site_results is PerSite.ROWS
 
 
 def belongs(request: type[Request[Any]], method: str) -> bool:
@@ -151,7 +172,7 @@ _METHODS = (
         (Assign, Close, Split, Summarise),
         "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
-        "only with a one-shot start",
+        PerSite.ONE_SHOT,
     ),
     Method(
         "federated-kmeans",
@@ -160,7 +181,7 @@ _METHODS = (
         "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; "
         "one-shot start: k(d+1)",
         "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
-        "only with a one-shot start (the default where every site allows averages)",
+        PerSite.ONE_SHOT_DEFAULT,
     ),
     Method(
         "landmarks",
@@ -169,7 +190,7 @@ _METHODS = (
         "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
         "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",
         "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
-        "only where every site allows averages (landmarks='summed' never)",
+        PerSite.LANDMARKS,
     ),
     Method(
         "dspgd",
@@ -179,7 +200,7 @@ _METHODS = (
         "round",
         "sums of products of random features over all sites: enough of them give what sites show, groups by default; "
         "then per cluster the sum and number of embedded rows",
-        "only with a one-shot start (the default where every site allows averages)",
+        PerSite.ONE_SHOT_DEFAULT,
     ),
     Method(
         "dspgd-dense",
@@ -187,7 +208,7 @@ _METHODS = (
         (SumLengths, BeginKernel, CountRows, ReportFeatureLength, SumFeatures, *_PRODUCTS, *CLUSTERING),
         "d+2 for gamma; a Lanczos step: N_m + D, about thirty of them an iteration; then as dspgd",
         "products of single rows' features with vectors of the server's choice, and every embedded row",
-        ROWS,
+        PerSite.ROWS,
         needs_rows=True,
     ),
     Method(
@@ -196,7 +217,7 @@ _METHODS = (
         (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
         "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
         "features of single rows, from which the rows can be found",
-        ROWS,
+        PerSite.ROWS,
     ),
     *(
         Method(
@@ -205,7 +226,7 @@ _METHODS = (
             (SumLengths, CountRows, PoolRows),
             "d+2 for gamma, then all rows",
             "every row",
-            ROWS,
+            PerSite.ROWS,
             needs_rows=True,
         )
         for name, title in (
@@ -219,7 +240,7 @@ _METHODS = (
         (SumLengths, *_SKETCHES, SumCost, SampleCoreset, Close),
         "d+2 for gamma, sketches of d_p (d_s + s) numbers, p rows, and (C_m + k)(s+1) for a coreset",
         "some rows, and components of more",
-        ROWS,
+        PerSite.ROWS,
         needs_rows=True,
     ),
     Method(
@@ -228,7 +249,7 @@ _METHODS = (
         (Summarise, Close),
         "k(d+1), and k+1 to close",
         "each site's own cluster centers and their sizes",
-        "yes: every site must allow averages",
+        PerSite.AVERAGES,
     ),
     Method(
         "nr",
@@ -236,7 +257,7 @@ _METHODS = (
         (CountRows, PoolRows, SendSummary, Assign, Close),
         "all rows, 2 before and k+1 to close",
         "every row",
-        ROWS,
+        PerSite.ROWS,
         needs_rows=True,
     ),
     *(
@@ -246,7 +267,7 @@ _METHODS = (
             (CountRows, SendSummary, SumByCell, Assign, Close),
             f"d+2 for the mean, {numbers} + 1 for C points of t axes; {_STEPS}",
             _PROJECTED,
-            ROWS,
+            PerSite.ROWS,
         )
         for name, title, numbers in (
             ("fss", "PCA, then a sample (Feldman, Schmidt & Sohler)", "(C+k)(t+1) + t d"),
@@ -262,7 +283,7 @@ _METHODS = (
             (CountRows, *_SUMMARIES, SumByCell, Assign, Close),
             f"d+2 for the mean, t {d} + 1 for axes, 1, then (C_m+k)(t+1) + 1 for C points; {_STEPS}",
             f"each site's principal axes; {_PROJECTED}",
-            ROWS,
+            PerSite.ROWS,
         )
         for name, title, d in (
             ("bklw", "distributed PCA, then a distributed sample (Balcan et al. 2014)", "d"),
@@ -275,7 +296,7 @@ _METHODS = (
         (Summarise, SendCenters, Split, Assign, Close, SumByCell, CountRows, PoolRows, *_SUMMARIES),
         "k(d+1), k(d+1)+1 a step, k+1 to close; by sums cells(2d+1) a round in place of the first; stages as named",
         "each site's own centers, or sums alone; with stages of one's own what these disclose",
-        "where every site allows averages; only pipelines of one's own ask for rows",
+        PerSite.STAGES,
     ),
     Method(
         "federated-pca",
@@ -283,7 +304,7 @@ _METHODS = (
         (Assign, SendSubspace, SendScatter),
         "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 + 1 (sums)",
         "local: each site's principal axes; sums: products of all pairs of columns over all sites",
-        "only with local axes (where every site allows averages)",
+        PerSite.LOCAL_AXES,
     ),
     Method(
         "vertical-kernel-pca",
@@ -293,7 +314,7 @@ _METHODS = (
         "then T a new row (rbf) or one a component of it (linear)",
         "all distances between a site's rows in its own columns, and with them its rows up to a turn; tags tell "
         "which rows are the same",
-        ROWS,
+        PerSite.ROWS,
         needs_rows=True,
     ),
     Method(
@@ -302,7 +323,7 @@ _METHODS = (
         (CountColumns, SolveCopy, SendComponents),
         "D T a step, 12 steps an iteration; 1 and m_j D at the end",
         "a fit of every row to the site's own columns, anew in every step",
-        ROWS,
+        PerSite.ROWS,
         needs_rows=True,
     ),
 )

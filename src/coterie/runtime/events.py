@@ -7,7 +7,8 @@ Every one has ``time`` (seconds since 1970), ``run`` and ``event``:
 - ``resumed``: the same, and the ``round`` from which the run asks again: what was told before of this round and
   later ones had not reached the journal, and no longer holds;
 - ``exchange``: round, attempt, phase, asked, answer, seen, bytes_up, bytes_down, floats_up, seconds, and by site its
-  outcome, bytes_up and bytes_down;
+  outcome (a value of :class:`~coterie.runtime.outcomes.OutcomeKind`), bytes_up, bytes_down, and the reason where it
+  refused or its answer cannot be used;
 - ``cost``: round, value and clusters (how many centers it is of), where the algorithm saw a sum with the k-means cost
   in it;
 - ``end``: the totals of the ledger;
@@ -66,25 +67,12 @@ class Events:
         if about is not None:
             self._tell("resumed", round=round, **about)
 
-    def exchange(self, exchange: Exchange, seconds: float) -> None:
+    def exchange(self, exchange: Exchange) -> None:
         """One broadcast and one collection."""
-        if self._write is None:
-            return
         if exchange.phase == "algorithm":
             self._round = exchange.round
-        counts = exchange.sites
-        self._tell(
-            "exchange",
-            **{name: getattr(exchange, name) for name in ("round", "attempt", "phase", "asked", "answer", "seen")},
-            bytes_up=sum(count.bytes_up for count in counts.values()),
-            bytes_down=sum(count.bytes_down for count in counts.values()),
-            floats_up=sum(count.floats_up for count in counts.values()),
-            seconds=round(seconds, 6),
-            sites={
-                name: {"outcome": count.outcome, "bytes_up": count.bytes_up, "bytes_down": count.bytes_down}
-                for name, count in counts.items()
-            },
-        )
+        if self._write is not None:
+            self._tell("exchange", **exchange.event())
 
     def answer(self, answer: Any) -> None:
         """What the algorithm is about to see: of a sum over all sites the cost, if there is one in it."""

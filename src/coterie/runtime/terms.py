@@ -30,9 +30,3 @@ class Terms:
     def needed(self, size: int) -> int:
         """How many of so many sites must answer."""
         return max(1, math.ceil(self.quorum * size - 1e-9))
-
-    def words(self, status: str) -> str:
-        """What it means for a site to have ended an exchange so."""
-        if status == "late":
-            return "was late" + ("" if self.deadline is None else f" (deadline {self.deadline:g} s)")
-        return {"lost": "could not be reached", "refused": "was turned away by the engine"}[status]

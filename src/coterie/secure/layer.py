@@ -15,6 +15,7 @@ from coterie.messages.schema import Layout, Reply
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.secure.masked_sums import (
     SEALED_BYTES,
     AskKey,
@@ -36,7 +37,6 @@ T = TypeVar("T")
 
 FEWEST_ASKED_AGAIN = 3
 """Sites who are asked again, masked for each other alone, where too many of the others dropped out."""
-DROPPED = "it was missing from a masked sum, and sites let the roster of those shrink only"
 
 
 class MaskedSums:
@@ -70,7 +70,7 @@ class MaskedSums:
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
         ready: Sequence[str] = yield Present()
         if question.to is None or set(question.to) >= set(ready):  # who is away now will be missing from the sum
-            yield Remain(frozenset(ready), DROPPED, is_begun=True)
+            yield Remain(frozenset(ready), is_begun=True)
         ready = yield from self._introduced()
         wanted = set(ready if question.to is None else question.to)
         roster = tuple(sorted(name for name in wanted & set(ready) if name in self._keys))
@@ -124,8 +124,8 @@ class MaskedSums:
             is_for_all=is_for_all,
         )
         if is_for_all:
-            yield Remain(frozenset(found), DROPPED)
-        gone = {name: "dropped out of a masked sum" for name in roster if name not in found}
+            yield Remain(frozenset(found))
+        gone = {name: SiteOutcome(OutcomeKind.DROPPED) for name in roster if name not in found}
         if question.complete and gone:
             raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs all of {n} sites.", gone)
         if len(found) < fewest_survivors(n):  # too few to take the masks off: what they sent stays hidden
@@ -150,7 +150,7 @@ class MaskedSums:
                 raise RosterChanged(f"{_listed(found.keys() - set(left))} did not help to unmask a sum.") from None
             if not is_for_all:
                 raise
-            yield Remain(frozenset(left), DROPPED)
+            yield Remain(frozenset(left))
             return (yield from self._sum(question, layout, left, is_for_all=is_for_all))
         return _decoded(total, layout, coded)
 

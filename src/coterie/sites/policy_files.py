@@ -346,6 +346,6 @@ def _refused(policy: Policy) -> list[str]:
 
 def _needing_per_site_results(allowed: list[Method]) -> list[str]:
     """What shows the server per-site results."""
-    always = [method.name for method in allowed if method.per_site_results.startswith("yes")]
-    sometimes = [m.name for m in allowed if m.per_site_results.startswith("only with a one-shot start")]
+    always = [method.name for method in allowed if method.per_site_results.is_always]
+    sometimes = [m.name for m in allowed if m.per_site_results.is_by_start]
     return always + ([f"a one-shot start of {' or '.join(sometimes)}"] if sometimes else [])
