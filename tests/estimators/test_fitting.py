@@ -18,6 +18,7 @@ from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLos
 from coterie.estimators.edge import NAMED
 from coterie.estimators.registry import EMBEDDINGS, ESTIMATORS, make_estimator
 from coterie.methods.registry import METHODS
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from tests.federations import blobs, central_lloyd, split_evenly
@@ -120,7 +121,7 @@ def test_by_default_the_server_sees_only_masked_sums_and_the_schema():
     shown = {(e.content, e.seen) for e in model.ledger_.exchanges if e.phase == "algorithm"}
     assert shown <= {("sums", "masked"), ("schema", "single"), ("nothing", "summed"), ("averages", "single")}
     refused = [e for e in model.ledger_.exchanges if e.content == "averages"]
-    assert all(count.outcome != "answered" for e in refused for count in e.sites.values())
+    assert all(count.outcome.kind is not OutcomeKind.ANSWERED for e in refused for count in e.sites.values())
 
 
 def test_a_journal_resumes_with_the_seed_it_had(tmp_path):

@@ -17,6 +17,7 @@ from coterie.methods.kernel.landmarks.search import summed_landmarks
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import ShareCells, UseProjection, keep_lens, local_shares
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
@@ -241,7 +242,9 @@ def test_a_site_lost_between_counting_and_sharing_leaves_means_of_those_left(mas
     found = cluster(tables, settings, masked=masked, schedule=schedule, ledger=again)
     assert np.abs(found.embedding.landmarks.mean(0) - ROWS.mean(0) - 50.0).max() < 5.0
     assert found.clusters.counts.sum() == 180
-    assert any(e.sites.get("site-1") and e.sites["site-1"].outcome != "answered" for e in again.exchanges)
+    assert any(
+        e.sites.get("site-1") and e.sites["site-1"].outcome.kind is not OutcomeKind.ANSWERED for e in again.exchanges
+    )
 
 
 def test_a_site_lost_after_the_landmarks_is_left_out_of_the_rounds():

@@ -72,7 +72,6 @@ from coterie.methods.vertical.sites import (
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
 
 
-
 class PerSite(StrEnum):
     """Whether the server sees per-site results, or when."""
 
