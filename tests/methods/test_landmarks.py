@@ -9,6 +9,7 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import decoded
+from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory
 from coterie.messages.verbs import total
 from coterie.methods.kernel.clusters import KernelProblem
@@ -226,8 +227,9 @@ def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
         asked = {e.asked for e in ledger.exchanges}
         assert ("kernel.SendLandmarks" in asked) is local
         assert ("kernel.ShareCells" in asked) is not local
-    with pytest.raises(QuorumLost, match="policy does not"):
+    with pytest.raises(QuorumLost) as refused:
         cluster(tables, LandmarkSettings("local"), masked=True, policy=Policy())
+    assert {o.refusal for o in refused.value.outcomes.values()} == {Refusal.SINGLE_ANSWER_FORBIDDEN}
 
 
 @pytest.mark.parametrize("masked", [False, True])
