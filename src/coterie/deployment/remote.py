@@ -181,15 +181,15 @@ class Remote:
         while True:
             time.sleep(POLL)
             try:
-                found = self.session.command(job, EVENTS, {"from": self._seen})
-                self._take(found.get("lines", []))
-                heard = heard or bool(found)
-                if found and attempts_left and self._is_missed(order):
+                reply = self.session.command(job, EVENTS, {"from": self._seen})
+                self._take(reply.get("lines", []))
+                heard = heard or bool(reply)
+                if reply and attempts_left and self._is_missed(order):
                     self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
                     return None
-                if not found and self._server_started() != started:
+                if not reply and self._server_started() != started:
                     return "the server was started anew."
                 if not heard and time.monotonic() - began > STARTING:
                     return f"the job was not begun within {STARTING:g} s (the server says {status})."

@@ -41,8 +41,8 @@ class PlainSums:
         """Ask for every answer and add them up."""
         if not question.summed:
             return (yield question)
-        found: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
-        return sum_in_order(found.values())
+        replies: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
+        return sum_in_order(replies.values())
 
 
 def sum_in_order(replies: Iterable[Reply]) -> Reply:

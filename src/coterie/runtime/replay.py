@@ -38,10 +38,10 @@ def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
         request = question.request
         assert not isinstance(request, Mapping)
         return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
-    found = msgspec.msgpack.decode(data, type=dict[str, bytes])
+    packed_by_site = msgspec.msgpack.decode(data, type=dict[str, bytes])
     return {
         site: codec.reply_from_arrays(type(question.request_for(site)), codec.unpack_arrays(packed))
-        for site, packed in found.items()
+        for site, packed in packed_by_site.items()
     }
 
 

@@ -73,8 +73,8 @@ class SiteLedger:
 
     def stored(self, key: Key) -> tuple[bytes, bytes] | None:
         """The digest of the request answered under ``key``, and the bytes of the answer."""
-        found = self._runs.get(key.run, _NO_PAGES).stored.get((key.round, key.attempt))
-        return None if found is None else (found[0], self._read(found[1], "frame"))
+        place = self._runs.get(key.run, _NO_PAGES).stored.get((key.round, key.attempt))
+        return None if place is None else (place[0], self._read(place[1], "frame"))
 
     def newest(self, run: bytes) -> tuple[int, int]:
         """Attempt and round of the newest answer in ``run``; (-1, -1) before the first."""
