@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from coterie.messages.refusals import Refusal
-from coterie.runtime import outcomes
 from coterie.runtime.ledger import Exchange, SiteCount
 from coterie.runtime.outcomes import GOOD, HEARD, OutcomeKind, SiteOutcome, outcome_sentence
 
@@ -55,9 +54,8 @@ def test_no_decision_depends_on_a_sentence(monkeypatch):
         return [(o.is_good, o.is_heard, o.may_return, o.is_final, o.has_declined, o.may_resend) for o in every]
 
     before = decisions()
-    monkeypatch.setattr(outcomes, "_SENTENCES", dict.fromkeys(OutcomeKind, "something else"))
-    for code in Refusal:
-        monkeypatch.setattr(code, "sentence", "answered")
+    for told in (*OutcomeKind, *Refusal):
+        monkeypatch.setattr(told, "sentence", "answered")
     assert decisions() == before
 
 

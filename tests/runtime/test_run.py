@@ -11,18 +11,22 @@ from coterie.engines import inprocess
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
 from coterie.messages import codec
+from coterie.messages.codec import bodies
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, present, total
 from coterie.methods.registry import METHODS, Method
 from coterie.methods.shared.lloyd import Assign, Moments, lloyd
+from coterie.methods.shared.prepared import Prepare
 from coterie.runtime.channel import Outcome
+from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
@@ -303,6 +307,30 @@ def test_a_stranger_who_answers_unasked_is_ignored_and_written_down():
         assert run(ask_times(1), crowded, method="trial", ledger=ledger) == [12.0]
     assert ledger.exchanges[0].sites["stranger"].outcome.kind is OutcomeKind.UNASKED
     assert ledger.total("bytes_up", "stranger") == 5
+
+
+@pytest.mark.parametrize("layer", [PlainSums(), MaskedSums()], ids=["plain", "masked"])
+def test_a_request_is_encoded_once_for_the_journal_the_layers_and_all_sites(layer, tmp_path, monkeypatch):
+    """Also one that sites remember, which the run keeps for those who join later."""
+    encode, encoded = bodies._encode, []
+
+    def counting(request, limits):
+        encoded.append(request)
+        return encode(request, limits)
+
+    monkeypatch.setattr(bodies, "_encode", counting)
+    rows = blobs(60, 3, 2)
+
+    def protocol():
+        yield from total(Prepare("refuse", False, *np.ones((3, 3))))
+        yield from lloyd(rows[:2], max_rounds=3)
+
+    with federation(rows) as channel:
+        layers = [Declared({"rows": 1000, "box": 1e3}), layer]
+        run(protocol(), channel, method="lloyd", layers=layers, journal=Journal(tmp_path / "journal"))
+    kinds = {type(request).__name__ for request in encoded}
+    assert {"Prepare", "Assign", "Close"} <= kinds
+    assert len({id(request) for request in encoded}) == len(encoded)
 
 
 # ---------------------------------------------------------------- books

@@ -16,7 +16,7 @@ from coterie.runtime.terms import Terms
 EVENTS, STOP = "coterie.events", "coterie.stop"
 """What an analyst may ask a job that is running: what happened, and to end."""
 OUTCOME, EVENT_LINES = "outcome.json", "event-lines.json"
-"""What a job leaves beside the result: how it ended, and everything it told."""
+"""What a job leaves beside the result: how it ended, and all of its events."""
 
 _RUN = re.compile("[0-9a-f]{32}")
 _LARGEST = 2**53

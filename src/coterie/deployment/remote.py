@@ -36,8 +36,8 @@ class Stopped(RunError):
 class Remote:
     """One run over the sites of a federation.
 
-    A job that ends before its run does (a site or the server was lost, or a site came back that sums may take in) is
-    followed by another one that goes on from the run's journal, ``attempts`` of them at most; before each, up to
+    A job that ends before its run does (a site or the server dropped out, or a site came back that sums may take in)
+    is followed by another that goes on from the run's journal, ``attempts`` of them at most; before each, up to
     ``patience`` seconds are given to the server and to the sites the run began with to be there again.
     """
 
@@ -50,13 +50,13 @@ class Remote:
     sites: Sequence[str] = ()
     """Who must be there to begin with; without any, whoever is."""
     seen_until: float = 0.0
-    """Events up to this time were told by an earlier process."""
-    _away: tuple[str, ...] = ()
-    """Sites that were away when the last job ended: the server may not know it yet, so they count as there once they
+    """Events up to this time were reported by an earlier process."""
+    _dropouts: tuple[str, ...] = ()
+    """Dropouts when the last job ended: the server may not know it yet, so they count as there once they
     are heard of again."""
     _looked: float = 0.0
     _seen: int = 0
-    """How many events of the present job were told."""
+    """How many events of the present job were reported."""
 
     def run(self, order: Order, *, resume: bool) -> dict[str, Any]:
         """Bring the order to its end; the outcome, with the result's files in ``out``."""
@@ -75,7 +75,7 @@ class Remote:
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
-            self._away = tuple(outcome.get("absent", ()))
+            self._dropouts = tuple(outcome.get("absent", ()))
             self.say(f"{outcome['message']} Going on from the journal (attempt {attempt + 1} of {self.attempts}).")
         raise Stopped(
             f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
@@ -116,7 +116,7 @@ class Remote:
         while True:
             try:
                 heard = self.session.sites()
-                last = {name: last.get(name, heard.get(name, 0.0)) for name in self._away}
+                last = {name: last.get(name, heard.get(name, 0.0)) for name in self._dropouts}
                 there = sorted(name for name, when in heard.items() if when != last.get(name))
                 missing = sorted(set(state["sites"]) - set(there))
             except Unreachable:
@@ -174,7 +174,7 @@ class Remote:
         return self._fetched(job)
 
     def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
-        """Follow a job until it is over (None) or lost (why)."""
+        """Follow a job until it is over (None) or given up (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
         self._looked = began + LOOK  # sites are given time to begin
         started = self._server_started()

@@ -100,7 +100,7 @@ class InProcess:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
         for name, site in self.members.items():
-            if self._at_work[name].locked():  # stuck: whoever takes its place finds its book undisturbed
+            if self._at_work[name].locked():  # stuck: whoever takes its place finds its ledger undisturbed
                 site.ledger.abandon()
             site.ledger.close()
 

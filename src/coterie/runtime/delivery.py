@@ -84,7 +84,7 @@ class Delivery:
         self._ends = math.inf if terms.deadline is None else time.monotonic() + terms.deadline
 
     def deliver(self) -> None:
-        """Send, and send again what got lost, arrived damaged, or met a site that forgot."""
+        """Send, and send again what did not arrive, arrived damaged, or met a site that forgot."""
         waiting = dict(self.asked)
         for _ in range(1 + self._terms.resends):
             self._ask(waiting)

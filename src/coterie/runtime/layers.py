@@ -71,5 +71,5 @@ def ask_through(layers: tuple[Layer, ...], ask: Callable[[Below], Any], question
         answer, failure = None, None
         try:
             answer = ask_through(layers[1:], ask, below)
-        except Exception as problem:  # the layer may have a way around it
+        except Exception as problem:  # the layer may recover
             failure = problem

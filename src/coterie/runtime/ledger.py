@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from coterie.messages.chain import Chain, head_path
 from coterie.runtime.outcomes import SiteOutcome
 
 Total = Literal["floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking"]
+TOTALS: tuple[Total, ...] = get_args(Total)
 LEDGER_SCHEMA = 1
 
 
@@ -60,7 +61,7 @@ class Exchange(msgspec.Struct):
         return {**facts, "sites": {name: count.line() for name, count in self.sites.items()}}
 
     def event(self) -> dict[str, Any]:
-        """The exchange as it is told while the run goes on."""
+        """The exchange as it is reported while the run goes on."""
         facts = {name: getattr(self, name) for name in ("round", "attempt", *_TEXTS) if name != "content"}
         totals = {n: sum(getattr(c, n) for c in self.sites.values()) for n in ("bytes_up", "bytes_down", "floats_up")}
         sites = {name: count.event() for name, count in self.sites.items()}
@@ -94,11 +95,14 @@ class Ledger:
             return sum(
                 exchange.phase == phase and (site is None or site in exchange.sites) for exchange in self.exchanges
             )
-        if what not in ("floats_up", "bytes_up", "bytes_down"):
-            raise ValueError(
-                f"the ledger has no {what!r}; it has floats_up, bytes_up, bytes_down, rounds, rounds_masking"
-            )
-        return sum(getattr(count, what) for _, count in self._counts(site))
+        if what not in TOTALS:
+            raise ValueError(f"the ledger has no {what!r}; it has {', '.join(TOTALS)}")
+        return sum(
+            getattr(count, what)
+            for exchange in self.exchanges
+            for name, count in exchange.sites.items()
+            if site is None or name == site
+        )
 
     def sites(self) -> tuple[str, ...]:
         """Every site that was ever asked."""
@@ -120,13 +124,12 @@ class Ledger:
 
     def summary(self) -> dict[str, Any]:
         """Totals, over all sites and by site."""
-        names: tuple[Total, ...] = ("floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking")
         return {
             "schema": LEDGER_SCHEMA,
             "method": self.method,
             "run": self.run,
-            "total": {name: self.total(name) for name in names},
-            "sites": {site: {name: self.total(name, site) for name in names} for site in self.sites()},
+            "total": {name: self.total(name) for name in TOTALS},
+            "sites": {site: {name: self.total(name, site) for name in TOTALS} for site in self.sites()},
         }
 
     def write(self, folder: Path) -> None:
@@ -140,13 +143,6 @@ class Ledger:
             chain.append({"run": self.run, "method": self.method, **exchange.line()})
         chain.close()
         (folder / "ledger.json").write_text(json.dumps(self.summary(), indent=2) + "\n")
-
-    def _counts(self, site: str | None) -> Iterator[tuple[str, SiteCount]]:
-        for exchange in self.exchanges:
-            if site is None:
-                yield from exchange.sites.items()
-            elif site in exchange.sites:
-                yield site, exchange.sites[site]
 
     def __repr__(self) -> str:
         totals: Mapping[str, int] = self.summary()["total"]

@@ -12,55 +12,46 @@ from coterie.messages.refusals import Refusal
 class OutcomeKind(StrEnum):
     """What a site did, or why it was not asked. The values are those of ledgers, journals and events."""
 
-    ANSWERED = "answered"
-    RECALLED = "answered after being brought up to date"
-    UNASKED = "answered without being asked"
-    REFUSED = "refused"
-    INVALID = "invalid"
-    LATE = "late"
-    UNREACHABLE = "unreachable"
-    TURNED_AWAY = "turned away"
-    DROPPED = "dropped"
-    PAUSED = "paused"
-    LEFT = "left"
-    EXCLUDED = "excluded"
-    UNKNOWN = "unknown"
-    NOT_ASKED = "not asked yet"
-    CLOSED = "closed"
-    OTHER_VERSION = "other version"
+    sentence: str
+    """What follows a site's name; may be changed without regard to files."""
+
+    def __new__(cls, value: str, sentence: str = "") -> OutcomeKind:
+        """A value and its sentence."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.sentence = value, sentence
+        return kind
+
+    ANSWERED = "answered", "answered"
+    RECALLED = "answered after being brought up to date", "answered after being brought up to date"
+    UNASKED = "answered without being asked", "answered without being asked"
+    REFUSED = "refused", "refused"
+    INVALID = "invalid", "sent an answer that does not fit the question"
+    LATE = "late", "was late"
+    UNREACHABLE = "unreachable", "could not be reached"
+    TURNED_AWAY = "turned away", "was turned away by the engine"
+    DROPPED = "dropped", "dropped out of a masked sum"
+    PAUSED = "paused", "sits out"
+    LEFT = "left", "takes no part any more"
+    EXCLUDED = (
+        "excluded",
+        "takes no part any more: it was missing from a masked sum, and sites let the roster of those shrink only",
+    )
+    UNKNOWN = "unknown", "is not a site of this run"
+    NOT_ASKED = "not asked yet", "not asked yet"
+    CLOSED = "closed", "has no table to answer from; its own log says why"
+    OTHER_VERSION = "other version", "runs coterie"
 
 
-_SENTENCES: dict[OutcomeKind, str] = {
-    OutcomeKind.ANSWERED: "answered",
-    OutcomeKind.RECALLED: "answered after being brought up to date",
-    OutcomeKind.UNASKED: "answered without being asked",
-    OutcomeKind.REFUSED: "refused",
-    OutcomeKind.INVALID: "sent an answer that does not fit the question",
-    OutcomeKind.LATE: "was late",
-    OutcomeKind.UNREACHABLE: "could not be reached",
-    OutcomeKind.TURNED_AWAY: "was turned away by the engine",
-    OutcomeKind.DROPPED: "dropped out of a masked sum",
-    OutcomeKind.PAUSED: "sits out",
-    OutcomeKind.LEFT: "takes no part any more",
-    OutcomeKind.EXCLUDED: "takes no part any more: it was missing from a masked sum, and sites let the roster of "
-    "those shrink only",
-    OutcomeKind.UNKNOWN: "is not a site of this run",
-    OutcomeKind.NOT_ASKED: "not asked yet",
-    OutcomeKind.CLOSED: "has no table to answer from; its own log says why",
-    OutcomeKind.OTHER_VERSION: "runs coterie",
-}
 GOOD = frozenset({OutcomeKind.ANSWERED, OutcomeKind.RECALLED})
 """Outcomes of a site whose answer is used."""
 HEARD = GOOD | {OutcomeKind.UNASKED}
 """Outcomes of a site that answered, whether asked or not."""
-_MAY_RETURN = frozenset(
-    {
-        OutcomeKind.LATE,
-        OutcomeKind.UNREACHABLE,
-        OutcomeKind.TURNED_AWAY,
-        OutcomeKind.PAUSED,
-        OutcomeKind.EXCLUDED,
-    }
+_MAY_RETURN = (
+    OutcomeKind.LATE,
+    OutcomeKind.UNREACHABLE,
+    OutcomeKind.TURNED_AWAY,
+    OutcomeKind.PAUSED,
+    OutcomeKind.EXCLUDED,
 )
 
 
@@ -116,7 +107,7 @@ class SiteOutcome(msgspec.Struct, array_like=True, frozen=True, gc=False):
             return self.refusal.sentence
         if self.kind is OutcomeKind.INVALID and self.detail:
             return self.detail
-        said = _SENTENCES[self.kind]
+        said = self.kind.sentence
         if self.kind is OutcomeKind.LATE and self.detail:
             return f"{said} ({self.detail})"
         if self.kind is OutcomeKind.LEFT and self.refusal is not None:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Progress(NamedTuple):
-    """What a run tells whoever watches it, after every exchange."""
+    """What a watcher of a run is given after every exchange."""
 
     exchange: Exchange
     ledger: Ledger
@@ -63,7 +63,7 @@ class Run:
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
-        """Run a protocol to its end, from its journal as far as that goes; tell how it ends."""
+        """Run a protocol to its end, from its journal as far as that goes; report how it ends."""
         try:
             for layer in self.layers:
                 protocol = layer.around(protocol)
@@ -102,7 +102,7 @@ class Run:
                     record_failure = record
 
     def _ask_now(self, question: Question | Present) -> Any:
-        """Ask, and tell of it before the journal has it: what is told may be asked again, never the reverse."""
+        """Ask, and report it before the journal has it: what was reported may be asked again, never the reverse."""
         self.events.caught_up(self.round)
         answer = self.ask(question)
         self.events.answer(answer)

@@ -17,7 +17,7 @@ class Terms:
     quorum: float = 1.0
     """The share of the sites asked (of all sites, where all are asked) that must answer."""
     resends: int = 2
-    """How often a question is sent again within its deadline when its answer got lost or arrived damaged."""
+    """How often a question is sent again within its deadline when no answer came or it arrived damaged."""
 
     def __post_init__(self) -> None:
         if not 0 < self.quorum <= 1:

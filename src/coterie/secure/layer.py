@@ -69,7 +69,7 @@ class MaskedSums:
             yield replace(question, summed=False, seen=Seen.SUMMED)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
         ready: Sequence[str] = yield Present()
-        if question.to is None or set(question.to) >= set(ready):  # who is away now will be missing from the sum
+        if question.to is None or set(question.to) >= set(ready):  # dropouts will be missing from the sum
             yield Remain(frozenset(ready), is_begun=True)
         ready = yield from self._introduced()
         wanted = set(ready if question.to is None else question.to)

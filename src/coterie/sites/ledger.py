@@ -1,4 +1,4 @@
-"""The site's own book: every answer that left, stored before it leaves, sealed line by line."""
+"""The site's own ledger: every answer that left, stored before it leaves, sealed line by line."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _secret(where: object, text: Any) -> bytes:
     if key is None:
         raise InputError(
             f"{where}: alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits; "
-            "`coterie policy secret` prints a new one, to be told to the other sites and not to the server"
+            "`coterie policy secret` prints a new one; give it to the other sites and not to the server"
         )
     return key
 
@@ -292,7 +292,7 @@ def _per_site_results(policy: Policy) -> list[str]:
 def _masked_sums(policy: Policy) -> list[str]:
     over = {
         1: "A masked sum may be over this site alone, and then hides nothing.",
-        2: "A masked sum is over at least 2 sites; over two, each can tell the other's part from the sum.",
+        2: "A masked sum is over at least 2 sites; over two, each can compute the other's part from the sum.",
     }
     least = f"A masked sum is over at least {policy.min_roster} sites, not counting those that dropped out."
     part = "its part" if policy.protection == "none" else "its part, a sum over its groups"

@@ -113,7 +113,7 @@ class Session:
         return str(meta.get("status", ""))
 
     def problems(self, job: str) -> list[str]:
-        """What kept a job from being run somewhere, as the server tells it."""
+        """What kept a job from being run somewhere, as the server reports it."""
         meta = self._ask("get_job_meta", job)
         details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
         return [detail for detail in details if not detail.rstrip().endswith(": OK")] + [
@@ -175,12 +175,12 @@ class Session:
                 time.sleep(0.2)
             except Exception as problem:
                 raise CoterieError(f"the server could not do it ({type(problem).__name__}: {problem}).") from None
-        raise AssertionError("one of both ways out was taken")
+        raise AssertionError("the second attempt returns or raises")
 
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """NVFlare prints and logs what it does; errors are ours to tell."""
+    """NVFlare prints and logs what it does; errors are reported by coterie."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
