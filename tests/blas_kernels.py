@@ -11,8 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TESTED = [
-    f"tests/{name}"
-    for name in ("maths", "runtime", "methods", "invariants", "theorems", "engines/test_inprocess.py")
+    f"tests/{name}" for name in ("maths", "runtime", "methods", "invariants", "theorems", "engines/test_inprocess.py")
 ]
 """The tests whose numbers come from BLAS, or that compare them bit for bit."""
 NAMES = (

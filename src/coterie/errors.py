@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 __all__ = [
     "BadAnswer",
@@ -81,9 +82,9 @@ class BadAnswer(CoterieError):
 
 
 class RunError(CoterieError):
-    """A run could not go on as asked; ``outcomes`` says what each site did."""
+    """A run could not go on as asked; ``outcomes`` says what each site did (``coterie.runtime.outcomes``)."""
 
-    def __init__(self, message: str, outcomes: Mapping[str, str] | None = None) -> None:
+    def __init__(self, message: str, outcomes: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.outcomes = dict(outcomes or {})
 

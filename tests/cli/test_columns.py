@@ -150,15 +150,15 @@ def _stopped(monkeypatch, cli, *words):
     """Run a command that is killed once the tags are in the journal."""
     from coterie.runtime import run as running
 
-    count = running.Run._count
+    record = running.Run._record
 
-    def killing(self, question, number, *rest):
-        count(self, question, number, *rest)
-        if number == 2:
+    def killing(self, exchange, **rest):
+        record(self, exchange, **rest)
+        if exchange.round == 2:
             raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(running.Run, "_count", killing)
+        patched.setattr(running.Run, "_record", killing)
         with pytest.raises(Stopped):
             cli(*words)
 

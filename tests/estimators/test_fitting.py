@@ -16,8 +16,10 @@ from coterie import FederatedKernelKMeans, FederatedKMeans, load_model, open_tab
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import ColumnsDiffer, InputError, JournalMismatch, QuorumLost
 from coterie.estimators.registry import ESTIMATORS, make_estimator
+from coterie.messages.refusals import Refusal
 from coterie.methods.edge.method import NAMED
 from coterie.methods.registry import METHODS
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from tests.federations import blobs, central_lloyd, split_evenly
@@ -83,8 +85,9 @@ def test_a_site_whose_policy_forbids_it_stops_the_run():
 
 
 def test_where_a_site_does_not_let_averages_be_seen_plain_sums_are_refused_too():
-    with pytest.raises(QuorumLost, match="does not let the server see this answer by itself"):
+    with pytest.raises(QuorumLost) as refused:
         coterie.fit(FederatedKMeans(3), frames(), policy=Policy(), sums="plain")
+    assert {o.refusal for o in refused.value.outcomes.values()} == {Refusal.SINGLE_ANSWER_FORBIDDEN}
 
 
 def test_too_few_sites_for_a_masked_sum_are_told_before_anything_is_sent():
@@ -120,7 +123,7 @@ def test_by_default_the_server_sees_only_masked_sums_and_the_schema():
     shown = {(e.content, e.seen) for e in model.ledger_.exchanges if e.phase == "algorithm"}
     assert shown <= {("sums", "masked"), ("schema", "single"), ("nothing", "summed"), ("averages", "single")}
     refused = [e for e in model.ledger_.exchanges if e.content == "averages"]
-    assert all(count.outcome != "answered" for e in refused for count in e.sites.values())
+    assert all(count.outcome.kind is not OutcomeKind.ANSWERED for e in refused for count in e.sites.values())
 
 
 def test_a_journal_resumes_with_the_seed_it_had(tmp_path):

@@ -21,6 +21,7 @@ from coterie import (
 )
 from coterie.errors import InputError, QuorumLost
 from coterie.estimators.registry import make_estimator
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.sites.policy import Policy
 from tests.federations import blobs
 
@@ -281,7 +282,9 @@ def test_with_a_default_policy_no_single_answer_is_seen():
     tables = {f"s{i}": DIGITS[i == SITES] for i in range(4)}
     made = coterie.fit(FederatedKernelKMeans(4, random_state=0), tables)
     seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "shared.Agree"}
-    answered = [e for e in made.ledger_.exchanges if all(s.outcome == "answered" for s in e.sites.values())]
+    answered = [
+        e for e in made.ledger_.exchanges if all(s.outcome.kind is OutcomeKind.ANSWERED for s in e.sites.values())
+    ]
     assert "kernel.SendLandmarks" not in {e.asked for e in answered}
     assert "masked" in seen
 

@@ -134,7 +134,7 @@ def _asked_about(exchanges: list[Exchange]) -> list[list[str]]:
     found = []
     for exchange in exchanges:
         if exchange.asked.endswith(("SendGram", "Multiply")):
-            last = [name for name, count in exchange.sites.items() if count.outcome.startswith("answered")]
+            last = [name for name, count in exchange.sites.items() if count.outcome.is_heard]
         if exchange.asked.endswith("Advance"):
             found.append(last)
     return found

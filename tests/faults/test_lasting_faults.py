@@ -76,7 +76,7 @@ def answers_for_those_left(method: Method, life: Life) -> None:
 
 
 def answered(exchange: Exchange) -> list[str]:
-    return [name for name, count in exchange.sites.items() if count.outcome.startswith("answered")]
+    return [name for name, count in exchange.sites.items() if count.outcome.is_heard]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coterie.engines.inprocess import Fault, InProcess
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.sites.site import Site
 from tests.faults.lives import EVERY, Setting, same
 from tests.faults.methods import QUICK, Method
@@ -131,7 +132,7 @@ def test_a_stuck_site_that_wakes_up_writes_nothing_into_the_book_of_the_one_that
     sleeper = channel.members["site-1"]
     ended = setting.live(channel, Doors)
     assert ended.stop is not None
-    assert "site-1 was late" in str(ended.stop)
+    assert ended.stop.outcomes["site-1"].kind is OutcomeKind.LATE
     life = setting.live(resume=True, watch=lambda progress: door.set() if progress.exchange.round == 6 else None)
     assert sleeper.has_woken.wait(60)
     assert life.fitted is not None

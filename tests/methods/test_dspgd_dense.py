@@ -14,6 +14,7 @@ from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, dspgd
 from coterie.methods.kernel.dspgd.sites import embedded
 from coterie.methods.shared.counts import CountRows
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
@@ -199,7 +200,7 @@ def test_a_site_lost_inside_lanczos_restarts_the_iteration_with_those_left(forev
     steps = [e for e in ledger.exchanges if e.round in rounds_of(ledger, 3, {"kernel.Multiply"})]
     assert len(steps) == 5 + found.n_products[2]
     assert ["site-2" in e.sites for e in steps] == [True] * 5 + [False] * found.n_products[2]
-    assert [e.sites["site-2"].outcome == "answered" for e in steps[:5]] == [True] * 4 + [False]
+    assert [e.sites["site-2"].outcome.kind is OutcomeKind.ANSWERED for e in steps[:5]] == [True] * 4 + [False]
     left = np.concatenate([ROWS[:30], ROWS[45:]])
     assert eigenpair_residual(found, left, 3) < 1e-8
     assert eigenpair_residual(found, ROWS, 3) > 1e-4  # the matrix is another one without the site
@@ -275,7 +276,11 @@ def test_a_site_lost_anywhere_inside_masked_lanczos_leaves_eigenpairs_of_those_l
     assert found.n_restarts == 1
     assert eigenpair_residual(found, left, 3) < 1e-8
     assert eigenpair_residual(found, left, 4) < 1e-8
-    lost = [e for e in ledger.exchanges if "site-2" in e.sites and e.sites["site-2"].outcome != "answered"]
+    lost = [
+        e
+        for e in ledger.exchanges
+        if "site-2" in e.sites and e.sites["site-2"].outcome.kind is not OutcomeKind.ANSWERED
+    ]
     assert lost[0].round == at
 
 

@@ -9,6 +9,7 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import decoded
+from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory
 from coterie.messages.verbs import total
 from coterie.methods.kernel.clusters import KernelProblem
@@ -17,6 +18,7 @@ from coterie.methods.kernel.landmarks.search import summed_landmarks
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import ShareCells, UseProjection, keep_lens, local_shares
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
@@ -225,8 +227,9 @@ def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
         asked = {e.asked for e in ledger.exchanges}
         assert ("kernel.SendLandmarks" in asked) is local
         assert ("kernel.ShareCells" in asked) is not local
-    with pytest.raises(QuorumLost, match="policy does not"):
+    with pytest.raises(QuorumLost) as refused:
         cluster(tables, LandmarkSettings("local"), masked=True, policy=Policy())
+    assert {o.refusal for o in refused.value.outcomes.values()} == {Refusal.SINGLE_ANSWER_FORBIDDEN}
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -241,7 +244,9 @@ def test_a_site_lost_between_counting_and_sharing_leaves_means_of_those_left(mas
     found = cluster(tables, settings, masked=masked, schedule=schedule, ledger=again)
     assert np.abs(found.embedding.landmarks.mean(0) - ROWS.mean(0) - 50.0).max() < 5.0
     assert found.clusters.counts.sum() == 180
-    assert any(e.sites.get("site-1") and e.sites["site-1"].outcome != "answered" for e in again.exchanges)
+    assert any(
+        e.sites.get("site-1") and e.sites["site-1"].outcome.kind is not OutcomeKind.ANSWERED for e in again.exchanges
+    )
 
 
 def test_a_site_lost_after_the_landmarks_is_left_out_of_the_rounds():

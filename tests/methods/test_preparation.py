@@ -18,6 +18,7 @@ from coterie.methods.shared.agreement import Capabilities, Visible, agree
 from coterie.methods.shared.lloyd import lloyd
 from coterie.methods.shared.preparation import SumColumns, prepare, standard_cost
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
@@ -116,9 +117,9 @@ def test_a_site_that_missed_the_preparation_is_brought_up_to_date_before_it_answ
         made, fit = run(protocol(), channel, method="lloyd", terms=Terms(quorum=0.5), ledger=ledger)
     centers, _, _ = central_lloyd(made.apply(Block(rows)).rows, np.eye(3), 4, 0.0)
     np.testing.assert_allclose(fit.centers, centers, rtol=1e-9, atol=1e-12)
-    outcomes = [e.sites["site-1"].outcome for e in ledger.exchanges if "site-1" in e.sites]
-    assert outcomes[2] == "could not be reached"
-    assert outcomes[3] == "answered after being brought up to date"
+    outcomes = [e.sites["site-1"].outcome.kind for e in ledger.exchanges if "site-1" in e.sites]
+    assert outcomes[2] is OutcomeKind.UNREACHABLE
+    assert outcomes[3] is OutcomeKind.RECALLED
 
 
 def test_standard_scaling_costs_what_its_closed_form_says():

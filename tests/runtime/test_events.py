@@ -71,7 +71,12 @@ def agrees(exchange_lines, ledger):
         for name in ("bytes_up", "bytes_down", "floats_up"):
             assert line[name] == sum(getattr(count, name) for count in exchange.sites.values())
         assert line["sites"] == {
-            name: {"outcome": count.outcome, "bytes_up": count.bytes_up, "bytes_down": count.bytes_down}
+            name: {
+                "outcome": count.outcome.kind,
+                "bytes_up": count.bytes_up,
+                "bytes_down": count.bytes_down,
+                **({"reason": count.outcome.reason} if count.outcome.reason else {}),
+            }
             for name, count in exchange.sites.items()
         }
         assert line["seconds"] >= 0

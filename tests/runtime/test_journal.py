@@ -24,6 +24,7 @@ from coterie.methods.shared.starts import one_shot, var_part
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.site import Site
@@ -165,7 +166,7 @@ def test_a_lost_quorum_the_algorithm_caught_is_replayed(tmp_path):
             journal = Journal(tmp_path / "j", resume=resume)
             results.append(run(protocol(), channel, method="lloyd", journal=journal, terms=Terms(quorum=1.0)))
     assert results[0][:2] == results[1][:2]
-    assert "site-2 could not be reached" in results[0][0]
+    assert results[0][1]["site-2"].kind is OutcomeKind.UNREACHABLE
     np.testing.assert_array_equal(results[0][2].centers, results[1][2].centers)
 
 

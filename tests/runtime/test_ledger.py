@@ -18,6 +18,7 @@ from coterie.messages.verbs import total
 from coterie.methods.shared.lloyd import Assign, lloyd
 from coterie.report.outputs import result_of
 from coterie.runtime.ledger import Exchange, Ledger, SiteCount
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
@@ -67,15 +68,17 @@ def test_a_changed_line_is_noticed(book, tmp_path):
 
 def test_who_was_lost_since_when_and_who_only_declined_or_came_back():
     ledger = Ledger()
+    answered, unreachable = SiteOutcome(OutcomeKind.ANSWERED), SiteOutcome(OutcomeKind.UNREACHABLE)
+    declined = SiteOutcome(OutcomeKind.REFUSED, Refusal.TOO_LARGE)
     for number, outcomes in enumerate(
         [
-            {"a": "answered", "b": "answered", "c": "answered", "d": Refusal.TOO_LARGE.sentence},
-            {"a": "answered", "b": "could not be reached", "c": "was late (deadline 5 s)", "d": "answered"},
-            {"a": "answered", "c": "answered after being brought up to date", "d": Refusal.TOO_LARGE.sentence},
-            {"a": Refusal.FAILED.sentence, "c": "answered"},
+            {"a": answered, "b": answered, "c": answered, "d": declined},
+            {"a": answered, "b": unreachable, "c": SiteOutcome(OutcomeKind.LATE), "d": answered},
+            {"a": answered, "c": SiteOutcome(OutcomeKind.RECALLED), "d": declined},
+            {"a": SiteOutcome(OutcomeKind.REFUSED, Refusal.FAILED), "c": answered},
         ]
     ):
-        sites = {name: SiteCount(words, 0, 0, 0) for name, words in outcomes.items()}
+        sites = {name: SiteCount(outcome, 0, 0, 0) for name, outcome in outcomes.items()}
         ledger.record(Exchange(number, 0, "algorithm", "shared.Assign", "Moments", "sums", "masked", sites))
     assert ledger.lost() == {"b": 1, "a": 3}
 

@@ -11,17 +11,23 @@ from coterie.engines import inprocess
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
 from coterie.messages import codec
+from coterie.messages.codec import bodies
+from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
 from coterie.messages.verbs import each, present, total
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import Assign, Moments, lloyd
+from coterie.methods.shared.prepared import Prepare
 from coterie.runtime.channel import Outcome
+from coterie.runtime.journal import Journal
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
+from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
@@ -123,7 +129,9 @@ def test_a_site_that_is_down_stops_the_run_and_is_named():
         QuorumLost, match=r"2 of 3 sites answered, 3 are needed\. site-1 could not be reached\."
     ) as lost:
         go(ask_times(1), faults=[Fault("site-1", "drop")])
-    assert lost.value.outcomes == {"site-0": "answered", "site-1": "could not be reached", "site-2": "answered"}
+    kinds = {name: outcome.kind for name, outcome in lost.value.outcomes.items()}
+    answered, unreachable = OutcomeKind.ANSWERED, OutcomeKind.UNREACHABLE
+    assert kinds == {"site-0": answered, "site-1": unreachable, "site-2": answered}
 
 
 def test_with_a_lower_quorum_the_run_goes_on_and_the_site_is_let_in_again():
@@ -170,7 +178,7 @@ def test_an_algorithm_may_catch_a_lost_quorum():
         try:
             yield from total(AskSum(1))
         except QuorumLost as lost:
-            reply = yield from total(AskSum(1), to=[s for s, did in lost.outcomes.items() if did == "answered"])
+            reply = yield from total(AskSum(1), to=[s for s, outcome in lost.outcomes.items() if outcome.is_good])
             return float(reply.value[0])
 
     assert go(protocol(), faults=[Fault("site-1", "drop")]) == 8.0
@@ -180,8 +188,9 @@ def test_a_question_that_needs_every_site_says_when_one_is_lost():
     def protocol():
         yield from total(AskSum(1), complete=True)
 
-    with pytest.raises(RosterChanged, match="site-1 could not be reached"):
+    with pytest.raises(RosterChanged) as changed:
         go(protocol(), faults=[Fault("site-1", "drop")], quorum=0.5)
+    assert [name for name, outcome in changed.value.outcomes.items() if not outcome.is_good] == ["site-1"]
 
 
 def test_no_site_at_all_is_a_lost_quorum():
@@ -201,7 +210,7 @@ def test_a_refusal_for_good_is_not_asked_again():
         seen = run(ask_times(4), channel, method="trial", terms=Terms(quorum=0.5), ledger=ledger)
         assert seen == [8.0] * 4
         assert sum("site-1" in e.sites for e in ledger.exchanges) == 1
-        assert ledger.exchanges[0].sites["site-1"].outcome == "the site's policy does not allow this method"
+        assert ledger.exchanges[0].sites["site-1"].outcome.refusal is Refusal.METHOD_FORBIDDEN
         with pytest.raises(QuorumLost, match="site-1 failed: the site's policy does not allow"):
             run(ask_times(1), channel, method="trial")
 
@@ -237,7 +246,8 @@ def lie(number):
 def test_an_answer_that_is_not_what_was_asked_is_refused_and_named(change, told):
     with pytest.raises(QuorumLost, match="site-1 failed: ") as lost:
         go(ask_times(1), change=change)
-    assert told in lost.value.outcomes["site-1"]
+    assert lost.value.outcomes["site-1"].kind is OutcomeKind.INVALID
+    assert told in lost.value.outcomes["site-1"].sentence
     assert go(ask_times(1), change=change, quorum=0.5) == [8.0]
 
 
@@ -296,8 +306,32 @@ def test_a_stranger_who_answers_unasked_is_ignored_and_written_down():
     with federation(ROWS) as channel:
         crowded = Crowded(channel, lambda n, q, f: f)
         assert run(ask_times(1), crowded, method="trial", ledger=ledger) == [12.0]
-    assert ledger.exchanges[0].sites["stranger"].outcome == "answered without being asked"
+    assert ledger.exchanges[0].sites["stranger"].outcome.kind is OutcomeKind.UNASKED
     assert ledger.total("bytes_up", "stranger") == 5
+
+
+@pytest.mark.parametrize("layer", [PlainSums(), MaskedSums()], ids=["plain", "masked"])
+def test_a_request_is_encoded_once_for_the_journal_the_layers_and_all_sites(layer, tmp_path, monkeypatch):
+    """Also one that sites remember, which the run keeps for those who join later."""
+    encode, encoded = bodies._encode, []
+
+    def counting(request, limits):
+        encoded.append(request)
+        return encode(request, limits)
+
+    monkeypatch.setattr(bodies, "_encode", counting)
+    rows = blobs(60, 3, 2)
+
+    def protocol():
+        yield from total(Prepare("refuse", False, *np.ones((3, 3))))
+        yield from lloyd(rows[:2], max_rounds=3)
+
+    with federation(rows) as channel:
+        layers = [Declared({"rows": 1000, "box": 1e3}), layer]
+        run(protocol(), channel, method="lloyd", layers=layers, journal=Journal(tmp_path / "journal"))
+    kinds = {type(request).__name__ for request in encoded}
+    assert {"Prepare", "Assign", "Close"} <= kinds
+    assert len({id(request) for request in encoded}) == len(encoded)
 
 
 # ---------------------------------------------------------------- books

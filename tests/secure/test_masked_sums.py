@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
+from coterie.maths.masks import mask_stream
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
@@ -22,7 +23,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_survivors, mask_of, own_mask, threshold
+from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_survivors, own_seed, threshold
 from coterie.secure.shamir import combine
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
@@ -349,7 +350,7 @@ def test_a_faked_dropout_yields_nothing():
         story = [peer != "s-0" for peer in roster]
         told = reveal_from(members, frames, name, story)
         assert not told.shares[0].any()  # no share of its own mask from anyone who was told it dropped
-        mask = mask_of(bytes(told.seeds[0].astype(np.uint8)), 50, 64)
+        mask = mask_stream(bytes(told.seeds[0].astype(np.uint8)), 50, 64)
         left = add_in_ring(left, mask, 64, minus=True)  # s-0 comes first, so it added every common mask
     assert (np.minimum(left, -left) < 2**58).mean() < 0.2  # uniform: its own mask is still on
     assert reveal_from(members, frames, "s-1", [True] * 6) is None  # and no second story gets its share
@@ -367,7 +368,7 @@ def test_with_the_true_story_the_same_steps_do_unmask():
     secret = combine(dict(list(shares.items())[: threshold(6)]))
     assert len(secret) == 16
     context = Context.of(frames["s-0"][0].envelope)
-    assert own_mask(secret, context, 50, 64).any()
+    assert mask_stream(own_seed(secret, context), 50, 64).any()
 
 
 @pytest.mark.parametrize("story", [[0, 0, 1, 0, 0, 0], [1, 1, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]])

@@ -211,7 +211,7 @@ def site_regroup(
             "Old and new groups together may tell of the few rows they differ in. Form all groups anew?", abort=True
         )
     with grouping_bar() as progress:
-        view = installed.regrouped(progress)
+        view = installed.grouped(progress, anew=True)
     tell(f"{view.n_rows:,} groups of at least {view.min_group} rows, formed anew; the ledger says so.")
 
 

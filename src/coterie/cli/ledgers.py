@@ -18,7 +18,7 @@ from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
-from coterie.runtime.ledger import GOOD
+from coterie.runtime.outcomes import GOOD, OutcomeKind, outcome_sentence
 from coterie.text import count_of
 
 T = TypeVar("T")
@@ -76,9 +76,10 @@ def _show_site(path: Path, lines: list[Line]) -> None:
     for line in lines:
         if line["event"] != "groups":
             runs.setdefault(line["run"], []).append(line)
-    for run, of_run in runs.items():
+    left_by_run = {run: left for run, of_run in runs.items() if (left := _left(of_run))}
+    for run, left in left_by_run.items():
         which = f" in run {run[:8]}" if run.strip("0") else " outside any run"
-        _show_site_run(f"What left this site ({path.stem}){which if len(runs) > 1 else ''}", _left(of_run))
+        _show_site_run(f"What left this site ({path.stem}){which if len(left_by_run) > 1 else ''}", left)
     for sentence in groups_sentences(lines):
         say(sentence)
 
@@ -257,17 +258,17 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
     """Whatever a site did other than answer."""
-    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for line in lines:
-        outcomes: dict[str, list[str]] = {}
-        for name, count in line["sites"].items():
-            outcomes.setdefault(count[0], []).append(name)
+        outcomes: dict[tuple[str, ...], list[str]] = {}
+        for name, (kind, _, _, _, *reason) in line["sites"].items():
+            outcomes.setdefault((kind, *reason), []).append(name)
         for outcome, names in outcomes.items():
             found.setdefault((outcome, tuple(names)), []).append(line["round"])
     for (outcome, who), rounds in found.items():
-        if outcome != "answered":
+        if outcome[0] != OutcomeKind.ANSWERED:
             times = f", {len(rounds)} times" if len(rounds) > 1 else ""
-            yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome}."
+            yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome_sentence(*outcome)}."
 
 
 def _grouped(

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS
+from coterie.sites.ledger import NO_RUN, SiteLedger
 
 LOCK = ".running"
 PATIENCE = 0.15
@@ -23,16 +24,13 @@ PATIENCE = 0.15
 
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
-    """Keep each site's fingerprint in its own corner of the journal; a resumed run must find the same rows."""
-    for site, found in fingerprints.items():
-        path = journal / "sites" / f"{quote(site, safe='')}.fingerprint"
-        if not resume:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(found + "\n")
-        elif not path.exists() or path.read_text().strip() != found:
-            raise InputError(
-                f"the rows of {site} are not those the run began with; restore them, or start in another folder."
-            )
+    """Keep each site's fingerprint in its own ledger; a resumed run must find the same rows."""
+    for site, rows in fingerprints.items():
+        with contextlib.closing(SiteLedger(journal / "sites" / f"{quote(site, safe='')}.jsonl")) as ledger:
+            if not ledger.began_with(NO_RUN, rows, is_new=not resume):
+                raise InputError(
+                    f"the rows of {site} are not those the run began with; restore them, or start in another folder."
+                )
 
 
 class Claimed:

@@ -13,7 +13,7 @@ from coterie.cli.charts import Point
 from coterie.cli.run_lock import LOCK, is_at_work
 from coterie.errors import InputError
 from coterie.runtime.events import EVENTS, Line, whole_lines
-from coterie.runtime.ledger import GOOD
+from coterie.runtime.outcomes import GOOD, OutcomeKind
 
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
 QUIET = 1.0
@@ -24,7 +24,9 @@ QUIET = 1.0
 class SiteState:
     """What the events tell of one site."""
 
-    outcome: str = "not asked yet"
+    outcome: str = OutcomeKind.NOT_ASKED.value
+    reason: str = ""
+    """Why it refused, or why its answer cannot be used."""
     answered: int = 0
     missed: int = 0
     bytes_up: int = 0
@@ -33,7 +35,7 @@ class SiteState:
     """When it last answered."""
 
     def take(self, when: float, counts: dict[str, Any]) -> None:
-        self.outcome = counts["outcome"]
+        self.outcome, self.reason = counts["outcome"], counts.get("reason", "")
         self.bytes_up += counts["bytes_up"]
         self.bytes_down += counts["bytes_down"]
         if self.outcome in GOOD:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from coterie.cli.charts import chart
 from coterie.cli.run_state import Folder, RunState, SiteState, State
-from coterie.runtime.ledger import GOOD
+from coterie.runtime.outcomes import GOOD, outcome_sentence
 
 HEIGHT = 8
 """Rows of the chart."""
@@ -94,7 +94,7 @@ def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
         widest = max(len(head), *(len(row[i]) for row in parts)) if parts else len(head)
         table.add_column(head, justify="right", no_wrap=True, min_width=widest)
     for (name, site), row in zip(shown, parts, strict=True):
-        outcome = Text(_clean(site.outcome), style="" if _is_well(site) else "red")
+        outcome = Text(_clean(outcome_sentence(site.outcome, site.reason)), style="" if _is_well(site) else "red")
         table.add_row(Text(_clean(name)), outcome, *row)
     return table
 

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order, read_order
+from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order, read_order
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
-from coterie.errors import CoterieError, QuorumLost, RunError
+from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
 from coterie.messages.site_api import Column
 from coterie.methods.shared.preparation import PreparationOptions
@@ -25,10 +25,9 @@ from coterie.report.outputs import write_run
 from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
+from coterie.runtime.outcomes import HEARD, OutcomeKind, SiteOutcome
 from coterie.sites.logs import log_to
 
-AWAY = ("was ", "could not be reached", "sits out", "takes no part any more: it was")
-"""What is said of sites that may come back, as opposed to those that refused."""
 PATIENCE = 15.0
 """Seconds to wait for an earlier job of the same run that is about to end."""
 
@@ -48,7 +47,7 @@ class Conductor(Center):
         engine.register_app_command(STOP, lambda *_: _stop(channel))
         out = folder / "coterie"
         out.mkdir(parents=True, exist_ok=True)
-        outcome: dict[str, Any] = {"status": "done"}
+        outcome: dict[str, Any] = {"status": JobStatus.DONE}
         try:
             order = read_order(self.arguments)
             home = kit / "coterie" / "runs" / order.run
@@ -56,18 +55,14 @@ class Conductor(Center):
                 self._fit(order, channel, home, out, lines)
                 shutil.rmtree(home, ignore_errors=True)
         except Ended as problem:
-            outcome = {"status": "ended", "message": str(problem)}
+            outcome = {"status": JobStatus.ENDED, "message": str(problem)}
         except RunError as problem:
-            outcome = {"status": "stopped", "message": str(problem), "kind": type(problem).__name__}
-            outcome["absent"] = [name for name, did in problem.outcomes.items() if did.startswith(AWAY)]
+            outcome = _failed(JobStatus.STOPPED, problem)
+            outcome["absent"] = [name for name, site in problem.outcomes.items() if site.may_return]
         except CoterieError as problem:
-            outcome = {"status": "refused", "message": str(problem), "kind": type(problem).__name__}
+            outcome = _failed(JobStatus.REFUSED, problem)
         except (TypeError, ValueError, ArithmeticError, MemoryError) as problem:
-            outcome = {
-                "status": "refused",
-                "message": f"the settings cannot be used: {problem}",
-                "kind": "InputError",
-            }
+            outcome = _failed(JobStatus.REFUSED, InputError(f"the settings cannot be used: {problem}"))
         outcome["carried"] = channel.carried
         lines.write(out / EVENT_LINES)
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
@@ -76,9 +71,10 @@ class Conductor(Center):
     def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, lines: EventLines) -> None:
         wrong = channel.greet()
         if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
-            words = "; ".join(f"{name} {what}" for name, what in wrong.items())
-            outcomes = {name: wrong.get(name, "answered") for name in channel.sites()}
-            raise QuorumLost(f"too few sites are ready. {words}.", outcomes)
+            sentences = "; ".join(f"{name} {outcome}" for name, outcome in wrong.items())
+            ready = SiteOutcome(OutcomeKind.ANSWERED)
+            outcomes = {name: wrong.get(name, ready) for name in channel.sites()}
+            raise QuorumLost(f"too few sites are ready. {sentences}.", outcomes)
         estimator = order.estimator()
         columns = {} if estimator.splits_columns else {"": tuple(Column(name) for name in order.columns)}
         fitted: Any = fit_over(
@@ -114,9 +110,9 @@ class EventLines:
         }
         facts |= {"bytes": line.get("bytes_up"), "seconds": line.get("seconds")}
         asked = line["sites"] if line["event"] == "exchange" else {}
-        away = [name for name, one in asked.items() if not one["outcome"].startswith("answered")]
-        level = logging.WARNING if away or line["event"] == "failed" else logging.INFO
-        self._log.log(level, line.get("message") or (f"without {', '.join(away)}" if away else ""), extra=facts)
+        silent = [name for name, site in asked.items() if site["outcome"] not in HEARD]
+        level = logging.WARNING if silent or line["event"] == "failed" else logging.INFO
+        self._log.log(level, line.get("message") or (f"without {', '.join(silent)}" if silent else ""), extra=facts)
 
     def since(self, _topic: str, lines: Any, *_: Any) -> dict[str, Any]:
         """What came after the first so many."""
@@ -128,6 +124,10 @@ class EventLines:
         """All of them, for who did not ask in time."""
         with self._lock:
             path.write_bytes(msgspec.json.encode(self._lines))
+
+
+def _failed(status: JobStatus, problem: CoterieError) -> dict[str, Any]:
+    return {"status": status, "message": str(problem), "kind": type(problem).__name__}
 
 
 def _log(kit: Path) -> logging.Logger:

@@ -65,8 +65,8 @@ class Federation:
     def names(self) -> list[str]:
         if not self.is_there:
             raise InputError(f"{self.folder} holds no federation; `coterie federation up` makes one.")
-        found: list[str] = json.loads((self.folder / MARK).read_text())["sites"]
-        return found
+        sites: list[str] = json.loads((self.folder / MARK).read_text())["sites"]
+        return sites
 
     def kits(self) -> list[Kit]:
         return [self.kit(name) for name in ("server", *self.names())]
@@ -84,8 +84,10 @@ class Federation:
 
     def running(self) -> dict[str, processes.Running]:
         """The processes that are up, by server and site."""
-        found = {("server" if k.kind == "server" else k.name): processes.find_running(k) for k in self.kits()}
-        return {name: one for name, one in found.items() if one is not None}
+        processes_by_name = {
+            ("server" if k.kind == "server" else k.name): processes.find_running(k) for k in self.kits()
+        }
+        return {name: process for name, process in processes_by_name.items() if process is not None}
 
     def _await(self, started: Mapping[str, int], say: Callable[[str], None]) -> None:
         wanted, ends, there = set(self.names()), time.monotonic() + UP, set[str]()
@@ -135,6 +137,6 @@ def deal_out(table: Table, names: list[str], folder: Path) -> dict[str, Path]:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
@@ -15,11 +16,25 @@ from coterie.runtime.terms import Terms
 EVENTS, STOP = "coterie.events", "coterie.stop"
 """What an analyst may ask a job that is running: what happened, and to end."""
 OUTCOME, EVENT_LINES = "outcome.json", "event-lines.json"
-"""What a job leaves beside the result: how it ended, and everything it told."""
+"""What a job leaves beside the result: how it ended, and all of its events."""
 
 _RUN = re.compile("[0-9a-f]{32}")
 _LARGEST = 2**53
 _LONGEST = 24 * 3600.0
+
+
+class JobStatus(StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    """The run could not go on: sites dropped out, or refused."""
+    REFUSED = "refused"
+    """The order cannot be carried out."""
+    ENDED = "ended"
+    """The job was ended from outside; its run goes on from the journal."""
+    LOST = "lost"
+    """The job left no outcome behind."""
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from coterie import errors
-from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, Order
+from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.runtime.events import Line
@@ -36,8 +36,8 @@ class Stopped(RunError):
 class Remote:
     """One run over the sites of a federation.
 
-    A job that ends before its run does (a site or the server was lost, or a site came back that sums may take in) is
-    followed by another one that goes on from the run's journal, ``attempts`` of them at most; before each, up to
+    A job that ends before its run does (a site or the server dropped out, or a site came back that sums may take in)
+    is followed by another that goes on from the run's journal, ``attempts`` of them at most; before each, up to
     ``patience`` seconds are given to the server and to the sites the run began with to be there again.
     """
 
@@ -50,13 +50,13 @@ class Remote:
     sites: Sequence[str] = ()
     """Who must be there to begin with; without any, whoever is."""
     seen_until: float = 0.0
-    """Events up to this time were told by an earlier process."""
-    _away: tuple[str, ...] = ()
-    """Sites that were away when the last job ended: the server may not know it yet, so they count as there once they
+    """Events up to this time were reported by an earlier process."""
+    _dropouts: tuple[str, ...] = ()
+    """Dropouts when the last job ended: the server may not know it yet, so they count as there once they
     are heard of again."""
     _looked: float = 0.0
     _seen: int = 0
-    """How many events of the present job were told."""
+    """How many events of the present job were reported."""
 
     def run(self, order: Order, *, resume: bool) -> dict[str, Any]:
         """Bring the order to its end; the outcome, with the result's files in ``out``."""
@@ -67,15 +67,15 @@ class Remote:
             left = self._left_behind(state, order) if resume and attempt == 1 else None
             outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
-            if status == "done":
+            if status == JobStatus.DONE:
                 for job in state["jobs"]:  # the server may forget them: the result is here
                     self.session.delete(job)
                 return outcome
-            if status == "refused" or (status == "stopped" and not outcome["absent"]):
+            if status == JobStatus.REFUSED or (status == JobStatus.STOPPED and not outcome["absent"]):
                 raise _problem(outcome)
             if attempt == self.attempts:
                 break
-            self._away = tuple(outcome.get("absent", ()))
+            self._dropouts = tuple(outcome.get("absent", ()))
             self.say(f"{outcome['message']} Going on from the journal (attempt {attempt + 1} of {self.attempts}).")
         raise Stopped(
             f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
@@ -116,7 +116,7 @@ class Remote:
         while True:
             try:
                 heard = self.session.sites()
-                last = {name: last.get(name, heard.get(name, 0.0)) for name in self._away}
+                last = {name: last.get(name, heard.get(name, 0.0)) for name in self._dropouts}
                 there = sorted(name for name, when in heard.items() if when != last.get(name))
                 missing = sorted(set(state["sites"]) - set(there))
             except Unreachable:
@@ -152,10 +152,10 @@ class Remote:
                 self.say("the run is going on; following it ...")
                 if self._followed(job, order, attempts_left=True) is not None:
                     return None
-            found = self._fetched(job)
+            outcome = self._fetched(job)
         except CoterieError:
             return None
-        return found if found["status"] in ("done", "refused") else None
+        return outcome if outcome["status"] in (JobStatus.DONE, JobStatus.REFUSED) else None
 
     def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
@@ -164,32 +164,32 @@ class Remote:
         try:
             job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
         except Unreachable as problem:
-            return {"status": "lost", "message": str(problem)}
+            return {"status": JobStatus.LOST, "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
         ended = self._followed(job, order, attempts_left=attempts_left)
         if ended is not None:
             self.session.abort(job)
-            return {"status": "lost", "message": ended}
+            return {"status": JobStatus.LOST, "message": ended}
         return self._fetched(job)
 
     def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
-        """Follow a job until it is over (None) or lost (why)."""
+        """Follow a job until it is over (None) or given up (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
         self._looked = began + LOOK  # sites are given time to begin
         started = self._server_started()
         while True:
             time.sleep(POLL)
             try:
-                found = self.session.command(job, EVENTS, {"from": self._seen})
-                self._take(found.get("lines", []))
-                heard = heard or bool(found)
-                if found and attempts_left and self._is_missed(order):
+                reply = self.session.command(job, EVENTS, {"from": self._seen})
+                self._take(reply.get("lines", []))
+                heard = heard or bool(reply)
+                if reply and attempts_left and self._is_missed(order):
                     self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
                     return None
-                if not found and self._server_started() != started:
+                if not reply and self._server_started() != started:
                     return "the server was started anew."
                 if not heard and time.monotonic() - began > STARTING:
                     return f"the job was not begun within {STARTING:g} s (the server says {status})."
@@ -237,7 +237,10 @@ class Remote:
             words = ""
             with contextlib.suppress(CoterieError):
                 words = "; ".join(self.session.problems(job))
-            return {"status": "lost", "message": f"the job ended before the run did{words and f' ({words})'}."}
+            return {
+                "status": JobStatus.LOST,
+                "message": f"the job ended before the run did{words and f' ({words})'}.",
+            }
         finally:
             path.unlink(missing_ok=True)
             events.unlink(missing_ok=True)

@@ -55,15 +55,15 @@ class Schedule:
 
     def now(self, site: str, round: int) -> tuple[Fault, ...]:
         """What goes wrong with this delivery."""
-        found = []
+        due = []
         for fault in self._faults:
             if fault.site != site or not (fault.rounds is None or round in fault.rounds):
                 continue
             count = self._happened.get((fault, round), 0)
             if count < fault.times:
                 self._happened[fault, round] = count + 1
-                found.append(fault)
-        return tuple(found)
+                due.append(fault)
+        return tuple(due)
 
     def spoil(self, data: bytes, round: int) -> bytes:
         """``data`` with a few bytes changed."""
@@ -100,7 +100,7 @@ class InProcess:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
         for name, site in self.members.items():
-            if self._at_work[name].locked():  # stuck: whoever takes its place finds its book undisturbed
+            if self._at_work[name].locked():  # stuck: whoever takes its place finds its ledger undisturbed
                 site.ledger.abandon()
             site.ledger.close()
 
@@ -114,14 +114,14 @@ class InProcess:
         names = list(payloads)
         parallel = self.threads > 1 and len(names) > 1 and (self._seconds_an_answer or 0.0) > PAYS
         if timeout is not None:
-            found = self._before(payloads, timeout)
+            outcomes = self._before(payloads, timeout)
         elif parallel:
-            found = self._in_threads(payloads)
+            outcomes = self._in_threads(payloads)
         else:
-            found = {name: self._deliver(name, payloads[name], None) for name in names}
+            outcomes = {name: self._deliver(name, payloads[name], None) for name in names}
         busy = min(self.threads, len(names)) if parallel else 1
         self._seconds_an_answer = (time.perf_counter() - began) * busy / max(1, len(names))
-        return found
+        return outcomes
 
     def _in_threads(self, payloads: Mapping[str, bytes]) -> dict[str, Outcome]:
         if self._pool is None:

@@ -52,6 +52,11 @@ class Question:
     phase: str = "algorithm"
     """What the exchange is counted as: ``algorithm`` or ``masking``."""
 
+    @property
+    def requests(self) -> Mapping[str, Request[Any]]:
+        """Every request by its site; one for all sites is under the empty name."""
+        return self.request if isinstance(self.request, Mapping) else {"": self.request}
+
     def request_for(self, site: str) -> Request[Any]:
         """What this site is asked."""
         return self.request[site] if isinstance(self.request, Mapping) else self.request
@@ -72,8 +77,6 @@ class Remain:
     """From now on the run is with these sites only. Told by layers, heeded by the run itself."""
 
     names: frozenset[str]
-    reason: str
-    """Why the others take no part any more."""
     is_begun: bool = False
     """Whether to heed it only where masked sums were begun, perhaps by a server that was killed since."""
 

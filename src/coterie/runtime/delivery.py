@@ -15,12 +15,19 @@ from coterie.messages.codec import Envelope
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.runtime.channel import Channel, Outcome
-from coterie.runtime.ledger import GOOD, SiteCount
+from coterie.runtime.ledger import SiteCount
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.runtime.terms import Terms
+
+_UNANSWERED = {
+    "lost": SiteOutcome(OutcomeKind.UNREACHABLE),
+    "refused": SiteOutcome(OutcomeKind.TURNED_AWAY),
+}
+_ANSWERED = SiteOutcome(OutcomeKind.ANSWERED)
 
 
 @dataclass
-class Asked:
+class SiteExchange:
     """One site within one exchange: what it is asked, and what has come of it so far."""
 
     request: Request[Any]
@@ -30,52 +37,46 @@ class Asked:
     """What the site has to remember before it can answer."""
     limits: Limits
     reply: Reply | None = None
-    problem: str = ""
-    is_final: bool = False
-    """Whether asking this site again in this run is pointless."""
-    has_declined: bool = False
-    """Whether the site declined this question only, and stays in the run for others."""
-    may_resend: bool = False
-    """Whether the same question sent again may fare better."""
+    outcome: SiteOutcome = _UNANSWERED["lost"]
     was_recalled: bool = False
     bytes_up: int = 0
     bytes_down: int = 0
 
-    def read(self, outcome: Outcome, terms: Terms) -> None:
+    def read(self, carried: Outcome, deadline: float | None) -> None:
         """Take in what became of the question."""
-        self.reply, self.is_final, self.has_declined, self.may_resend = None, False, False, False
-        if outcome.status != "answered":
-            self.problem = terms.words(outcome.status)
-            self.may_resend = outcome.status == "lost"
-            return
+        self.reply = None
+        if carried.status == "late":
+            self.outcome = SiteOutcome(
+                OutcomeKind.LATE, detail="" if deadline is None else f"deadline {deadline:g} s"
+            )
+        elif carried.status != "answered":
+            self.outcome = _UNANSWERED[carried.status]
+        else:
+            self._decode(carried.payload)
+
+    def _decode(self, payload: bytes) -> None:
         layout = self.request.layout
         try:
-            found = codec.decode_answer(outcome.payload, self.envelope, layout, layout.bounds(self.limits))
+            answer = codec.decode_answer(payload, self.envelope, layout, layout.bounds(self.limits))
         except BadAnswer as problem:
-            self.problem, self.may_resend = str(problem), True
+            self.outcome = SiteOutcome(OutcomeKind.INVALID, detail=str(problem))
             return
-        if isinstance(found, Refusal):
-            self.problem, self.is_final = found.sentence, found.is_final
-            self.has_declined = found.is_about_the_question
-            self.may_resend = found in (Refusal.MALFORMED, Refusal.FORGOT)
+        if isinstance(answer, Refusal):
+            self.outcome = SiteOutcome(OutcomeKind.REFUSED, answer)
         else:
-            self.reply, self.problem = found, ""
-
-    @property
-    def has_forgotten(self) -> bool:
-        """Whether the site has to be brought up to date."""
-        return self.problem == Refusal.FORGOT.sentence
+            self.reply = answer
+            self.outcome = SiteOutcome(OutcomeKind.RECALLED) if self.was_recalled else _ANSWERED
 
     def count(self) -> SiteCount:
-        """The site's line in the ledger."""
+        """The site's part in the record of the exchange."""
         numbers = 0 if self.reply is None else self.request.layout.numbers
-        return SiteCount(self.problem or GOOD[self.was_recalled], numbers, self.bytes_up, self.bytes_down)
+        return SiteCount(self.outcome, numbers, self.bytes_up, self.bytes_down)
 
 
 class Delivery:
     """Delivers the questions of one exchange within its deadline."""
 
-    def __init__(self, channel: Channel, asked: Mapping[str, Asked], terms: Terms) -> None:
+    def __init__(self, channel: Channel, asked: Mapping[str, SiteExchange], terms: Terms) -> None:
         self.asked = asked
         self.strangers: dict[str, SiteCount] = {}
         """Sites that answered without having been asked."""
@@ -83,39 +84,39 @@ class Delivery:
         self._ends = math.inf if terms.deadline is None else time.monotonic() + terms.deadline
 
     def deliver(self) -> None:
-        """Send, and send again what got lost, arrived damaged, or met a site that forgot."""
+        """Send, and send again what did not arrive, arrived damaged, or met a site that forgot."""
         waiting = dict(self.asked)
         for _ in range(1 + self._terms.resends):
             self._ask(waiting)
-            forgot = {name: one for name, one in waiting.items() if one.has_forgotten}
+            forgot = {name: site for name, site in waiting.items() if site.outcome.refusal is Refusal.FORGOT}
             if forgot:
                 self._bring_up_to_date(forgot)
                 self._ask(forgot)
-            waiting = {name: one for name, one in waiting.items() if one.may_resend}
+            waiting = {name: site for name, site in waiting.items() if site.outcome.may_resend}
             if not waiting or self._left() <= 0:
                 return
 
     def _left(self) -> float:
         return self._ends - time.monotonic()
 
-    def _ask(self, waiting: Mapping[str, Asked]) -> None:
-        for name, outcome in self._carry({name: one.frame for name, one in waiting.items()}).items():
-            waiting[name].read(outcome, self._terms)
+    def _ask(self, waiting: Mapping[str, SiteExchange]) -> None:
+        for name, carried in self._carry({name: site.frame for name, site in waiting.items()}).items():
+            waiting[name].read(carried, self._terms.deadline)
 
-    def _bring_up_to_date(self, forgot: Mapping[str, Asked]) -> None:
-        self._carry({name: codec.encode_recall(one.envelope, one.recall) for name, one in forgot.items()})
-        for one in forgot.values():
-            one.was_recalled = True
+    def _bring_up_to_date(self, forgot: Mapping[str, SiteExchange]) -> None:
+        self._carry({name: codec.encode_recall(site.envelope, site.recall) for name, site in forgot.items()})
+        for site in forgot.values():
+            site.was_recalled = True
 
     def _carry(self, frames: Mapping[str, bytes]) -> dict[str, Outcome]:
         """Exchange frames and count every byte, also those of sites nobody asked."""
         left = self._left()
-        found = {} if left <= 0 else dict(self._channel.exchange(frames, None if math.isinf(left) else left))
-        for name in found.keys() - frames.keys():
-            self.strangers[name] = SiteCount("answered without being asked", 0, len(found[name].payload), 0)
-        outcomes = {name: found.get(name, Outcome("late" if left <= 0 else "lost")) for name in frames}
+        carried = {} if left <= 0 else dict(self._channel.exchange(frames, None if math.isinf(left) else left))
+        for name in carried.keys() - frames.keys():
+            self.strangers[name] = SiteCount(SiteOutcome(OutcomeKind.UNASKED), 0, len(carried[name].payload), 0)
+        outcomes = {name: carried.get(name, Outcome("late" if left <= 0 else "lost")) for name in frames}
         for name, outcome in outcomes.items():
-            one = self.asked[name]
-            one.bytes_up += len(outcome.payload)
-            one.bytes_down += len(frames[name]) if left > 0 else 0
+            site = self.asked[name]
+            site.bytes_up += len(outcome.payload)
+            site.bytes_down += len(frames[name]) if left > 0 else 0
         return outcomes

@@ -1,13 +1,14 @@
-"""What happens in a run, told as it happens: one plain dict an event, for a file or for whoever listens.
+"""What happens in a run, reported as it happens: one plain dict an event, for a file or for a listener.
 
 Events say what the server sees of a run and nothing else: rounds, bytes, what became of each site, the cost of a sum.
 Every one has ``time`` (seconds since 1970), ``run`` and ``event``:
 
 - ``begin``: method, sites, coterie (its version), settings;
-- ``resumed``: the same, and the ``round`` from which the run asks again: what was told before of this round and
+- ``resumed``: the same, and the ``round`` from which the run asks again: what was reported of this round and
   later ones had not reached the journal, and no longer holds;
 - ``exchange``: round, attempt, phase, asked, answer, seen, bytes_up, bytes_down, floats_up, seconds, and by site its
-  outcome, bytes_up and bytes_down;
+  outcome (a value of :class:`~coterie.runtime.outcomes.OutcomeKind`), bytes_up, bytes_down, and the reason where it
+  refused or its answer cannot be used;
 - ``cost``: round, value and clusters (how many centers it is of), where the algorithm saw a sum with the k-means cost
   in it;
 - ``end``: the totals of the ledger;
@@ -40,51 +41,38 @@ Write: TypeAlias = Callable[[Line], None]
 
 
 class Events:
-    """The server's end of a run, told line by line; without ``write`` to nobody."""
+    """Reports a run line by line; without ``write`` to nobody."""
 
     def __init__(self, write: Write | None = None) -> None:
         self._write = write
         self._run = ""
         self._resumed: Line | None = None
-        """What is to be told once the replay has caught up with the run."""
+        """What to report once the replay has caught up with the run."""
         self._round = 0
 
     def begin(
         self, run: str, method: str, sites: Sequence[str], settings: Mapping[str, Any], *, resumed: bool
     ) -> None:
-        """A run begins; a resumed one is told of when it asks its first question."""
+        """A run begins; a resumed one is reported when it asks its first question."""
         self._run = run
         about = {"method": method, "sites": list(sites), "coterie": version("coterie"), "settings": dict(settings)}
         if resumed:
             self._resumed = about
         else:
-            self._tell("begin", **about)
+            self._report("begin", **about)
 
     def caught_up(self, round: int) -> None:
         """What the journal holds is replayed; from this round on sites are asked."""
         about, self._resumed = self._resumed, None
         if about is not None:
-            self._tell("resumed", round=round, **about)
+            self._report("resumed", round=round, **about)
 
-    def exchange(self, exchange: Exchange, seconds: float) -> None:
+    def exchange(self, exchange: Exchange) -> None:
         """One broadcast and one collection."""
-        if self._write is None:
-            return
         if exchange.phase == "algorithm":
             self._round = exchange.round
-        counts = exchange.sites
-        self._tell(
-            "exchange",
-            **{name: getattr(exchange, name) for name in ("round", "attempt", "phase", "asked", "answer", "seen")},
-            bytes_up=sum(count.bytes_up for count in counts.values()),
-            bytes_down=sum(count.bytes_down for count in counts.values()),
-            floats_up=sum(count.floats_up for count in counts.values()),
-            seconds=round(seconds, 6),
-            sites={
-                name: {"outcome": count.outcome, "bytes_up": count.bytes_up, "bytes_down": count.bytes_down}
-                for name, count in counts.items()
-            },
-        )
+        if self._write is not None:
+            self._report("exchange", **exchange.event())
 
     def answer(self, answer: Any) -> None:
         """What the algorithm is about to see: of a sum over all sites the cost, if there is one in it."""
@@ -92,18 +80,18 @@ class Events:
         if cost is not None and cost.shape == () and math.isfinite(cost):
             counts = getattr(answer, "counts", None)
             clusters = None if counts is None else int(counts.size)
-            self._tell("cost", round=self._round, value=float(cost), clusters=clusters)
+            self._report("cost", round=self._round, value=float(cost), clusters=clusters)
 
     def end(self, ledger: Ledger) -> None:
         """The algorithm has its result."""
-        self._tell("end", **ledger.summary()["total"])
+        self._report("end", **ledger.summary()["total"])
 
     def failed(self, problem: Exception) -> None:
-        """The run cannot go on; the text of an error that is none of ours is not told."""
+        """The run cannot go on; the text of an error that is none of ours is left out."""
         message = str(problem) if isinstance(problem, CoterieError) else ""
-        self._tell("failed", kind=type(problem).__name__, message=message)
+        self._report("failed", kind=type(problem).__name__, message=message)
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _report(self, event: str, **facts: Any) -> None:
         if self._write is not None:
             self._write({"time": round(time.time(), 3), "run": self._run, "event": event, **facts})
 
@@ -138,7 +126,7 @@ def whole_lines(data: bytes) -> Iterator[tuple[Line, int]]:
     """Every event in bytes of a file, and how long its line is; half a line at the end is not there yet."""
     for text in data.splitlines(keepends=True):
         if text.endswith(b"\n"):
-            line: Line = {}  # bytes that are no event, as a crash of the machine may leave them, tell nothing
+            line: Line = {}  # bytes that are no event, as a crash of the machine may leave them, count for nothing
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 line = msgspec.json.decode(text, type=Line)
             yield line, len(text)

@@ -19,7 +19,7 @@ from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
 
-JOURNAL_SCHEMA = 3
+JOURNAL_SCHEMA = 4
 
 
 class Header(msgspec.Struct):

@@ -41,8 +41,8 @@ class PlainSums:
         """Ask for every answer and add them up."""
         if not question.summed:
             return (yield question)
-        found: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
-        return sum_in_order(found.values())
+        replies: dict[str, Reply] = yield replace(question, summed=False, seen=Seen.SUMMED)
+        return sum_in_order(replies.values())
 
 
 def sum_in_order(replies: Iterable[Reply]) -> Reply:
@@ -71,5 +71,5 @@ def ask_through(layers: tuple[Layer, ...], ask: Callable[[Below], Any], question
         answer, failure = None, None
         try:
             answer = ask_through(layers[1:], ask, below)
-        except Exception as problem:  # the layer may have a way around it
+        except Exception as problem:  # the layer may recover
             failure = problem

@@ -1,35 +1,45 @@
-"""The server's count of everything that was asked and answered; the only place that counts."""
+"""The server's record of everything that was asked and answered; the only place that counts.
+
+An exchange is recorded once, as an :class:`Exchange`. The journal keeps it as it is; a line of the ledger and an
+event are read from it.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from coterie.messages.chain import Chain, head_path
-from coterie.messages.refusals import Refusal
+from coterie.runtime.outcomes import SiteOutcome
 
-What = Literal["floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking"]
+Total = Literal["floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking"]
+TOTALS: tuple[Total, ...] = get_args(Total)
 LEDGER_SCHEMA = 1
-_DECLINED = frozenset(code.sentence for code in Refusal if code.is_about_the_question)
-
-
-GOOD = ("answered", "answered after being brought up to date")
-"""Outcomes of a site that answered."""
 
 
 class SiteCount(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One site's part in one exchange."""
 
-    outcome: str
-    """``answered``, or what happened instead, in words."""
+    outcome: SiteOutcome
     floats_up: int
     bytes_up: int
     bytes_down: int
+
+    def line(self) -> list[Any]:
+        """Its part of a line of the ledger; why an answer was refused or cannot be used comes last."""
+        reason = [self.outcome.reason] if self.outcome.reason else []
+        return [self.outcome.kind.value, self.floats_up, self.bytes_up, self.bytes_down, *reason]
+
+    def event(self) -> dict[str, Any]:
+        """Its part of an event."""
+        reason = {"reason": self.outcome.reason} if self.outcome.reason else {}
+        outcome = {"outcome": self.outcome.kind.value, **reason}
+        return {**outcome, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
 
 
 class Exchange(msgspec.Struct):
@@ -43,6 +53,22 @@ class Exchange(msgspec.Struct):
     content: str
     seen: str
     sites: dict[str, SiteCount]
+    seconds: float = 0.0
+
+    def line(self) -> dict[str, Any]:
+        """The exchange as the ledger shows it."""
+        facts = {name: getattr(self, name) for name in ("round", "attempt", *_TEXTS)}
+        return {**facts, "sites": {name: count.line() for name, count in self.sites.items()}}
+
+    def event(self) -> dict[str, Any]:
+        """The exchange as it is reported while the run goes on."""
+        facts = {name: getattr(self, name) for name in ("round", "attempt", *_TEXTS) if name != "content"}
+        totals = {n: sum(getattr(c, n) for c in self.sites.values()) for n in ("bytes_up", "bytes_down", "floats_up")}
+        sites = {name: count.event() for name, count in self.sites.items()}
+        return {**facts, **totals, "seconds": round(self.seconds, 6), "sites": sites}
+
+
+_TEXTS = ("phase", "asked", "answer", "content", "seen")
 
 
 class Ledger:
@@ -55,53 +81,55 @@ class Ledger:
         self._counts_seen: dict[SiteCount, SiteCount] = {}
 
     def record(self, exchange: Exchange) -> None:
-        """Write down one exchange; what it says word for word as others did is kept once."""
+        """Keep one exchange; counts and texts that others have as well are stored once."""
         seen = self._counts_seen
         exchange.sites = {name: seen.setdefault(count, count) for name, count in exchange.sites.items()}
-        for part in ("phase", "asked", "answer", "content", "seen"):
-            setattr(exchange, part, sys.intern(getattr(exchange, part)))
+        for name in _TEXTS:
+            setattr(exchange, name, sys.intern(getattr(exchange, name)))
         self.exchanges.append(exchange)
 
-    def total(self, what: What, site: str | None = None) -> int:
+    def total(self, what: Total, site: str | None = None) -> int:
         """Numbers or bytes over all sites or one, or rounds (one site's: those it was asked in)."""
         if what in ("rounds", "rounds_masking"):
             phase = "algorithm" if what == "rounds" else "masking"
             return sum(
                 exchange.phase == phase and (site is None or site in exchange.sites) for exchange in self.exchanges
             )
-        if what not in ("floats_up", "bytes_up", "bytes_down"):
-            raise ValueError(
-                f"the ledger has no {what!r}; it has floats_up, bytes_up, bytes_down, rounds, rounds_masking"
-            )
-        return sum(getattr(count, what) for _, count in self._counts(site))
+        if what not in TOTALS:
+            raise ValueError(f"the ledger has no {what!r}; it has {', '.join(TOTALS)}")
+        return sum(
+            getattr(count, what)
+            for exchange in self.exchanges
+            for name, count in exchange.sites.items()
+            if site is None or name == site
+        )
 
     def sites(self) -> tuple[str, ...]:
         """Every site that was ever asked."""
         return tuple(dict.fromkeys(name for exchange in self.exchanges for name in exchange.sites))
 
     def lost(self) -> dict[str, int]:
-        """The sites that were lost on the way, and since which round: when last asked, they did not answer.
+        """The sites that dropped out, and since which round: when last asked, they did not answer.
 
-        A site that declined a question, and was there for others, was not lost.
+        A site that declined a question, and answered others, did not drop out.
         """
-        found: dict[str, int] = {}
+        since: dict[str, int] = {}
         for exchange in self.exchanges:
             for name, count in exchange.sites.items():
-                if count.outcome.startswith("answered"):
-                    found.pop(name, None)
-                elif count.outcome not in _DECLINED:
-                    found.setdefault(name, exchange.round)
-        return found
+                if count.outcome.is_heard:
+                    since.pop(name, None)
+                elif not count.outcome.has_declined:
+                    since.setdefault(name, exchange.round)
+        return since
 
     def summary(self) -> dict[str, Any]:
         """Totals, over all sites and by site."""
-        names: tuple[What, ...] = ("floats_up", "bytes_up", "bytes_down", "rounds", "rounds_masking")
         return {
             "schema": LEDGER_SCHEMA,
             "method": self.method,
             "run": self.run,
-            "total": {name: self.total(name) for name in names},
-            "sites": {site: {name: self.total(name, site) for name in names} for site in self.sites()},
+            "total": {name: self.total(name) for name in TOTALS},
+            "sites": {site: {name: self.total(name, site) for name in TOTALS} for site in self.sites()},
         }
 
     def write(self, folder: Path) -> None:
@@ -112,16 +140,9 @@ class Ledger:
             old.unlink(missing_ok=True)
         chain = Chain(lines)
         for exchange in self.exchanges:
-            chain.append({"run": self.run, "method": self.method, **msgspec.to_builtins(exchange)})
+            chain.append({"run": self.run, "method": self.method, **exchange.line()})
         chain.close()
         (folder / "ledger.json").write_text(json.dumps(self.summary(), indent=2) + "\n")
-
-    def _counts(self, site: str | None) -> Iterator[tuple[str, SiteCount]]:
-        for exchange in self.exchanges:
-            if site is None:
-                yield from exchange.sites.items()
-            elif site in exchange.sites:
-                yield site, exchange.sites[site]
 
     def __repr__(self) -> str:
         totals: Mapping[str, int] = self.summary()["total"]

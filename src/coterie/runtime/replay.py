@@ -17,6 +17,7 @@ from coterie.messages import codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
+from coterie.runtime.outcomes import SiteOutcome
 from coterie.runtime.roster import Roster, Standing
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _RAISED: dict[str, type[RunError]] = {kind.__name__: kind for kind in (QuorumLos
 def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
     """What the algorithm saw, or raised then."""
     if kind == "raised":
-        name, message, outcomes = msgspec.msgpack.decode(data, type=tuple[str, str, dict[str, str]])
+        name, message, outcomes = msgspec.msgpack.decode(data, type=tuple[str, str, dict[str, SiteOutcome]])
         raise _RAISED[name](message, outcomes)
     if kind == "present":
         return tuple(msgspec.msgpack.decode(data, type=list[str]))
@@ -37,10 +38,10 @@ def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
         request = question.request
         assert not isinstance(request, Mapping)
         return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
-    found = msgspec.msgpack.decode(data, type=dict[str, bytes])
+    packed_by_site = msgspec.msgpack.decode(data, type=dict[str, bytes])
     return {
         site: codec.reply_from_arrays(type(question.request_for(site)), codec.unpack_arrays(packed))
-        for site, packed in found.items()
+        for site, packed in packed_by_site.items()
     }
 
 
@@ -120,9 +121,8 @@ def _digest(question: Question | Present) -> bytes:
     """Sixteen bytes that stand for what was asked, of whom."""
     if isinstance(question, Present):
         return bytes(16)
-    requests = question.request if isinstance(question.request, Mapping) else {"": question.request}
     parts = [repr((question.to, question.summed, question.complete)).encode()]
-    for site, request in requests.items():
+    for site, request in question.requests.items():
         parts += [site.encode(), codec.encode_body(request, question.limits).digest]
     return hashlib.blake2b(b"|".join(parts), digest_size=16).digest()
 

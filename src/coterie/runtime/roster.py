@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from coterie.messages.refusals import Refusal
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
+
 LONGEST_PAUSE = 16
 
 
@@ -16,8 +19,8 @@ class Standing(msgspec.Struct, array_like=True):
     """Rounds missed in a row."""
     until: int = 0
     """The first round in which it is asked again."""
-    out: str = ""
-    """Why it is asked no more in this run; empty while it is."""
+    out: SiteOutcome | None = None
+    """Why it is asked no more in this run; None while it is."""
 
 
 class Roster:
@@ -55,24 +58,23 @@ class Roster:
         standing.misses += 1
         standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
 
-    def leave(self, name: str, reason: str) -> None:
-        self.standings[name].out = reason
+    def leave(self, name: str, refusal: Refusal | None) -> None:
+        self.standings[name].out = SiteOutcome(OutcomeKind.LEFT, refusal)
 
-    def shrink(self, names: Collection[str], reason: str) -> None:
-        """All but these take no part any more."""
+    def shrink(self, names: Collection[str]) -> None:
+        """All but these take no part any more: sites let the roster of masked sums shrink only."""
         for name, standing in self.standings.items():
-            if name not in names and not standing.out:
-                standing.out = reason
+            if name not in names and standing.out is None:
+                standing.out = SiteOutcome(OutcomeKind.EXCLUDED)
 
     def absent(self, round: int) -> tuple[str, ...]:
         """The sites that are not asked in this round, whoever is wanted."""
         return tuple(n for n, s in self.standings.items() if s.out or s.until > round)
 
-    def why_not(self, name: str) -> str:
+    def why_not(self, name: str) -> SiteOutcome:
         """Why a site is not asked in this round."""
         standing = self.standings.get(name)
         if standing is None:
-            return "is not a site of this run"
-        if standing.out:
-            return f"takes no part any more: {standing.out}"
-        return f"sits out until round {standing.until} after {standing.misses} missed in a row"
+            return SiteOutcome(OutcomeKind.UNKNOWN)
+        pause = f"until round {standing.until} after {standing.misses} missed in a row"
+        return standing.out or SiteOutcome(OutcomeKind.PAUSED, detail=pause)

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
-from coterie.messages.codec import Body, Envelope
+from coterie.messages.codec import Envelope
 from coterie.messages.schema import Reply, reply_type
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 from coterie.runtime.channel import Channel
-from coterie.runtime.delivery import Asked, Delivery
+from coterie.runtime.delivery import Delivery, SiteExchange
 from coterie.runtime.events import Events, Write
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Below, Layer, PlainSums, ask_through
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.runtime.outcomes import SiteOutcome
 from coterie.runtime.replay import Recorder
 from coterie.runtime.roster import Roster
 from coterie.runtime.terms import Terms
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 class Progress(NamedTuple):
-    """What a run tells whoever watches it, after every exchange."""
+    """What a watcher of a run is given after every exchange."""
 
     exchange: Exchange
     ledger: Ledger
@@ -62,7 +63,7 @@ class Run:
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
-        """Run a protocol to its end, from its journal as far as that goes; tell how it ends."""
+        """Run a protocol to its end, from its journal as far as that goes; report how it ends."""
         try:
             for layer in self.layers:
                 protocol = layer.around(protocol)
@@ -101,7 +102,7 @@ class Run:
                     record_failure = record
 
     def _ask_now(self, question: Question | Present) -> Any:
-        """Ask, and tell of it before the journal has it: what is told may be asked again, never the reverse."""
+        """Ask, and report it before the journal has it: what was reported may be asked again, never the reverse."""
         self.events.caught_up(self.round)
         answer = self.ask(question)
         self.events.answer(answer)
@@ -119,7 +120,7 @@ class Run:
             return tuple(self.roster.choose(names, self.round, self.terms.needed(len(names))))
         if isinstance(question, Remain):
             if self.is_closed or not question.is_begun:
-                self.roster.shrink(question.names, question.reason)
+                self.roster.shrink(question.names)
             return None
         if isinstance(question, Place):
             return self.identity, self.round, self.attempt
@@ -144,98 +145,85 @@ class Run:
         delivery = Delivery(self.channel, asked, self.terms)
         began = time.perf_counter()
         delivery.deliver()
-        seconds = time.perf_counter() - began
-        for name, one in asked.items():
-            self._judge(name, one, number)
-        self._count(question, number, delivery, seconds)
-        found = {name: one.reply for name, one in asked.items() if one.reply is not None}
-        if len(found) < needed or (question.complete and len(found) < size):
+        exchange = _exchange(question, number, self.attempt, delivery, time.perf_counter() - began)
+        for name, site in asked.items():
+            self._judge(name, site.outcome, number)
+        self._record(exchange, is_masked=question.seen is Seen.MASKED)
+        replies = {name: site.reply for name, site in asked.items() if site.reply is not None}
+        if len(replies) < needed or (question.complete and len(replies) < size):
             raise self._failure(number, nominal, needed, asked)
-        return found
+        return replies
 
-    def _prepare(self, question: Question, number: int, names: Sequence[str]) -> dict[str, Asked]:
-        """What each site is sent, in roster order."""
-        roster, bodies = codec.roster_digest(names), _encoded(question, names)
+    def _prepare(self, question: Question, number: int, names: Sequence[str]) -> dict[str, SiteExchange]:
+        """What each site is sent, in roster order; a remembered request is kept for those who need it later."""
+        roster = codec.roster_digest(names)
+        bodies = {name: codec.encode_body(request, question.limits) for name, request in question.requests.items()}
         asked = {}
         for name in names:
-            body, tag = bodies[name], codec.site_tag(name)
+            body, tag = bodies.get("") or bodies[name], codec.site_tag(name)
             envelope = Envelope(
                 codec.FORMAT_VERSION, self.identity, number, self.attempt, roster, tag, body.digest, self.method
             )
             frame = codec.encode_question(envelope, body, self.transcript.digest(name), question.seen)
-            asked[name] = Asked(question.request_for(name), envelope, frame, [], question.limits)
-            asked[name].recall = self.transcript.bodies(name)
-        self._remember(question)
+            recall = self.transcript.bodies(name)
+            asked[name] = SiteExchange(question.request_for(name), envelope, frame, recall, question.limits)
+        for name, request in question.requests.items():  # one for all is kept also for those who join later
+            if request.remembered:
+                self.transcript.add(Remembered(bodies[name].data, (name,) if name else question.to))
         return asked
 
-    def _remember(self, question: Question) -> None:
-        """Keep a remembered request; one for all is kept also for those who are away or join later."""
-        if not isinstance(question.request, Mapping):
-            if question.request.remembered:
-                body = codec.encode_body(question.request, question.limits).data
-                self.transcript.add(Remembered(body, question.to))
-            return
-        for name, request in question.request.items():
-            if request.remembered:
-                self.transcript.add(Remembered(codec.encode_body(request, question.limits).data, (name,)))
-
-    def _judge(self, name: str, one: Asked, number: int) -> None:
-        if one.reply is not None or one.has_declined:
+    def _judge(self, name: str, outcome: SiteOutcome, number: int) -> None:
+        if outcome.is_good or outcome.has_declined:
             self.roster.answered(name)
-        elif one.is_final:
-            self.roster.leave(name, one.problem)
+        elif outcome.is_final:
+            self.roster.leave(name, outcome.refusal)
         else:
             self.roster.missed(name, number)
 
-    def _count(self, question: Question, number: int, delivery: Delivery, seconds: float) -> None:
-        subjects = {one.request.subject for one in delivery.asked.values()}
-        replies = {reply_type(subject) for subject in subjects}
-        exchange = Exchange(
-            round=number,
-            attempt=self.attempt,
-            phase=question.phase,
-            asked="+".join(sorted(subject.kind for subject in subjects)),
-            answer="+".join(sorted(reply.__name__ for reply in replies)),
-            content="+".join(sorted({reply.content for reply in replies})),
-            seen=question.seen.name.lower(),
-            sites={name: one.count() for name, one in delivery.asked.items()} | delivery.strangers,
-        )
+    def _record(self, exchange: Exchange, *, is_masked: bool) -> None:
+        """The one place where an exchange is recorded: the journal takes it from the ledger."""
         self.ledger.record(exchange)
-        self.events.exchange(exchange, seconds)
-        self.is_closed |= question.seen is Seen.MASKED
+        self.events.exchange(exchange)
+        self.is_closed |= is_masked
         if self.watch is not None:
             self.watch(Progress(exchange, self.ledger))
 
-    def _failure(self, number: int, nominal: Sequence[str], needed: int, asked: Mapping[str, Asked]) -> RunError:
+    def _failure(
+        self, number: int, nominal: Sequence[str], needed: int, asked: Mapping[str, SiteExchange]
+    ) -> RunError:
         """What stops this exchange, with what every site did."""
-        outcomes = {name: self._outcome(name, asked.get(name)) for name in nominal}
-        good = sum(did == "answered" for did in outcomes.values())
-        failed = "; ".join(f"{name} {did}" for name, did in outcomes.items() if did != "answered")
-        away = "; ".join(f"{n} {self.roster.why_not(n)}" for n in self.roster.absent(number) if n not in outcomes)
-        clauses = [failed and f"{failed}.", away and f"Not asked: {away}.", "" if nominal else "There is no site."]
-        if good >= needed:
-            words = [f"round {number} of {self.method} lost a site it cannot do without.", *clauses]
-            return RosterChanged(" ".join(filter(None, words)), outcomes)
-        words = [
-            f"round {number} of {self.method}: {good} of {len(nominal)} sites answered, {needed} are needed.",
-            *clauses,
+        why_not = self.roster.why_not
+        outcomes = {name: asked[name].outcome if name in asked else why_not(name) for name in nominal}
+        n_good = sum(outcome.is_good for outcome in outcomes.values())
+        failed = "; ".join(f"{name} {outcome}" for name, outcome in outcomes.items() if not outcome.is_good)
+        absent = "; ".join(f"{name} {why_not(name)}" for name in self.roster.absent(number) if name not in outcomes)
+        kind: type[RunError] = RosterChanged if n_good >= needed else QuorumLost
+        clauses = [
+            f"round {number} of {self.method} needs every site, and a site dropped out."
+            if kind is RosterChanged
+            else f"round {number} of {self.method}: {n_good} of {len(nominal)} sites answered, {needed} are needed.",
+            failed and f"{failed}.",
+            absent and f"Not asked: {absent}.",
+            "" if nominal else "There is no site.",
         ]
-        return QuorumLost(" ".join(filter(None, words)), outcomes)
-
-    def _outcome(self, name: str, one: Asked | None) -> str:
-        """What a site did, in words that continue a sentence beginning with its name."""
-        if one is None:
-            return self.roster.why_not(name)
-        if one.reply is not None:
-            return "answered"
-        return one.problem if one.problem.startswith(("was ", "could ")) else f"failed: {one.problem}"
+        return kind(" ".join(filter(None, clauses)), outcomes)
 
 
-def _encoded(question: Question, names: Sequence[str]) -> dict[str, Body]:
-    if isinstance(question.request, Mapping):
-        return {name: codec.encode_body(question.request[name], question.limits) for name in names}
-    body = codec.encode_body(question.request, question.limits)
-    return dict.fromkeys(names, body)
+def _exchange(question: Question, number: int, attempt: int, delivery: Delivery, seconds: float) -> Exchange:
+    """The record of one exchange."""
+    subjects = {site.request.subject for site in delivery.asked.values()}
+    replies = {reply_type(subject) for subject in subjects}
+    return Exchange(
+        round=number,
+        attempt=attempt,
+        phase=question.phase,
+        asked="+".join(sorted(subject.kind for subject in subjects)),
+        answer="+".join(sorted(reply.__name__ for reply in replies)),
+        content="+".join(sorted({reply.content for reply in replies})),
+        seen=question.seen.name.lower(),
+        sites={name: site.count() for name, site in delivery.asked.items()} | delivery.strangers,
+        seconds=seconds,
+    )
 
 
 def run(
@@ -257,7 +245,7 @@ def run(
     it is kept in the journal's header and must be the same when a run is resumed. ``events`` is called with every
     event of the run, see :mod:`coterie.runtime.events`.
     """
-    made = Run(
+    driven = Run(
         channel,
         method,
         terms=terms or Terms(),
@@ -266,7 +254,7 @@ def run(
         watch=watch,
         events=Events(events),
     )
-    recorder = None if journal is None else Recorder(made, journal, settings or {})
+    recorder = None if journal is None else Recorder(driven, journal, settings or {})
     resumed = recorder is not None and recorder.is_resumed
-    made.events.begin(made.ledger.run, method, made.roster.names, settings or {}, resumed=resumed)
-    return made.drive(protocol, recorder)
+    driven.events.begin(driven.ledger.run, method, driven.roster.names, settings or {}, resumed=resumed)
+    return driven.drive(protocol, recorder)

@@ -17,7 +17,7 @@ class Terms:
     quorum: float = 1.0
     """The share of the sites asked (of all sites, where all are asked) that must answer."""
     resends: int = 2
-    """How often a question is sent again within its deadline when its answer got lost or arrived damaged."""
+    """How often a question is sent again within its deadline when no answer came or it arrived damaged."""
 
     def __post_init__(self) -> None:
         if not 0 < self.quorum <= 1:
@@ -30,9 +30,3 @@ class Terms:
     def needed(self, size: int) -> int:
         """How many of so many sites must answer."""
         return max(1, math.ceil(self.quorum * size - 1e-9))
-
-    def words(self, status: str) -> str:
-        """What it means for a site to have ended an exchange so."""
-        if status == "late":
-            return "was late" + ("" if self.deadline is None else f" (deadline {self.deadline:g} s)")
-        return {"lost": "could not be reached", "refused": "was turned away by the engine"}[status]

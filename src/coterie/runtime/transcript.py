@@ -1,4 +1,4 @@
-"""The remembered requests of a run, in order: what brings a site up to date that forgot, was away or joins late."""
+"""The remembered requests of a run, in order: what brings a site up to date that forgot or joins late."""
 
 from __future__ import annotations
 

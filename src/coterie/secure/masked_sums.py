@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from coterie.errors import BadAnswer, MalformedMessage
-from coterie.maths.masks import FixedPoint, Narrow, Ring, WholeNumbers, add_streams, mask_stream
+from coterie.maths.masks import FixedPoint, Narrow, WholeNumbers, add_streams
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.schema import Integers, Nothing, Reply, Request, array
@@ -193,16 +193,6 @@ def own_seed(secret: bytes, context: Context) -> bytes:
     return _expanded(_extracted(secret), context.info("own"))
 
 
-def mask_of(seed: bytes, count: int, bits: int) -> Ring:
-    """The mask a seed stands for."""
-    return mask_stream(seed, count, bits)
-
-
-def own_mask(secret: bytes, context: Context, count: int, bits: int) -> Ring:
-    """A site's own mask from its secret."""
-    return mask_of(own_seed(secret, context), count, bits)
-
-
 def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
     """How each array of an answer is coded; ``ValueError`` where one has no bound."""
     layout = request.layout
@@ -262,13 +252,13 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
     exit_.join(envelope.run, ask.roster)
-    found = exit_.evaluate(envelope, ask.body)
-    layout = found.request.layout
+    answer = exit_.evaluate(envelope, ask.body)
+    layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
     try:
-        coded = codings(found.request, found.limits, ask.bits, ask.n)
-        parts = [coding.encode(value).ravel() for coding, value in zip(coded, found.reply.arrays(), strict=True)]
+        coded = codings(answer.request, answer.limits, ask.bits, ask.n)
+        parts = [coding.encode(value).ravel() for coding, value in zip(coded, answer.reply.arrays(), strict=True)]
     except ValueError as problem:
         raise BadAnswer(f"it cannot be masked: {problem}") from None
     context, total = Context.of(envelope), np.concatenate([*parts, np.zeros(0, np.uint64)])

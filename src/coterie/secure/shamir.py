@@ -43,8 +43,8 @@ def lagrange_at_zero(places: Sequence[int]) -> list[int]:
 def combine(shares: Mapping[int, bytes], weights: Sequence[int] | None = None) -> bytes:
     """The secret behind enough shares; ``ValueError`` where they do not belong together."""
     places = list(shares)
-    found = weights if weights is not None else lagrange_at_zero(places)
-    return _secret(sum(w * int.from_bytes(shares[p], "little") for w, p in zip(found, places, strict=True)))
+    factors = weights if weights is not None else lagrange_at_zero(places)
+    return _secret(sum(w * int.from_bytes(shares[p], "little") for w, p in zip(factors, places, strict=True)))
 
 
 def combine_others(rows: Mapping[int, bytes], owners: Iterable[int]) -> dict[int, bytes]:
@@ -56,13 +56,13 @@ def combine_others(rows: Mapping[int, bytes], owners: Iterable[int]) -> dict[int
     """
     places = list(rows)
     weights = lagrange_at_zero(places)
-    found = {}
+    secret_of = {}
     for owner in owners:
         end = owner * SHARE_BYTES
         shares = [int.from_bytes(rows[place][end - SHARE_BYTES : end], "little") for place in places]
         total = sum(w * (owner - p) * share for w, p, share in zip(weights, places, shares, strict=True))
-        found[owner] = _secret(total * pow(owner, -1, PRIME))
-    return found
+        secret_of[owner] = _secret(total * pow(owner, -1, PRIME))
+    return secret_of
 
 
 def _secret(total: int) -> bytes:

@@ -90,15 +90,8 @@ class InstalledSite:
                 f"{self._settings_path} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None
 
-    def grouped(self, progress: Progress | None = None) -> GroupedTable:
-        """The site's table as groups, formed or brought up to date where that is due."""
-        return self._viewed(False, progress)
-
-    def regrouped(self, progress: Progress | None = None) -> GroupedTable:
-        """The same with all groups formed anew."""
-        return self._viewed(True, progress)
-
-    def _viewed(self, anew: bool, progress: Progress | None) -> GroupedTable:
+    def grouped(self, progress: Progress | None = None, *, anew: bool = False) -> GroupedTable:
+        """The site's table as groups: brought up to date where that is due, or all formed anew."""
         with self._locked(), closing(SiteLedger(self.ledger_path, durable=True)) as ledger:
             holdings = self.holdings()
             table, min_group, name = holdings.table(), holdings.rules().min_group, holdings.table_name

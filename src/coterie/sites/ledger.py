@@ -1,4 +1,4 @@
-"""The site's own book: every answer that left, stored before it leaves, sealed line by line."""
+"""The site's own ledger: every answer that left, stored before it leaves, sealed line by line."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from coterie.messages.chain import Chain
 from coterie.messages.codec import Envelope
 
+NO_RUN = bytes(16)
+"""Under which name lines stand that belong to no run, or to the only run of a folder."""
 MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
 
@@ -71,8 +73,8 @@ class SiteLedger:
 
     def stored(self, key: Key) -> tuple[bytes, bytes] | None:
         """The digest of the request answered under ``key``, and the bytes of the answer."""
-        found = self._runs.get(key.run, _NO_PAGES).stored.get((key.round, key.attempt))
-        return None if found is None else (found[0], self._read(found[1], "frame"))
+        place = self._runs.get(key.run, _NO_PAGES).stored.get((key.round, key.attempt))
+        return None if place is None else (place[0], self._read(place[1], "frame"))
 
     def newest(self, run: bytes) -> tuple[int, int]:
         """Attempt and round of the newest answer in ``run``; (-1, -1) before the first."""
@@ -130,9 +132,17 @@ class SiteLedger:
         """Everything kept under ``what``, in order."""
         return [self._read(where, "data") for where in self._runs.get(run, _NO_PAGES).notes.get(what, [])]
 
+    def began_with(self, run: bytes, rows: str, *, is_new: bool = True) -> bool:
+        """Whether ``run`` began with the rows of this fingerprint; written down where a new run begins."""
+        kept = self.notes(run, "fingerprint")
+        if not kept and is_new:
+            self.note(run, "fingerprint", rows.encode())
+            return True
+        return kept[:1] == [rows.encode()]
+
     def grouping(self, how: str, **facts: Any) -> None:
         """The site's groups were formed, updated or formed anew; nothing leaves."""
-        head = {"event": "groups", "time": round(time.time(), 3), "run": bytes(16).hex(), "round": -1}
+        head = {"event": "groups", "time": round(time.time(), 3), "run": NO_RUN.hex(), "round": -1}
         self._chain.append({**head, "how": how, "floats": 0, "bytes": 0, **facts})
 
     def secret(self) -> bytes:

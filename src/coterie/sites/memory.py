@@ -27,12 +27,12 @@ class RunMemories:
 
     def of(self, run: bytes, view: str = "") -> RunMemory:
         """The memory of ``run`` over one view of the table, a blank one where there is none."""
-        found = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
-        found.alignment_key, found.allows = self._alignment_key, self._allows
+        memory = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
+        memory.alignment_key, memory.allows = self._alignment_key, self._allows
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
-        return found
+        return memory
 
     def forget(self, run: bytes) -> None:
         """Drop what is kept of ``run``."""

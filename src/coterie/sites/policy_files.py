@@ -106,22 +106,22 @@ def _policy(raw: Mapping[str, Any], where: object) -> Policy:
 
 def _new_rules(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The rules of an older file under today's names."""
-    made = {key: value for key, value in raw.items() if key not in _REMOVED}
+    rules = {key: value for key, value in raw.items() if key not in _REMOVED}
     if "single_answers" in raw:
-        made["per_site_results"] = raw["single_answers"]
+        rules["per_site_results"] = raw["single_answers"]
     if "min_count" in raw:
         count = raw["min_count"]
         if isinstance(count, int) and count <= 1:
-            made["protection"] = "none"
+            rules["protection"] = "none"
         else:
-            made["min_group"] = min(LARGEST_GROUP, max(SMALLEST_GROUP, count)) if isinstance(count, int) else count
-    return made
+            rules["min_group"] = min(LARGEST_GROUP, max(SMALLEST_GROUP, count)) if isinstance(count, int) else count
+    return rules
 
 
 def _replacement(key: str, value: Any) -> str:
     """The line that takes the place of a removed one."""
-    made = [f"{name} = {_toml(new)}" for name, new in _new_rules({key: value}).items()]
-    return f"now {made[0]}" if made else "leave it out"
+    lines = [f"{name} = {_toml(new)}" for name, new in _new_rules({key: value}).items()]
+    return f"now {lines[0]}" if lines else "leave it out"
 
 
 def upgraded_policy(path: Path) -> str:
@@ -131,14 +131,14 @@ def upgraded_policy(path: Path) -> str:
     peers, methods = rules.pop("peers", {}), rules.pop("method", {})
     lines = []
     for line in policy_text("standard").splitlines():
-        found = re.match(r"(?:# )?(\w+) = ", line)
-        if found is None or found[1] not in _KEYS or line.startswith("#   "):
+        match = re.match(r"(?:# )?(\w+) = ", line)
+        if match is None or match[1] not in _KEYS or line.startswith("#   "):
             lines.append(line)
-        elif found[1] in rules:
-            lines.append(f"{found[1]} = {_toml(rules.pop(found[1]))}")
+        elif match[1] in rules:
+            lines.append(f"{match[1]} = {_toml(rules.pop(match[1]))}")
         else:
-            default = getattr(Policy(), found[1])
-            lines.append(f"# {line.removeprefix('# ')}" if default is None else f"{found[1]} = {_toml(default)}")
+            default = getattr(Policy(), match[1])
+            lines.append(f"# {line.removeprefix('# ')}" if default is None else f"{match[1]} = {_toml(default)}")
     lines += [f"{name} = {_toml(value)}" for name, value in rules.items()]
     if peers:
         lines += ["", "[peers]", *(f"{_toml(site)} = {_toml(key)}" for site, key in peers.items())]
@@ -160,13 +160,13 @@ def _checked(where: object, key: str, value: Any) -> Any:
         return _method_tables(where, value)
     kind, rule = _RULES[key]
     try:
-        found = msgspec.convert(value, kind)
+        converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
         raise InputError(f"{where}: {key} is {rule}, not {value!r}") from None
     for name in value if key == "methods" else ():
         if name not in METHODS:
             raise InputError(f"{where}: there is no method {name!r}; there are {', '.join(sorted(METHODS))}")
-    return found
+    return converted
 
 
 def _method_tables(where: object, value: Any) -> dict[str, Protection]:
@@ -191,13 +191,13 @@ def _peers(where: object, value: Any) -> dict[str, bytes]:
 
 def _secret(where: object, text: Any) -> bytes:
     """The sites' common secret; never quoted in a message."""
-    found = _key_bytes(text)
-    if found is None:
+    key = _key_bytes(text)
+    if key is None:
         raise InputError(
             f"{where}: alignment_key is 32 bytes as 44 characters of base64 or 64 hex digits; "
-            "`coterie policy secret` prints a new one, to be told to the other sites and not to the server"
+            "`coterie policy secret` prints a new one; give it to the other sites and not to the server"
         )
-    return found
+    return key
 
 
 def _key_bytes(text: Any) -> bytes | None:
@@ -212,14 +212,14 @@ def _public_key(where: object, site: str, text: Any) -> bytes:
         raise InputError(f"{where}: {site} stands below [peers] and so is read as a site; move it above")
     if site in {field.name for field in fields(Policy)}:
         raise InputError(f"{where}: {site} = {text!r} stands below [peers] and so is read as a site; move it above")
-    found = _key_bytes(text)
-    if found is None:
+    key = _key_bytes(text)
+    if key is None:
         size = f" ({len(text)} characters)" if isinstance(text, str) else ""
         raise InputError(
             f"{where}: the key of {site} under [peers] is {text!r}{size}; a public key is 32 bytes as 44 characters "
             "of base64 or 64 hex digits, and `coterie policy key LEDGER` prints a site's"
         )
-    return found
+    return key
 
 
 # ---------------------------------------------------------------- explaining
@@ -294,7 +294,7 @@ def _per_site_results(policy: Policy) -> list[str]:
 def _masked_sums(policy: Policy) -> list[str]:
     over = {
         1: "A masked sum may be over this site alone, and then hides nothing.",
-        2: "A masked sum is over at least 2 sites; over two, each can tell the other's part from the sum.",
+        2: "A masked sum is over at least 2 sites; over two, each can compute the other's part from the sum.",
     }
     least = f"A masked sum is over at least {policy.min_roster} sites, not counting those that dropped out."
     part = "its part" if policy.protection == "none" else "its part, a sum over its groups"

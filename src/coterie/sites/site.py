@@ -73,7 +73,7 @@ class Site:
         self.peers = self.policy.peers
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
-        self._rows = rows.encode()
+        self._rows = rows
         self._known: set[bytes] = set()
         """Runs that are known to have begun with these rows."""
         self._lock = threading.Lock()
@@ -190,10 +190,7 @@ class Site:
     def _began_so(self, run: bytes) -> bool:
         """Whether the run began with the rows that are there now; written down when it begins."""
         if self._rows and run not in self._known:
-            kept = self.ledger.notes(run, "fingerprint")
-            if not kept:
-                self.ledger.note(run, "fingerprint", self._rows)
-            elif kept[0] != self._rows:
+            if not self.ledger.began_with(run, self._rows):
                 return False
             self._known.add(run)
         return True

@@ -15,6 +15,7 @@ from nvflare.apis.shareable import make_reply
 
 from coterie.engines.nvflare.center import AuxChannel
 from coterie.engines.nvflare.wire import CODE, VERSION
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 
 
 class Engine:
@@ -58,10 +59,14 @@ def test_all_are_ready_in_the_end():
 
 def test_a_site_without_a_table_hides_nobody_who_comes_a_moment_later():
     wrong, asked = greeted(north=(3, "", HERE), south=(2, "", HERE), west=(1, "closed", HERE))
-    assert wrong == {"west": "has no table to answer from; its own log says why"}
+    assert wrong == {"west": SiteOutcome(OutcomeKind.CLOSED)}
+    assert str(wrong["west"]) == "has no table to answer from; its own log says why"
     assert asked["west"] == 1
 
 
 def test_another_version_and_no_answer_are_told_apart():
     wrong, _ = greeted(north=(1, "", "0.0.1"), south=(1000, "", HERE), west=(1, "", HERE))
-    assert wrong == {"north": f"runs coterie 0.0.1, the center {HERE}", "south": "could not be reached"}
+    kinds = {name: outcome.kind for name, outcome in wrong.items()}
+    assert kinds == {"north": OutcomeKind.OTHER_VERSION, "south": OutcomeKind.UNREACHABLE}
+    assert str(wrong["north"]) == f"runs coterie 0.0.1, the center {HERE}"
+    assert [wrong[name].may_return for name in ("north", "south")] == [False, True]

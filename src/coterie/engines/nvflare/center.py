@@ -18,6 +18,7 @@ from nvflare.apis.shareable import Shareable
 from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, begin_job
 from coterie.errors import CoterieError
 from coterie.runtime.channel import Outcome
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 
 GRACE = 2.0
 """Seconds beyond its own time-out that the engine is given before it is no longer waited for."""
@@ -52,26 +53,26 @@ class AuxChannel:
         futures = {name: self._pool.submit(self._carried, name, data, left) for name, data in payloads.items()}
         self._await(list(futures.values()), left + GRACE)
         self._check()
-        found = {name: one.result() if one.done() else Outcome("late") for name, one in futures.items()}
+        outcomes = {name: future.result() if future.done() else Outcome("late") for name, future in futures.items()}
         self.carried["down"] += sum(map(len, payloads.values()))
-        self.carried["up"] += sum(len(outcome.payload) for outcome in found.values())
-        return found
+        self.carried["up"] += sum(len(outcome.payload) for outcome in outcomes.values())
+        return outcomes
 
-    def greet(self, seconds: float = GREETING) -> dict[str, str]:
+    def greet(self, seconds: float = GREETING) -> dict[str, SiteOutcome]:
         """What is wrong with each site that is not ready for questions after so long."""
-        ends, wrong, silent = time.monotonic() + seconds, dict[str, str](), list(self._names)
+        ends, heard, silent = time.monotonic() + seconds, dict[str, SiteOutcome](), list(self._names)
         while silent and time.monotonic() < ends:
             self._check()
-            found = {name: self._pool.submit(self._sent, name, HELLO, Shareable(), 2.0) for name in silent}
-            self._await(list(found.values()), 2.0 + GRACE)
-            for name, one in found.items():
-                reply = one.result() if one.done() else None
+            futures = {name: self._pool.submit(self._sent, name, HELLO, Shareable(), 2.0) for name in silent}
+            self._await(list(futures.values()), 2.0 + GRACE)
+            for name, future in futures.items():
+                reply = future.result() if future.done() else None
                 if reply is not None and reply.get_return_code() == ReturnCode.OK:
-                    wrong[name] = _wrong(reply)
-            silent = [name for name in silent if name not in wrong]
+                    heard[name] = _greeted(reply)
+            silent = [name for name in silent if name not in heard]
             time.sleep(0.2 if silent else 0.0)
-        wrong |= dict.fromkeys(silent, "could not be reached")
-        return {name: words for name, words in sorted(wrong.items()) if words}
+        heard |= dict.fromkeys(silent, SiteOutcome(OutcomeKind.UNREACHABLE))
+        return {name: outcome for name, outcome in sorted(heard.items()) if not outcome.is_good}
 
     def close(self) -> None:
         """Wait for no thread any more."""
@@ -107,17 +108,18 @@ class AuxChannel:
 
     def _sent(self, name: str, topic: str, request: Any, timeout: float) -> Any:
         with self._engine.new_context() as context:
-            found = self._engine.send_aux_request([name], topic, request, timeout, context)
-        return (found or {}).get(name)
+            replies = self._engine.send_aux_request([name], topic, request, timeout, context)
+        return (replies or {}).get(name)
 
 
-def _wrong(reply: Any) -> str:
-    """What keeps a site that answered a greeting from taking part; nothing is nothing."""
+def _greeted(reply: Any) -> SiteOutcome:
+    """Whether a site that answered a greeting can take part, or what keeps it from that."""
     if reply.get(CODE):
-        return "has no table to answer from; its own log says why"
+        return SiteOutcome(OutcomeKind.CLOSED)
     if reply.get(VERSION) != version("coterie"):
-        return f"runs coterie {reply.get(VERSION)}, the center {version('coterie')}"
-    return ""
+        versions = f"{reply.get(VERSION)}, the center {version('coterie')}"
+        return SiteOutcome(OutcomeKind.OTHER_VERSION, detail=versions)
+    return SiteOutcome(OutcomeKind.ANSWERED)
 
 
 class Center(Controller):

@@ -44,8 +44,8 @@ class KnownFiles(AppValidator):
     def validate(self, app_folder: str) -> tuple[str, dict[str, Any]]:
         """What is wrong, or nothing."""
         root = Path(app_folder)
-        found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.name not in _SIGNATURES}
-        strange = sorted(found - _FILES)
+        carried = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.name not in _SIGNATURES}
+        strange = sorted(carried - _FILES)
         return (f"a job is a configuration and nothing else; this one carries {strange[0]!r}" if strange else ""), {}
 
 
@@ -68,8 +68,8 @@ class Gate(FLComponent):
             if agent is not None:
                 hear_the_server_only(engine.get_cell())
                 agent.processors = {
-                    topic: _Named(one) if topic in _NAMED else one
-                    for topic, one in agent.processors.items()
+                    topic: _Named(processor) if topic in _NAMED else processor
+                    for topic, processor in agent.processors.items()
                     if topic in _ASKED
                 }
 

@@ -87,8 +87,8 @@ class Kit:
         from cryptography.x509 import load_pem_x509_certificate
 
         own = self.startup / ("server.crt" if self.kind == "server" else "client.crt")
-        found = (load_pem_x509_certificate(path.read_bytes()) for path in (own, self.startup / "rootCA.pem"))
-        return min(one.not_valid_after_utc for one in found)
+        certificates = (load_pem_x509_certificate(path.read_bytes()) for path in (own, self.startup / "rootCA.pem"))
+        return min(certificate.not_valid_after_utc for certificate in certificates)
 
     def check(self) -> None:
         """Say that a kit can no longer be used: nobody would take its certificate."""
@@ -130,15 +130,15 @@ def provision(
     }
     authority.mkdir(parents=True, exist_ok=True)
     authority.chmod(0o700)
-    made = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
+    signed = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
     places: dict[str, tuple[Path, Close | None]] = {"server": (out / "server", _close_server)}
     places |= {name: (out / "sites" / name, _close_site) for name in everyone["sites"]}
     places |= {name: (out / "analysts" / name, None) for name in everyone["analysts"]}  # they load nothing
     for name, (target, close) in places.items():
         if not target.exists():
-            _placed(made / (server if name == "server" else name), target, close)
+            _placed(signed / (server if name == "server" else name), target, close)
     _write(kept, {"server": server, "port": port, **everyone})
-    shutil.rmtree(made, ignore_errors=True)  # kits that nobody was given
+    shutil.rmtree(signed, ignore_errors=True)  # kits that nobody was given
     return {name: read_kit(target) for name, (target, _) in places.items()}
 
 
@@ -204,8 +204,8 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
     from nvflare.lighter.provisioner import Provisioner
 
     with contextlib.redirect_stdout(io.StringIO()):
-        made = prepare_project(dict(project))
-        Provisioner(str(authority / "workspace"), prepare_builders(dict(project))).provision(made)
+        prepared = prepare_project(dict(project))
+        Provisioner(str(authority / "workspace"), prepare_builders(dict(project))).provision(prepared)
     return max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
 
 
@@ -228,9 +228,9 @@ def place_server(kit: Kit) -> None:
     path, store = kit.folder / "local" / "resources.json", kit.folder / "store"
     resources = json.loads(path.read_text())
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
-    for one in resources["components"]:
-        if one["id"] == "job_manager":
-            one["args"]["uri_root"] = str(store / "jobs")
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = str(store / "jobs")
     _write(path, resources)
 
 
@@ -249,7 +249,7 @@ def _closed(kit: Path, loaded: str, unwanted: str) -> dict[str, Any]:
     resources["app_validator"] = {"path": f"{_GATE}.KnownFiles", "args": {}}
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [loaded]
-    resources["components"] = [one for one in resources["components"] if one["id"] != unwanted]
+    resources["components"] = [component for component in resources["components"] if component["id"] != unwanted]
     resources["components"].append({"id": "coterie_gate", "path": f"{_GATE}.Gate", "args": {}})
     return resources
 
@@ -263,9 +263,9 @@ def _close_server(kit: Path) -> None:
     """As a site's, and one job at a time."""
     resources = _closed(kit, CENTER_CLASS, "log_receiver")
     resources["servers"][0] |= {"heart_beat_timeout": HEARTBEAT, "admin_timeout": 30.0}
-    for one in resources["components"]:
-        if one["id"] == "job_scheduler":
-            one["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 10.0}
+    for component in resources["components"]:
+        if component["id"] == "job_scheduler":
+            component["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 10.0}
     _write(kit / "local" / "resources.json", resources)
 
 

@@ -49,16 +49,16 @@ def environment() -> dict[str, str]:
 
 def find_running(kit: Kit) -> Running | None:
     """The process of this kit on this machine, if it is up."""
-    module, found, jobs = _MODULES[kit.kind], [], []
+    module, pids, jobs = _MODULES[kit.kind], [], []
     for pid, words in _processes():
         if str(kit.folder) in words and "-m" in words:
             if module in words:
-                found.append(pid)
+                pids.append(pid)
             elif any(word.startswith("nvflare.private.fed.app.") for word in words):
                 jobs.append(pid)
-    if not found and not jobs:
+    if not pids and not jobs:
         return None
-    return Running(found[0] if found else 0, tuple(jobs))
+    return Running(pids[0] if pids else 0, tuple(jobs))
 
 
 def _processes() -> Iterable[tuple[int, list[str]]]:
@@ -90,12 +90,12 @@ def start(kit: Kit) -> int:
     words = command(kit)
     _prepare(kit)
     with (kit.folder / OUTPUT).open("ab") as output:
-        made = subprocess.Popen(
+        process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd=kit.folder,
             start_new_session=True,
         )  # fmt: skip
-    _STARTED[made.pid] = made
-    return made.pid
+    _STARTED[process.pid] = process
+    return process.pid
 
 
 def stop(kits: Iterable[Kit], *, patience: float = 10.0) -> int:
@@ -119,11 +119,11 @@ def stop(kits: Iterable[Kit], *, patience: float = 10.0) -> int:
 
 
 def _pids(kit: Kit) -> list[int]:
-    for pid, made in list(_STARTED.items()):
-        if made.poll() is not None:
+    for pid, process in list(_STARTED.items()):
+        if process.poll() is not None:
             del _STARTED[pid]
-    found = find_running(kit)
-    return [] if found is None else [pid for pid in (found.pid, *found.jobs) if pid and not has_ended(pid)]
+    running = find_running(kit)
+    return [] if running is None else [pid for pid in (running.pid, *running.jobs) if pid and not has_ended(pid)]
 
 
 def has_ended(pid: int) -> bool:

@@ -95,7 +95,7 @@ class Session:
 
     def sites(self) -> dict[str, float]:
         """The sites that are connected now, and when each was heard of last."""
-        return {one.name: float(one.last_connect_time) for one in self._ask("get_connected_client_list")}
+        return {client.name: float(client.last_connect_time) for client in self._ask("get_connected_client_list")}
 
     def server_started(self) -> str:
         """When the server was started; another answer means that it was started anew."""
@@ -109,31 +109,31 @@ class Session:
 
     def status(self, job: str) -> str:
         """What the server says of a job: ``SUBMITTED``, ``RUNNING``, ``FINISHED:COMPLETED``, ..."""
-        found = self._ask("get_job_meta", job)
-        return str(found.get("status", ""))
+        meta = self._ask("get_job_meta", job)
+        return str(meta.get("status", ""))
 
     def problems(self, job: str) -> list[str]:
-        """What kept a job from being run somewhere, as the server tells it."""
-        found = self._ask("get_job_meta", job)
-        details = [str(one) for one in found.get("job_deploy_detail") or []]
-        return [one for one in details if not one.rstrip().endswith(": OK")] + [
-            str(one) for one in found.get("schedule_history") or [] if "NOT_ENOUGH" in str(one).upper()
+        """What kept a job from being run somewhere, as the server reports it."""
+        meta = self._ask("get_job_meta", job)
+        details = [str(detail) for detail in meta.get("job_deploy_detail") or []]
+        return [detail for detail in details if not detail.rstrip().endswith(": OK")] + [
+            str(detail) for detail in meta.get("schedule_history") or [] if "NOT_ENOUGH" in str(detail).upper()
         ]
 
     def idle(self) -> set[str]:
         """The sites that are connected and run no job."""
-        found = self._ask("get_client_job_status") or []
-        return {one["client_name"] for one in found if one.get("status") == "no_jobs"}
+        clients = self._ask("get_client_job_status") or []
+        return {client["client_name"] for client in clients if client.get("status") == "no_jobs"}
 
     def command(self, job: str, topic: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the running job something; nothing where it is not running (yet, or any more)."""
         try:
-            found = self._ask("do_app_command", job, topic, dict(arguments))
+            reply = self._ask("do_app_command", job, topic, dict(arguments))
         except Unreachable:
             raise
         except CoterieError:
             return {}
-        return dict(found or {})
+        return dict(reply or {})
 
     def abort(self, job: str) -> None:
         """End a job; one that is over already stays so."""
@@ -148,10 +148,10 @@ class Session:
     def fetch(self, job: str, target: Path) -> None:
         """Bring the files of a job that is over."""
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            found = Path(self._ask("download_job_result", job, folder))
-            made = found / "workspace" / "coterie"
+            job_folder = Path(self._ask("download_job_result", job, folder))
+            results = job_folder / "workspace" / "coterie"
             target.mkdir(parents=True, exist_ok=True)
-            for path in made.iterdir() if made.is_dir() else ():
+            for path in results.iterdir() if results.is_dir() else ():
                 if path.is_dir():
                     shutil.copytree(path, target / path.name, dirs_exist_ok=True)
                 else:
@@ -175,12 +175,12 @@ class Session:
                 time.sleep(0.2)
             except Exception as problem:
                 raise CoterieError(f"the server could not do it ({type(problem).__name__}: {problem}).") from None
-        raise AssertionError("one of both ways out was taken")
+        raise AssertionError("the second attempt returns or raises")
 
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """NVFlare prints and logs what it does; errors are ours to tell."""
+    """NVFlare prints and logs what it does; errors are reported by coterie."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

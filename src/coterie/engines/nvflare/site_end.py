@@ -1,4 +1,4 @@
-"""The site's end: installed at the site, told by the site's own files what it holds and what it may say."""
+"""The site's end: installed at the site; the site's own files say what it holds and what it may answer."""
 
 from __future__ import annotations
 

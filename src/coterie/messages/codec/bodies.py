@@ -53,7 +53,17 @@ def _coder(kind: Any) -> _Coder:
 
 
 def encode_body(request: Request[Any], limits: Limits) -> Body:
-    """The bytes of a request and the limits it is asked under; what no site would read is not written."""
+    """The bytes of a request and the limits it is asked under; what no site would read is not written.
+
+    A request keeps its bytes: the journal, a layer and the run all need them, and it is encoded once.
+    """
+    kept: tuple[Limits, Body] | None = vars(request).get("_encoded")
+    if kept is None or kept[0] != limits:
+        kept = vars(request)["_encoded"] = dict(limits), _encode(request, limits)
+    return kept[1]
+
+
+def _encode(request: Request[Any], limits: Limits) -> Body:
     kind = type(request)
     _check_limits(kind.kind, limits)
     values: list[Any] = [dict(limits)]
