@@ -172,9 +172,9 @@ def assign(
     columns = [(name.partition("=")[0], name) for name in names]
     raw = list(dict.fromkeys(column if column in chosen else name for column, name in columns))
     table = open_table(data, columns=raw, categories=chosen, name=data.name)
-    found = [column.name for column in table.columns]
-    if found != names:
-        raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(found)}.")
+    own_columns = [column.name for column in table.columns]
+    if own_columns != names:
+        raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(own_columns)}.")
     scan_table(table)
     target = out or data.with_name(data.name + ".labels.parquet")
     with _new_parquet(target, force, "labels") as path:
@@ -263,11 +263,11 @@ def _played(job: Job) -> list[dict[str, Any]]:
         )
         (book,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         lines = [line for line in read_chain(book) if line["event"] == "answer"]
-    found = []
+    kinds = []
     for (asked, answer), group in groupby(lines, lambda line: (line["asked"], line["answer"])):
         same = list(group)
         first = same[0]
-        found.append(
+        kinds.append(
             {
                 "asked": asked,
                 "answer": answer,
@@ -278,7 +278,7 @@ def _played(job: Job) -> list[dict[str, Any]]:
                 "example": _example(first),
             }
         )
-    return found
+    return kinds
 
 
 def _example(line: Mapping[str, Any]) -> str:
@@ -329,9 +329,9 @@ def tags(
 
 def _categories_in(names: list[str]) -> dict[str, list[str]]:
     """Categories as a model's one-hot columns spell them: ``sex=f``, ``sex=m``."""
-    found: dict[str, list[str]] = {}
+    categories: dict[str, list[str]] = {}
     for name in names:
         column, sign, value = name.partition("=")
         if sign:
-            found.setdefault(column, []).append(value)
-    return found
+            categories.setdefault(column, []).append(value)
+    return categories

@@ -26,11 +26,11 @@ def demo(
     _check_demo_folder(out)
     shutil.rmtree(out / "journal", ignore_errors=True)  # a demonstration starts anew, its islands' ledgers with it
     with watching() as watch:
-        found = run_demo(clusters, journal=out / "journal", events=watch)
-    page = write_demo(found, out)
+        results = run_demo(clusters, journal=out / "journal", events=watch)
+    page = write_demo(results, out)
     heads = ["", "ARI", "NMI", "cost ratio", "numbers", "bytes", "rounds"]
     rows = []
-    for c in found.comparisons:
+    for c in results.comparisons:
         quality = [c.way, f"{c.ari:.3f}", f"{c.nmi:.3f}", f"{c.cost_ratio:.4f}"]
         rows.append([*quality, f"{c.floats_up:,}", f"{c.bytes_up:,}", str(c.rounds)])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)

@@ -62,13 +62,13 @@ def server_start(kit: opt.Kit) -> None:
 def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """Whether the server runs on this machine, and which runs wait to be resumed."""
     check_installed()
-    found = _kit(kit, "server")
-    running = find_running(found)
-    runs = found.folder / "coterie" / "runs"
+    own_kit = _kit(kit, "server")
+    running = find_running(own_kit)
+    runs = own_kit.folder / "coterie" / "runs"
     kept = sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
     facts = {
-        "listens": f"{found.host}:{found.port}",
-        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
+        "listens": f"{own_kit.host}:{own_kit.port}",
+        "certificate_until": f"{own_kit.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "jobs": len(running.jobs) if running else 0,
         "unfinished_runs": kept,
@@ -102,15 +102,15 @@ def site_start(
     check_installed()
     from coterie.sites.installed import Holdings, InstalledSite
 
-    found = _kit(kit, "site")
-    found.check()
-    installed = InstalledSite(found.folder)
+    own_kit = _kit(kit, "site")
+    own_kit.check()
+    installed = InstalledSite(own_kit.folder)
     said = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
     held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **said)
     table = installed.tell(held)
     tell(
-        f"{found.name}: {table.n_rows:,} rows of {len(table.columns)} columns, policy {held.policy}; "
-        f"server {found.host}:{found.port}, certificate until {found.valid_until():%Y-%m-%d}"
+        f"{own_kit.name}: {table.n_rows:,} rows of {len(table.columns)} columns, policy {held.policy}; "
+        f"server {own_kit.host}:{own_kit.port}, certificate until {own_kit.valid_until():%Y-%m-%d}"
     )
     rules = held.rules()
     if table.n_rows < rules.min_rows:
@@ -118,7 +118,7 @@ def site_start(
     if rules.protection == "groups":
         _say_groups(installed, table)
     if not check:
-        run_here(found)
+        run_here(own_kit)
 
 
 def _say_groups(installed: Any, table: Any) -> None:
@@ -146,15 +146,15 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """What this site holds, whether it runs, and what left it so far."""
     from coterie.sites.installed import InstalledSite
 
-    found = _kit(kit, "site")
-    installed = InstalledSite(found.folder)
-    held, running = installed.holdings(), find_running(found)
+    own_kit = _kit(kit, "site")
+    installed = InstalledSite(own_kit.folder)
+    held, running = installed.holdings(), find_running(own_kit)
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     answers = [line for line in lines if line["event"] == "answer"]
     facts: dict[str, Any] = {
-        "site": found.name,
-        "server": f"{found.host}:{found.port}",
-        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
+        "site": own_kit.name,
+        "server": f"{own_kit.host}:{own_kit.port}",
+        "certificate_until": f"{own_kit.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "in_a_job": bool(running and running.jobs),
         "data": held.data,
@@ -174,7 +174,7 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     when = f"{datetime.fromtimestamp(last):%Y-%m-%d %H:%M:%S} ({facts['last_method']})" if last else "never"
     state = "down" if running is None else f"up, process {running.pid}" + (", in a job" if running.jobs else "")
     show_table(
-        f"Site {found.name}",
+        f"Site {own_kit.name}",
         ["", "what"],
         [
             ["process", state],
@@ -204,8 +204,8 @@ def site_regroup(
     """
     from coterie.sites.installed import InstalledSite
 
-    found = _kit(kit, "site")
-    installed = InstalledSite(found.folder)
+    own_kit = _kit(kit, "site")
+    installed = InstalledSite(own_kit.folder)
     if not yes:
         typer.confirm(
             "Old and new groups together may tell of the few rows they differ in. Form all groups anew?", abort=True
@@ -216,7 +216,7 @@ def site_regroup(
 
 
 def _kit(path: Path, kind: str) -> Kit:
-    found = read_kit(path)
-    if found.kind != kind:
-        raise InputError(f"{path}: this is the kit of {found.kind} {found.name}; a {kind}'s is needed.")
-    return found
+    kit = read_kit(path)
+    if kit.kind != kind:
+        raise InputError(f"{path}: this is the kit of {kit.kind} {kit.name}; a {kind}'s is needed.")
+    return kit

@@ -56,12 +56,12 @@ def up(
     Then coterie federation run job.toml, and coterie federation down. Without --data a federation that is
     down is started again.
     """
-    made = _in(folder)
+    network = _in(folder)
     from coterie.sites.installed import Holdings
 
     if data is None:
-        held = {name: made.site(name).holdings() for name in made.names()}
-    elif made.is_there:
+        held = {name: network.site(name).holdings() for name in network.names()}
+    elif network.is_there:
         raise InputError(
             f"{folder} holds a federation already: leave --data out to start it, or choose another folder."
         )
@@ -71,9 +71,9 @@ def up(
         how = Holdings("", policy or "standard", **opt.chosen(columns, ignore, categories, key))
         held = _held(data, sites, site_column, how, folder)
     try:
-        made.up(held, say=lambda words: console.print(words, highlight=False))
+        network.up(held, say=lambda words: console.print(words, highlight=False))
     except BaseException:
-        if data is not None and not made.is_there:
+        if data is not None and not network.is_there:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     console.print(
@@ -98,8 +98,8 @@ def _held(
         raise InputError("--key goes with one file a site: each holds columns of the same rows.")
     plain = replace(how, columns=None, ignore=[], categories={})
     if site_column is not None:
-        found = split_by_site(data[0], site_column, **options)
-        paths = {name: deal_out(table, [name], parts)[name] for name, table in found.items()}
+        tables = split_by_site(data[0], site_column, **options)
+        paths = {name: deal_out(table, [name], parts)[name] for name, table in tables.items()}
     else:
         assert sites is not None
         paths = deal_out(open_table(data[0], **options), [f"site-{i + 1}" for i in range(sites)], parts)
@@ -116,13 +116,13 @@ def run(
     as_json: opt.AsJson = False,
 ) -> None:
     """Run a job over the federation, as `coterie run CONFIG --engine nvflare --kit ...` does elsewhere."""
-    made = _in(folder)
-    made.names()
-    if "server" not in made.running():
+    network = _in(folder)
+    network.names()
+    if "server" not in network.running():
         raise InputError(f"{folder}: the federation is down; `coterie federation up --folder {folder}` starts it.")
     job = read_job(config, needs_data=False)
     result = run_remotely(
-        job, made.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
+        job, network.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
     )
     show_result(job, result, as_json)
 
@@ -130,17 +130,17 @@ def run(
 @federation.command()
 def status(folder: Folder = HERE, as_json: opt.AsJson = False) -> None:
     """Which processes of the federation are up, and what left each site."""
-    made = _in(folder)
-    running = made.running()
+    network = _in(folder)
+    running = network.running()
     rows: list[dict[str, Any]] = []
-    for name in ("server", *made.names()):
-        found = running.get(name)
-        book = made.site(name).ledger_path
+    for name in ("server", *network.names()):
+        process = running.get(name)
+        book = network.site(name).ledger_path
         rows.append(
             {
                 "name": name,
-                "process": found.pid if found else None,
-                "in_a_job": bool(found and found.jobs),
+                "process": process.pid if process else None,
+                "in_a_job": bool(process and process.jobs),
                 "ledger_bytes": book.stat().st_size if name != "server" and book.exists() else 0,
             }
         )
@@ -157,9 +157,9 @@ def down(
     purge: Annotated[bool, typer.Option("--purge", help="Remove the folder, its kits and ledgers, too.")] = False,
 ) -> None:
     """End every process of the federation."""
-    made = _in(folder)
-    count = made.down()
+    network = _in(folder)
+    count = network.down()
     console.print(f"{count} processes were ended; none is left." if count else "Nothing was running.")
     if purge:
-        shutil.rmtree(made.folder)
+        shutil.rmtree(network.folder)
         console.print(f"{folder} was removed.")

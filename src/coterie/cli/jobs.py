@@ -86,14 +86,14 @@ class Job:
             if len(named) != 1:
                 raise InputError(f"a site column goes with one file, not {len(named)}.")
             (path,) = named.values()
-            found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
+            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
             by_site = self._chosen_by_site(named) if self._splits_columns else dict.fromkeys(named, options)
-            found = {
+            tables = {
                 name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
                 for name, path in named.items()
             }
-        return {name: (table, self._look_through(table)) for name, table in found.items()}
+        return {name: (table, self._look_through(table)) for name, table in tables.items()}
 
     @property
     def _splits_columns(self) -> bool:
@@ -175,7 +175,7 @@ class Job:
         sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
         with Claimed(out) as claim, SiteWords() as words:
             self.check_folder(out, resume)
-            seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
+            seen = {name: fingerprint + _mark(policies[name]) for name, (_, fingerprint) in looked_at.items()}
             check_fingerprints(out / "journal", seen, resume=resume)
             with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites"):
                 try:

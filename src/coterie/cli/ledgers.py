@@ -104,8 +104,10 @@ def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _show_site_run(title: str, left: list[_Left]) -> None:
-    groups = _grouped(left, lambda one: (one.what, one.content, one.sight), lambda one: one.what == KEYS)
-    rows = [[_rounds(one.round for one in group), *same, *_totals(group)] for same, group in groups]
+    groups = _grouped(
+        left, lambda message: (message.what, message.content, message.sight), lambda message: message.what == KEYS
+    )
+    rows = [[_rounds(message.round for message in group), *same, *_totals(group)] for same, group in groups]
     show_table(title, ["rounds", "what left", "made of", "the server sees", "numbers", "bytes"], rows)
     numbers, total = _totals(left)
     say(f"{count_of(len(left), 'message')}, {numbers} numbers, {total} bytes in all.")
@@ -114,20 +116,20 @@ def _show_site_run(title: str, left: list[_Left]) -> None:
 
 
 def _totals(left: list[_Left]) -> tuple[str, str]:
-    return f"{sum(one.floats for one in left):,}", f"{sum(one.bytes for one in left):,}"
+    return f"{sum(message.floats for message in left):,}", f"{sum(message.bytes for message in left):,}"
 
 
 def _left(lines: list[Line]) -> list[_Left]:
     """What left in one run; a site's notes to itself only tell over whom a sum was unmasked."""
-    unmasked, found, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
+    unmasked, messages, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
     for line in lines:
         question = line["round"], line.get("attempt", 0)
         if line["event"] == "answer":
             answers[question] = _answer(line, unmasked.get(question, ()))
-            found.append(answers[question])
+            messages.append(answers[question])
         elif line["event"] not in ("once", "note"):
-            found.append(_other(line, answers.get(question)))
-    return found
+            messages.append(_other(line, answers.get(question)))
+    return messages
 
 
 def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
@@ -157,51 +159,54 @@ def _other(line: Line, answered: _Left | None) -> _Left:
 
 def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
     """By round and attempt the sites over whose sum this site helped to take the masks off."""
-    found: dict[tuple[int, int], list[str]] = {}
+    rosters: dict[tuple[int, int], list[str]] = {}
     roster: list[str] = []
     for line in lines:
         if line["event"] == "note" and line["what"] == "roster":
             roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
         elif line["event"] == "once" and line["what"].startswith("reveal "):
             _, number, attempt = line["what"].split()
-            found[int(number), int(attempt)] = roster
-    return found
+            rosters[int(number), int(attempt)] = roster
+    return rosters
 
 
 def _site_sentences(left: list[_Left]) -> Iterator[str]:
-    answers = [one for one in left if one.event == "answer"]
-    clauses = [*_masked_clauses(answers), *_single_clauses(Counter((one.seen, one.content) for one in answers))]
+    answers = [message for message in left if message.event == "answer"]
+    clauses = [
+        *_masked_clauses(answers),
+        *_single_clauses(Counter((message.seen, message.content) for message in answers)),
+    ]
     yield f"Of what this site computed from its rows the server saw: {'; '.join(clauses or ['nothing'])}."
-    schema = sum(one.content == "schema" for one in answers)
+    schema = sum(message.content == "schema" for message in answers)
     if schema:
         yield f"It also saw {count_of(schema, 'answer')} (schema): which of the columns asked for this site holds."
-    if any(one.what == KEYS for one in left):
+    if any(message.what == KEYS for message in left):
         yield "Keys and masks are no data: they set the masks up, and took them off the sums."
-    again = sum(one.event == "resend" for one in left)
+    again = sum(message.event == "resend" for message in left)
     if again:
         yield f"{count_of(again, 'message')} left once more, the same bytes as before."
-    refused = Counter(one.reason for one in left if one.event == "refusal")
+    refused = Counter(message.reason for message in left if message.event == "refusal")
     if refused:
         yield f"{count_of(refused.total(), 'question')} refused: {'; '.join(_counted(refused))}."
 
 
 def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
-    masked = [one for one in answers if one.seen == "masked" and one.content in FROM_ROWS]
-    rosters = dict.fromkeys(one.over for one in masked)
+    masked = [answer for answer in answers if answer.seen == "masked" and answer.content in FROM_ROWS]
+    rosters = dict.fromkeys(answer.over for answer in masked)
     if len(rosters) > MANY_ROSTERS:
         sizes = sorted(len(over) for over in rosters if over)
         yield f"{_made_of(masked)}, each at most in a sum over {_rounds(sizes)} sites, not always the same"
     else:
         for over in rosters:
-            same = [one for one in masked if one.over == over]
+            same = [answer for answer in masked if answer.over == over]
             only = f", {'each ' * (len(same) > 1)}only in a sum over {len(over)} sites ({_names(over)})"
             yield _made_of(same) + (only if over else " masked, unmasked without this site's help if at all")
-    if masked and not any(one.seen in ("single", "summed") and one.content in FROM_ROWS for one in answers):
+    if masked and not any(answer.seen in ("single", "summed") and answer.content in FROM_ROWS for answer in answers):
         yield "nothing by itself"
 
 
 def _made_of(answers: list[_Left]) -> str:
-    kinds = dict.fromkeys(FROM_ROWS[one.content] for one in answers)
+    kinds = dict.fromkeys(FROM_ROWS[answer.content] for answer in answers)
     return f"{count_of(len(answers), 'answer')} ({', '.join(kinds)})"
 
 
@@ -257,14 +262,14 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
     """Whatever a site did other than answer."""
-    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    rounds_by_outcome: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for line in lines:
         outcomes: dict[str, list[str]] = {}
         for name, count in line["sites"].items():
             outcomes.setdefault(count[0], []).append(name)
         for outcome, names in outcomes.items():
-            found.setdefault((outcome, tuple(names)), []).append(line["round"])
-    for (outcome, who), rounds in found.items():
+            rounds_by_outcome.setdefault((outcome, tuple(names)), []).append(line["round"])
+    for (outcome, who), rounds in rounds_by_outcome.items():
         if outcome != "answered":
             times = f", {len(rounds)} times" if len(rounds) > 1 else ""
             yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome}."

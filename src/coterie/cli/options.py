@@ -24,9 +24,9 @@ app = typer.Typer(
 
 
 def _group(name: str, about: str) -> typer.Typer:
-    made = typer.Typer(help=about, no_args_is_help=True)
-    app.add_typer(made, name=name)
-    return made
+    group = typer.Typer(help=about, no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
 
 
 site = _group("site", "What a site's owner wants to know before anything is sent.")
@@ -82,38 +82,38 @@ def names_of(text: str) -> list[str]:
 
 def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
     """``sex=f,m`` as a dict."""
-    found = {}
+    categories = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or not values:
             raise InputError(f"--categories {text!r}: column=first,second,... is needed.")
-        found[name.strip()] = [value.strip() for value in values.split(",")]
-    return found
+        categories[name.strip()] = [value.strip() for value in values.split(",")]
+    return categories
 
 
 def chosen(
     columns: str | None, ignore: str | None, categories: Sequence[str] | None, key: str | None
 ) -> dict[str, Any]:
     """What was said of a table's columns, under the names that jobs and sites' holdings have for it."""
-    found: dict[str, Any] = {} if key is None else {"key": key}
+    options: dict[str, Any] = {} if key is None else {"key": key}
     if columns is not None:
-        found["columns"] = names_of(columns)
+        options["columns"] = names_of(columns)
     if ignore is not None:
-        found["ignore"] = names_of(ignore)
+        options["ignore"] = names_of(ignore)
     if categories:
-        found["categories"] = categories_of(categories)
-    return found
+        options["categories"] = categories_of(categories)
+    return options
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
     """Parameters as TOML has them; what is no TOML value is a word."""
-    found: dict[str, Any] = {}
-    for one in given or []:
-        name, is_there, text = one.partition("=")
+    settings: dict[str, Any] = {}
+    for setting in given or []:
+        name, is_there, text = setting.partition("=")
         if not is_there or not name.strip():
-            raise InputError(f"--set {one}: write it as NAME=VALUE, for example gamma=4.")
+            raise InputError(f"--set {setting}: write it as NAME=VALUE, for example gamma=4.")
         try:
-            found[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = text.strip()
-    return found
+            settings[name.strip()] = text.strip()
+    return settings

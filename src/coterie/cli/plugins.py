@@ -33,6 +33,6 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def _add_plugins(self) -> None:
-        for found in entry_points(group=GROUP):
-            if found.name not in self.commands:
-                self.add_command(get_command(found.load()), found.name)
+        for plugin in entry_points(group=GROUP):
+            if plugin.name not in self.commands:
+                self.add_command(get_command(plugin.load()), plugin.name)

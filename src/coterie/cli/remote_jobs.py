@@ -55,10 +55,10 @@ def order_of(job: Job) -> Order:
 
 def _columns(job: Job) -> list[str]:
     """The columns by name, those of text spelled out by their categories."""
-    found: list[str] = []
+    names: list[str] = []
     for name in job.columns or ():
-        found += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
-    return found
+        names += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
+    return names
 
 
 def run_remotely(

@@ -24,12 +24,12 @@ PATIENCE = 0.15
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
     """Keep each site's fingerprint in its own corner of the journal; a resumed run must find the same rows."""
-    for site, found in fingerprints.items():
+    for site, fingerprint in fingerprints.items():
         path = journal / "sites" / f"{quote(site, safe='')}.fingerprint"
         if not resume:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(found + "\n")
-        elif not path.exists() or path.read_text().strip() != found:
+            path.write_text(fingerprint + "\n")
+        elif not path.exists() or path.read_text().strip() != fingerprint:
             raise InputError(
                 f"the rows of {site} are not those the run began with; restore them, or start in another folder."
             )

@@ -76,14 +76,14 @@ class RunState:
     def _begin(self, line: Line) -> None:
         """A new life: what was told of rounds that are asked again no longer holds."""
         first = line["round"] if line["event"] == "resumed" else 0
-        held = [one for one in self.exchanges if one["round"] < first]
+        held = [exchange for exchange in self.exchanges if exchange["round"] < first]
         self.costs = [point for point in self.costs if point[0] < first]
         self._before = self._before + self.last - self._began if first and self.about else 0.0
         self.about, self._began, self.end, self.failure = line, line["time"], None, None
         self.sites = {name: SiteState() for name in line["sites"]}
         self.exchanges = []
-        for one in held:
-            self._exchange(one)
+        for exchange in held:
+            self._exchange(exchange)
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:

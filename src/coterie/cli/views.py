@@ -85,7 +85,7 @@ def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
     """The sites in their order; where there is no room for all, those in trouble before the others."""
     shown = list(folder.run.sites.items())
     if len(shown) > room:
-        shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
+        shown = sorted(shown, key=lambda item: _is_well(item[1]))[:room]
     parts = [_site_cells(folder, site)[: len(columns)] for _, site in shown]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))

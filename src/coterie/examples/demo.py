@@ -88,16 +88,16 @@ def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | No
     return Demo(whole, tables, fitted, alone, comparisons)
 
 
-def write_demo(found: Demo, folder: Path) -> Path:
+def write_demo(results: Demo, folder: Path) -> Path:
     """The files of a run, with the comparison and a picture of both ways; return the page."""
     result = write_run(
-        folder, found.fitted, found.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
+        folder, results.fitted, results.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
     )
-    together = found.comparisons[0]
+    together = results.comparisons[0]
     result |= {
         "title": "Penguins of three islands, clustered without pooling",
         "summary": (
-            f"{len(found.data.rows)} birds, {len(found.alone)} islands, {found.fitted.n_clusters} clusters: "
+            f"{len(results.data.rows)} birds, {len(results.alone)} islands, {results.fitted.n_clusters} clusters: "
             f"{together.rounds} rounds, {together.bytes_up:,} bytes up in all, k-means cost "
             f"{together.cost_ratio:.4f} times that of the pooled rows."
         ),
@@ -105,20 +105,20 @@ def write_demo(found: Demo, folder: Path) -> Path:
             "Top: the islands' common clusters, crosses are the centers. Bottom: what each island finds by itself; "
             "one with a single species splits it up. Grey: the birds of the other islands."
         ),
-        "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
+        "comparisons": [dataclasses.asdict(c) for c in results.comparisons],
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    labels = found.fitted.label_rows(found.data.rows)
+    labels = results.fitted.label_rows(results.data.rows)
     draw_clusters_by_site(
         folder / "clusters.png",
-        found.data.rows[:, :2],
-        found.data.site,
+        results.data.rows[:, :2],
+        results.data.site,
         {
-            "together": {name: labels[found.data.site == name] for name in found.alone},
-            "each island alone": found.alone,
+            "together": {name: labels[results.data.site == name] for name in results.alone},
+            "each island alone": results.alone,
         },
-        found.fitted.cluster_centers_[:, :2],
-        [name.replace("_", " ") for name in found.data.columns[:2]],
+        results.fitted.cluster_centers_[:, :2],
+        [name.replace("_", " ") for name in results.data.columns[:2]],
     )
     return write_page(folder)
 
@@ -131,10 +131,10 @@ def _quality(data: SiteData, labels: Any) -> tuple[float, float]:
 
 
 def _compare(
-    way: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
+    name: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
 ) -> Comparison:
     labels, squared = nearest(scaled, np.asarray(centers, np.float64))
     up = (
         (0, 0, 0) if ledger is None else (ledger.total("floats_up"), ledger.total("bytes_up"), ledger.total("rounds"))
     )
-    return Comparison(way, *_quality(data, labels), float(squared.sum()) / best, *up)
+    return Comparison(name, *_quality(data, labels), float(squared.sum()) / best, *up)

@@ -42,30 +42,30 @@ def leading_pairs(
     rng, width = np.random.default_rng([seed, size, count]), count + spare
     block = linalg.qr(rng.normal(size=(size, width)), mode="economic")[0]
     basis, products = np.zeros((size, 0)), np.zeros((size, 0))
-    found, left = Ritz(np.zeros(0), np.zeros((size, 0))), np.inf
+    pairs, left = Ritz(np.zeros(0), np.zeros((size, 0))), np.inf
     restarts = 1 if size <= WRITTEN else MOST_RESTARTS
     for _ in range(restarts):
         for _ in range(MOST_PASSES):
             product = multiply(block)
             basis, products = np.hstack([basis, block]), np.hstack([products, product])
-            found, left, turn = _ritz(basis, products, count, width)
-            if left <= TOLERANCE * max(float(found.values[0]), 1e-300):
-                return found
+            pairs, left, turn = _ritz(basis, products, count, width)
+            if left <= TOLERANCE * max(float(pairs.values[0]), 1e-300):
+                return pairs
             block = _orthogonal(product, basis, rng)
             if not block.shape[1]:
-                return found
+                return pairs
         basis, products = basis @ turn, products @ turn
         inner = np.sum(basis * products, axis=0)
         block = _orthogonal(products - basis * inner, basis, rng)
     if size <= WRITTEN:
         return _whole(multiply, size, count)
-    share = left / max(float(found.values[0]), 1e-300)
+    share = left / max(float(pairs.values[0]), 1e-300)
     logging.getLogger("coterie").warning(
         "eigenpairs of %d rows are known to %.1g of the largest only: eigenvalues lie too close to each other",
         size,
         share,
     )
-    return found
+    return pairs
 
 
 def _whole(multiply: Callable[[Floats], Floats], size: int, count: int) -> Ritz:

@@ -180,13 +180,13 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
 
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
     """The best few different solutions of a weighted k-means problem, the best first."""
-    found: dict[float, Floats] = {}
+    solutions: dict[float, Floats] = {}
     for i in range(max(20, 3 * most)):
         centers = weighted_kmeans(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
         cost = float(moments(points, centers, weights).cost)
-        if not any(abs(cost - other) <= 1e-6 * other for other in found):
-            found[cost] = centers
-    return [found[cost] for cost in sorted(found)[:most]]
+        if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
+            solutions[cost] = centers
+    return [solutions[cost] for cost in sorted(solutions)[:most]]
 
 
 def n_fingerprints(points: Floats) -> int:

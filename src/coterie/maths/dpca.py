@@ -64,8 +64,8 @@ def pulled(
     multipliers: Sequence[Floats], copies: Sequence[Floats], near: Sequence[Sequence[int]], rho: float
 ) -> tuple[list[Floats], list[Floats]]:
     """Every site's multipliers P_j once the copies are known, and its pull: rho sum_i (Y_j + Y_i) - P_j."""
-    own = [len(some) * copy for some, copy in zip(near, copies, strict=True)]
-    around = [sum((copies[i] for i in some), np.zeros_like(copies[0])) for some in near]
+    own = [len(neighbours) * copy for neighbours, copy in zip(near, copies, strict=True)]
+    around = [sum((copies[i] for i in neighbours), np.zeros_like(copies[0])) for neighbours in near]
     moved = [p + rho * (mine - theirs) for p, mine, theirs in zip(multipliers, own, around, strict=True)]
     pulls = [rho * (mine + theirs) - p for p, mine, theirs in zip(moved, own, around, strict=True)]
     return moved, pulls

@@ -47,11 +47,15 @@ class Joined:
     def tile(self, rows: slice, columns: slice) -> Floats:
         """Some rows and columns of K_hat."""
         first, *others = self.roots
-        made: Floats = first[rows] @ first[columns].T
+        entries: Floats = first[rows] @ first[columns].T
         for root in others:
             part = root[rows] @ root[columns].T
-            made = np.add(made, part, out=made) if self.kernel == "linear" else np.multiply(made, part, out=made)
-        return made
+            entries = (
+                np.add(entries, part, out=entries)
+                if self.kernel == "linear"
+                else np.multiply(entries, part, out=entries)
+            )
+        return entries
 
     def times(self, block: Floats) -> Floats:
         """K_hat times a few vectors; never more of K_hat at once than a few rows."""
@@ -93,25 +97,24 @@ class Joined:
         def centered(block: Floats) -> Floats:
             if not center:
                 return times(block)
-            made = times(block - block.mean(axis=0))
-            return np.asarray(made - made.mean(axis=0))
+            product = times(block - block.mean(axis=0))
+            return np.asarray(product - product.mean(axis=0))
 
         spare = 2 * count + 40 if self.kernel == "rbf" else 10  # rows of a product of matrices are costly
-        found = leading_pairs(centered, self.size, count, seed=seed, spare=spare)
-        return found.signed()
+        return leading_pairs(centered, self.size, count, seed=seed, spare=spare).signed()
 
 
 def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Floats) -> Floats:
     """A symmetric matrix times a few vectors; every tile on or above the diagonal is written down once."""
-    made = np.zeros((size, block.shape[1]))
+    product = np.zeros((size, block.shape[1]))
     for i in range(0, size, TILE):
         for j in range(i, size, TILE):
             rows, columns = slice(i, i + TILE), slice(j, j + TILE)
             part = tile(rows, columns)
-            made[rows] += part @ block[columns]
+            product[rows] += part @ block[columns]
             if j > i:
-                made[columns] += part.T @ block[rows]
-    return made
+                product[columns] += part.T @ block[rows]
+    return product
 
 
 def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
@@ -146,15 +149,15 @@ def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, 
     2 bounds. Pairs are found in doubling numbers, so that few are found where few are enough; ``most`` is the end.
     """
     n, norm = len(rows), _squared_norm(kernel, gamma, rows)
-    found = found_for(n, 1)
+    count = found_for(n, 1)
     while True:
-        pairs = kernel_pairs(kernel, gamma, rows, found, seed=seed)
+        pairs = kernel_pairs(kernel, gamma, rows, count, seed=seed)
         left = pairs_left_out(pairs.values, norm, n)
         enough = np.flatnonzero(left <= share)
-        if len(enough) or found >= most:
+        if len(enough) or count >= most:
             rank = min(most, int(enough[0]) + 1 if len(enough) else most)
             return pairs, rank, float(left[rank - 1])
-        found = found_for(n, found + 1)
+        count = found_for(n, count + 1)
 
 
 def found_for(n: int, rank: int) -> int:
@@ -187,8 +190,8 @@ def _squared_norm(kernel: str, gamma: float, rows: Rows) -> float:
         return float(np.vdot(gram, gram))
     rbf, total = Kernel("rbf", gamma), 0.0
     for i in range(0, len(rows), TILE):
-        some = exact[i : i + TILE]
-        block = some @ exact.T if kernel == "linear" else rbf.quick(some, exact)
+        part = exact[i : i + TILE]
+        block = part @ exact.T if kernel == "linear" else rbf.quick(part, exact)
         total += float(np.vdot(block, block))
     return total
 
@@ -196,24 +199,24 @@ def _squared_norm(kernel: str, gamma: float, rows: Rows) -> float:
 def scaled_distances(new: Floats, rows: Floats, gamma: float) -> Floats:
     """gamma times the squared distances between two sets of rows, by one product of matrices near the origin."""
     middle = rows.mean(axis=0)
-    one, other = new - middle, rows - middle
-    values = one @ (-2 * other.T)
-    values += np.vecdot(other, other)
-    values += np.vecdot(one, one)[:, None]
+    first, second = new - middle, rows - middle
+    values = first @ (-2 * second.T)
+    values += np.vecdot(second, second)
+    values += np.vecdot(first, first)[:, None]
     return np.asarray(np.maximum(values, 0.0) * gamma)
 
 
-def sin_theta(one: Floats, other: Floats) -> float:
+def sin_theta(a: Floats, b: Floats) -> float:
     """The Frobenius norm of the sines of the angles between the spaces that two sets of columns span (eq. 11)."""
-    if one.shape != other.shape:
-        raise InputError(f"angles between {one.shape} and {other.shape}: both need the same rows and columns.")
-    first, second = linalg.qr(one, mode="economic")[0], linalg.qr(other, mode="economic")[0]
+    if a.shape != b.shape:
+        raise InputError(f"angles between arrays of shapes {a.shape} and {b.shape}; give arrays of one shape.")
+    first, second = linalg.qr(a, mode="economic")[0], linalg.qr(b, mode="economic")[0]
     return float(np.linalg.norm(second - first @ (first.T @ second)))
 
 
-def _filled(found: Ritz, n: int, count: int) -> Ritz:
+def _filled(pairs: Ritz, n: int, count: int) -> Ritz:
     """As many pairs as asked for, zeros where there are no more."""
-    missing = count - len(found.values)
+    missing = count - len(pairs.values)
     if missing <= 0:
-        return found.top(count)
-    return Ritz(np.r_[found.values, np.zeros(missing)], np.hstack([found.vectors, np.zeros((n, missing))]))
+        return pairs.top(count)
+    return Ritz(np.r_[pairs.values, np.zeros(missing)], np.hstack([pairs.vectors, np.zeros((n, missing))]))

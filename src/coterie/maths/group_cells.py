@@ -180,9 +180,9 @@ def _put_reduced(
         else:
             there = there & ~in_pool
         off = off & ~in_pool
-    made = groups.cells(x, there)
+    reduced = groups.cells(x, there)
     for name in ("means", "present", "squares", "full"):
-        getattr(cells, name)[:, column] = getattr(made, name)
+        getattr(cells, name)[:, column] = getattr(reduced, name)
     return pool
 
 
@@ -205,5 +205,5 @@ def _enlarged(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) 
 def rounded(values: Floats, bits: int) -> Floats:
     """The values to so many bits each."""
     mantissa, exponent = np.frexp(values)
-    found: Floats = np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits)
-    return found
+    nearest: Floats = np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits)
+    return nearest

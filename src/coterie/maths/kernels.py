@@ -35,12 +35,12 @@ class Kernel:
         if self.degree < 1 or not self.coef0 >= 0:
             raise InputError(f"degree={self.degree} must be at least 1 and coef0={self.coef0} at least 0.")
 
-    def between(self, one: Rows, other: Rows) -> Floats:
+    def between(self, rows: Rows, others: Rows) -> Floats:
         """The matrix of kernel values between two sets of rows."""
         from sklearn.metrics.pairwise import pairwise_kernels
 
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return np.asarray(pairwise_kernels(one, other, self.name, filter_params=True, **settings), np.float64)
+        return np.asarray(pairwise_kernels(rows, others, self.name, filter_params=True, **settings), np.float64)
 
     def quick(self, rows: Rows, points: Floats, variance: Rows | None = None) -> Rows:
         """The same in the rows' own precision, for an rbf kernel by one product of matrices.

@@ -46,9 +46,9 @@ class LandmarkMap:
 
     def embed(self, rows: Rows, variance: Rows | None = None) -> Rows:
         """One embedded row for every row, in the rows' precision; ``variance`` as :meth:`Kernel.quick` has it."""
-        made: Rows = self.kernel.quick(rows, self.landmarks, variance) @ self.projection.astype(rows.dtype)
-        made -= self.shift.astype(rows.dtype)
-        return made
+        embedded: Rows = self.kernel.quick(rows, self.landmarks, variance) @ self.projection.astype(rows.dtype)
+        embedded -= self.shift.astype(rows.dtype)
+        return embedded
 
     def within(self, rows: Rows, variance: Floats, counts: Floats, root: Floats) -> Floats:
         """The scatter of features about those of the rows shown, which stand for rows of this ``variance`` a column.
@@ -64,8 +64,8 @@ class LandmarkMap:
         mixed = values.T @ (values * (near @ points.T))
         scatter = (values * np.vecdot(near, near)[:, None]).T @ values - mixed - mixed.T
         scatter += (values.T @ values) * (points @ points.T)
-        found: Floats = self.projection.T @ scatter @ self.projection
-        return found
+        projected: Floats = self.projection.T @ scatter @ self.projection
+        return projected
 
 
 def coded(values: Floats, bits: int, n_ranges: int) -> tuple[Integers, Floats, Floats]:
@@ -104,13 +104,13 @@ def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Float
     return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])
 
 
-def missed_share(kernel: Kernel, found: Landmarks, *, seed: int, n_splits: int = 20) -> float:
+def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:
     """How much of half of the landmarks the other half does not see, as a share of how far landmarks are apart.
 
     The mean over some halves drawn at random. Where it is large, as many landmarks again would show what these miss.
     """
-    n, weights = len(found.points), found.weights
-    between, rng = kernel.between(found.points, found.points), np.random.default_rng([seed, 7])
+    n, weights = len(landmarks.points), landmarks.weights
+    between, rng = kernel.between(landmarks.points, landmarks.points), np.random.default_rng([seed, 7])
     alone, share = np.diag(between), weights / weights.sum()
     apart = float(share @ alone - share @ between @ share)
     if n < 2 or not apart > 1e-12 * float(alone.max()):

@@ -55,16 +55,16 @@ class Projection:
         if self.form == "sparse":
             from sklearn.random_projection import SparseRandomProjection
 
-            made = SparseRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d)))
-            return sparse.csc_array(made.components_.T)
+            projection = SparseRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d)))
+            return sparse.csc_array(projection.components_.T)
         drawn = self._gaussian(seed)
         return drawn if self.form == "gaussian" else linalg.qr(drawn, mode="economic")[0] * np.sqrt(self.d / self.p)
 
     def _gaussian(self, seed: int) -> Floats:
         from sklearn.random_projection import GaussianRandomProjection
 
-        made: Floats = GaussianRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d))).components_.T
-        return made
+        matrix: Floats = GaussianRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d))).components_.T
+        return matrix
 
     @property
     def dense(self) -> Floats:
@@ -83,8 +83,8 @@ class Projection:
 
     def apply(self, rows: Rows) -> Rows:
         """Rows mapped, in their own precision."""
-        made: Rows = np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
-        return made
+        projected: Rows = np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
+        return projected
 
     def lift(self, points: Floats) -> Floats:
         """X = X' Pi^+ (line 7 of Algorithms 2 and 4, 6 of 5, 8 of 6)."""
@@ -114,8 +114,8 @@ class Basis:
 
     def apply(self, rows: Rows) -> Rows:
         """Coordinates of rows."""
-        made: Rows = rows @ self.vectors.astype(rows.dtype)
-        return made
+        coordinates: Rows = rows @ self.vectors.astype(rows.dtype)
+        return coordinates
 
     def lift(self, points: Floats) -> Floats:
         """The point of the subspace that has these coordinates."""
@@ -129,21 +129,21 @@ LinearMap = Projection | Basis
 def mapped(rows: Rows, shift: Floats | None, maps: Sequence[LinearMap]) -> Rows:
     """Rows less a shift, in its full precision, through maps one after the other; in the rows' own precision."""
     seen: Rows = rows if shift is None else (rows - shift).astype(rows.dtype)
-    for one in maps:
-        seen = one.apply(seen)
+    for step in maps:
+        seen = step.apply(seen)
     return seen
 
 
 def product(maps: Sequence[LinearMap]) -> Floats:
     """The matrix of maps, at least one, applied one after the other."""
-    made = maps[0].dense
-    for one in maps[1:]:
-        made = np.asarray(one.apply(made), np.float64)
-    return made
+    matrix = maps[0].dense
+    for step in maps[1:]:
+        matrix = np.asarray(step.apply(matrix), np.float64)
+    return matrix
 
 
 def lifted(points: Floats, maps: Sequence[LinearMap]) -> Floats:
     """Points taken back through maps, the last one first: maps applied to the result give the points again."""
-    for one in reversed(maps):
-        points = one.lift(points)
+    for step in reversed(maps):
+        points = step.lift(points)
     return points

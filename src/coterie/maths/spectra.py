@@ -147,7 +147,7 @@ def eigenpairs_above(matrix: Floats, threshold: float = -np.inf) -> Ritz:
 def inverse_root(matrix: Floats, threshold: float = 1e-12) -> Floats:
     """R with R' M R = I on the range of a positive semidefinite M: eigenvalues below ``threshold`` times the largest
     count as zero, so a matrix without full rank gives fewer columns. Signs are those of ``Ritz.signed``."""
-    found = eigenpairs_above(matrix).signed()
-    kept = found.above(threshold * max(float(found.values[0]), 1e-300)) if len(found.values) else found
+    pairs = eigenpairs_above(matrix).signed()
+    kept = pairs.above(threshold * max(float(pairs.values[0]), 1e-300)) if len(pairs.values) else pairs
     scaled: Floats = kept.vectors / np.sqrt(kept.values)
     return scaled

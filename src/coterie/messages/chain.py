@@ -130,14 +130,14 @@ def head_path(path: Path) -> Path:
 
 def read_chain(path: Path) -> list[dict[str, Any]]:
     """All lines of a finished chain; :class:`LedgerBroken` names the first one that does not hold."""
-    found = [line for line, _ in _lines(path, torn_tail_allowed=False)]
+    lines = [line for line, _ in _lines(path, torn_tail_allowed=False)]
     expected = _read_head(path)
     if expected is None:
         raise LedgerBroken(f"{head_path(path)} is missing, so lines may be missing at the end of {path}")
-    head = found[-1]["chain"] if found else START
-    if expected != (len(found), head):
-        raise LedgerBroken(f"{path} holds {len(found)} lines; its head says {expected[0]} were written")
-    return found
+    head = lines[-1]["chain"] if lines else START
+    if expected != (len(lines), head):
+        raise LedgerBroken(f"{path} holds {len(lines)} lines; its head says {expected[0]} were written")
+    return lines
 
 
 def read_open_chain(path: Path) -> list[dict[str, Any]]:
@@ -146,10 +146,10 @@ def read_open_chain(path: Path) -> list[dict[str, Any]]:
     Lines may be there that the head does not know yet, and a last one may be torn; none that it knows may be missing.
     """
     written, head = _read_head(path) or (0, START)
-    found = [line for line, _ in _lines(path, torn_tail_allowed=True)]
-    if len(found) < written or (written and found[written - 1]["chain"] != head):
-        raise LedgerBroken(f"{path} holds {len(found)} lines, or others; its head says {written} were written")
-    return found
+    lines = [line for line, _ in _lines(path, torn_tail_allowed=True)]
+    if len(lines) < written or (written and lines[written - 1]["chain"] != head):
+        raise LedgerBroken(f"{path} holds {len(lines)} lines, or others; its head says {written} were written")
+    return lines
 
 
 def _read_head(path: Path) -> tuple[int, str] | None:

@@ -120,9 +120,9 @@ class Wire:
 @lru_cache(maxsize=256)
 def wire(name: str) -> Wire:
     """The kind of number called ``name``: ``float16|32|64``, ``uint1`` to ``uint64``, ``int2`` to ``int64``."""
-    found = _NAME.fullmatch(name)
-    if found:
-        family, bits = found[1], int(found[2])
+    match = _NAME.fullmatch(name)
+    if match:
+        family, bits = match[1], int(match[2])
         smallest = {"float": 16, "uint": 1, "int": 2}[family]
         if smallest <= bits <= 64 and (family != "float" or bits in (16, 32, 64)):
             return Wire(family, bits)

@@ -15,9 +15,9 @@ class Refusal(IntEnum):
 
     def __new__(cls, code: int, sentence: str = "", declines: Literal["", "question", "run"] = "") -> Refusal:
         """A code, its sentence, and what the site declines for good with it."""
-        made = int.__new__(cls, code)
-        made._value_, made.sentence, made.declines = code, sentence, declines
-        return made
+        refusal = int.__new__(cls, code)
+        refusal._value_, refusal.sentence, refusal.declines = code, sentence, declines
+        return refusal
 
     MALFORMED = 1, "the question arrived damaged"
     UNKNOWN_QUESTION = 2, "the site does not know this question (is its coterie older?)", "run"

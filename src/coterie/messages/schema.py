@@ -195,12 +195,12 @@ class Request(Fields, Generic[R]):
     @cached_property
     def axes(self) -> dict[str, int]:
         """Every size this request states: its integer fields and the axes of its arrays."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for item in message_fields(type(self)):
             value = getattr(self, item.name)
             if item.array is None:
-                if item.type is int and found.setdefault(item.name, int(value)) != value:
-                    raise ValueError(f"{type(self).__name__}.{item.name} is {value}, not {found[item.name]}")
+                if item.type is int and sizes.setdefault(item.name, int(value)) != value:
+                    raise ValueError(f"{type(self).__name__}.{item.name} is {value}, not {sizes[item.name]}")
                 continue
             if value.ndim != len(item.array.axes):
                 raise ValueError(
@@ -208,12 +208,12 @@ class Request(Fields, Generic[R]):
                     f"declared are {', '.join(map(str, item.array.axes)) or 'none'}"
                 )
             for axis, length in zip(item.array.axes, value.shape, strict=True):
-                expected = found.setdefault(axis, length) if isinstance(axis, str) else axis
+                expected = sizes.setdefault(axis, length) if isinstance(axis, str) else axis
                 if expected != length:
                     raise ValueError(
                         f"{type(self).__name__}.{item.name}: axis {axis} is {length} long, not {expected}"
                     )
-        return found
+        return sizes
 
     @cached_property
     def numbers(self) -> dict[str, float]:

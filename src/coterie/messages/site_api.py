@@ -95,14 +95,14 @@ def rows_behind(table: Table) -> int:
 
 def within_columns(table: Table) -> Floats:
     """For every column the sum of squares of a table's rows about the rows it shows; zeros where it shows these."""
-    found: Floats | None = getattr(table, "within_columns", None)
-    return np.zeros(len(table.columns)) if found is None else found
+    squares: Floats | None = getattr(table, "within_columns", None)
+    return np.zeros(len(table.columns)) if squares is None else squares
 
 
 def within_scatter(table: Table) -> Floats | None:
     """The same for every pair of columns: the products' sums as a matrix; None where the table does not offer it."""
-    found: Floats | None = getattr(table, "within_scatter", None)
-    return found
+    scatter: Floats | None = getattr(table, "within_scatter", None)
+    return scatter
 
 
 def rows_at(table: Table, places: Integers) -> tuple[Floats, Floats]:

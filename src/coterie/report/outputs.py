@@ -54,12 +54,14 @@ def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
         asked = exchange.asked.rpartition(".")[2]
         return {"asked": asked, "answer": exchange.answer, "content": exchange.content, "seen": exchange.seen}
 
-    found = []
+    kinds = []
     in_order = sorted(ledger.exchanges, key=lambda exchange: exchange.phase == "masking")
     for same, group in groupby(in_order, kind):
         counts = [[count.floats_up for count in exchange.sites.values()] for exchange in group]
-        found.append({**same, "times": len(counts), "numbers": max((n for one in counts for n in one), default=0)})
-    return found
+        kinds.append(
+            {**same, "times": len(counts), "numbers": max((n for sites in counts for n in sites), default=0)}
+        )
+    return kinds
 
 
 def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,5 +176,5 @@ def _plane(spread: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Two orthonormal directions, the centers' principal ones; with a single column the second is nothing."""
     d = spread.shape[1]
     directions = np.linalg.svd(spread, full_matrices=True)[2]
-    found = directions[: min(2, d)]
-    return np.vstack([found, np.zeros((2 - len(found), d))])
+    axes = directions[: min(2, d)]
+    return np.vstack([axes, np.zeros((2 - len(axes), d))])

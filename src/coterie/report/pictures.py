@@ -30,21 +30,21 @@ def draw_clusters_by_site(
     """
     names = list(next(iter(panels.values())))
     across = min(len(names), 4)
-    tiers = [(way, names[i : i + across]) for way in panels for i in range(0, len(names), across)]
+    tiers = [(clustering, names[i : i + across]) for clustering in panels for i in range(0, len(names), across)]
     with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(3.2 * across, 2.9 * len(tiers) + 0.3), layout="constrained", dpi=130)
         grid = figure.subplots(len(tiers), across, sharex=True, sharey=True, squeeze=False)
-        for i, (way, shown) in enumerate(tiers):
+        for i, (clustering, shown) in enumerate(tiers):
             for j, panel in enumerate(grid[i]):
                 if j >= len(shown):
                     panel.set_axis_off()
                     continue
-                _draw_site(panel, rows, rows[sites == shown[j]], panels[way][shown[j]])
+                _draw_site(panel, rows, rows[sites == shown[j]], panels[clustering][shown[j]])
                 panel.set_title(f"{shown[j]} ({(sites == shown[j]).sum()})")
-                if way == next(iter(panels)):
+                if clustering == next(iter(panels)):
                     panel.scatter(centers[:, 0], centers[:, 1], s=90, marker="X", c="black", edgecolors="white")
                 if j == 0:
-                    panel.set_ylabel(f"{way}\n{axes_names[1]}")
+                    panel.set_ylabel(f"{clustering}\n{axes_names[1]}")
                 if i == len(tiers) - 1:
                     panel.set_xlabel(axes_names[0])
         with warnings.catch_warnings():

@@ -48,8 +48,8 @@ def _coder(kind: Any) -> _Coder:
     for item in message_fields(kind):
         plain = Annotated[item.type, MANY] if item.type == tuple[str, ...] else item.type
         fields.append((item.name, plain if item.array is None else _Packed))
-    made = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
-    return _Coder(made, msgspec.msgpack.Decoder(made))
+    struct = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
+    return _Coder(struct, msgspec.msgpack.Decoder(struct))
 
 
 def encode_body(request: Request[Any], limits: Limits) -> Body:

@@ -62,11 +62,11 @@ def as_number(cells: Any, where: Where, start: int) -> Any:
 def as_truth(cells: Any, where: Where, start: int) -> Any:
     """Cells that say true or false as 1 and 0."""
     cells = _trimmed(cells)
-    found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
-    stray = pc.index(pc.and_(cells.is_valid(), found.is_null()), True).as_py()
+    truths = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
+    stray = pc.index(pc.and_(cells.is_valid(), truths.is_null()), True).as_py()
     if stray >= 0:
         raise _stray(where, start + stray + 1, cells[stray].as_py(), "true and false")
-    return found
+    return truths
 
 
 def _cast(cells: Any) -> Any:

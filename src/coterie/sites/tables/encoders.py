@@ -64,8 +64,8 @@ class NumberEncoder:
         largest = LARGEST if signed else pa.scalar(LARGEST, values.type)
         bad = pc.greater(values, largest)
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
-        found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+        faults: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
+        return faults
 
     def complaint(self, fault: Fault) -> str:
         """What is said of faulty values."""
@@ -117,8 +117,8 @@ class CategoryEncoder:
         )
 
     def _places(self, values: Any) -> Integers:
-        found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
-        places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        indices = pc.index_in(as_text(values, self.kind), value_set=self._declared)
+        places: Integers = indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return places
 
     @cached_property

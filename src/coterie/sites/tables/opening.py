@@ -53,32 +53,32 @@ def open_table(
     of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
     ``.npz``. ``key`` is a column that names each row wherever columns of it are held; it is none of the columns.
     """
-    found, choice = source_of(source, name), Choice(columns, ignore, categories)
-    keys = None if key is None else _keys(found, key)
-    encoders = encoders_of(found, choice if key is None else choice.without(key))
-    if keys is None and isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
+    reader, choice = source_of(source, name), Choice(columns, ignore, categories)
+    keys = None if key is None else _keys(reader, key)
+    encoders = encoders_of(reader, choice if key is None else choice.without(key))
+    if keys is None and isinstance(reader, ArraySource) and _is_as_it_is(reader, encoders):
         names = [encoder.column for encoder in encoders]
-        return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
-    table = StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-    table.keys = None if keys is None else checked_keys(found.name, keys, table.n_rows)
+        return ArrayTable(reader.values, columns=names, name=reader.name, block_bytes=block_bytes)
+    table = StreamedTable(reader, encoders, counted(reader, encoders), block_bytes=block_bytes)
+    table.keys = None if keys is None else checked_keys(reader.name, keys, table.n_rows)
     return table
 
 
 def read_keys(source: object, key: str) -> tuple[str, ...]:
     """What a column names the rows of a file or an object by."""
-    found = source_of(source, None)
-    keys = _keys(found, key)
-    return checked_keys(found.name, keys, len(keys))
+    reader = source_of(source, None)
+    keys = _keys(reader, key)
+    return checked_keys(reader.name, keys, len(keys))
 
 
-def _keys(found: Source, key: str) -> list[str | None]:
-    if key not in found.schema.names:
-        raise no_column(found.name, key, found.schema.names)
-    kind = found.schema.field(key).type
+def _keys(reader: Source, key: str) -> list[str | None]:
+    if key not in reader.schema.names:
+        raise no_column(reader.name, key, reader.schema.names)
+    kind = reader.schema.field(key).type
     if kind_of(kind) is Kind.OTHER:
-        raise InputError(f"{found.name}: column {key!r} holds {kind}, which names no rows; use numbers or text")
-    found.texts = {**found.texts, key: frozenset()}
-    texts = [text for batch in found.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
+        raise InputError(f"{reader.name}: column {key!r} holds {kind}, which names no rows; use numbers or text")
+    reader.texts = {**reader.texts, key: frozenset()}
+    texts = [text for batch in reader.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
     return [text and text.strip() for text in texts]
 
 

@@ -111,13 +111,13 @@ def source_of_array(values: Array, names: Sequence[str] | None, name: str) -> So
 def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source:
     """Columns of any kind as an Arrow table, if each holds one kind of thing."""
     check_names(name, names)
-    made = []
+    arrays = []
     for label, column in zip(names, columns, strict=True):
         try:
-            made.append(pa.array(column, from_pandas=True))
+            arrays.append(pa.array(column, from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise InputError(
                 f"{name}: column {label!r} ({column.dtype}) mixes kinds or holds neither numbers nor text; "
                 "make it one kind, or leave it out"
             ) from None
-    return MemorySource(pa.table(made, names=list(names)), name)
+    return MemorySource(pa.table(arrays, names=list(names)), name)

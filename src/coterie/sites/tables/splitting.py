@@ -41,22 +41,22 @@ def split_by_site(
 
     A file is streamed by every site's table, its own rows kept; rows in memory are copied for each site once.
     """
-    found = source_of(source, name)
-    if site_column not in found.schema.names:
-        raise no_column(found.name, site_column, found.schema.names)
-    kind = found.schema.field(site_column).type
+    reader = source_of(source, name)
+    if site_column not in reader.schema.names:
+        raise no_column(reader.name, site_column, reader.schema.names)
+    kind = reader.schema.field(site_column).type
     if kind_of(kind) is Kind.OTHER:
-        raise InputError(f"{found.name}: column {site_column!r} holds {kind}, which names no sites; use text")
-    found.texts = {site_column: frozenset()}
-    encoders = encoders_of(found, Choice(columns, ignore, categories).without(site_column))
-    sizes = _sizes(found, encoders, site_column)
-    is_mapped = isinstance(found, ArraySource) and isinstance(found.values, np.memmap)
-    if isinstance(found, MemorySource | ArraySource) and not is_mapped:
-        return _parts(found, encoders, site_column, sizes, block_bytes)
+        raise InputError(f"{reader.name}: column {site_column!r} holds {kind}, which names no sites; use text")
+    reader.texts = {site_column: frozenset()}
+    encoders = encoders_of(reader, Choice(columns, ignore, categories).without(site_column))
+    sizes = _sizes(reader, encoders, site_column)
+    is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
+    if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
+        return _parts(reader, encoders, site_column, sizes, block_bytes)
     if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
-        return _held(found, encoders, site_column, sizes, block_bytes)
+        return _held(reader, encoders, site_column, sizes, block_bytes)
     return {
-        site: StreamedTable(found, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
+        site: StreamedTable(reader, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
         for site, size in sizes.items()
     }
 

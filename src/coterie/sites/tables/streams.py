@@ -53,14 +53,14 @@ def counted(source: Source, encoders: Sequence[Encoder]) -> int:
 
 
 def _category_blocks(encoders: Sequence[Encoder]) -> tuple[tuple[int, int, int | None], ...]:
-    found, start = [], 0
+    blocks, start = [], 0
     for encoder in encoders:
         stop = start + len(encoder.names)
         if isinstance(encoder, CategoryEncoder):
             named = [value.lower() for value in encoder.categories]
-            found.append((start, stop, start + named.index("other") if "other" in named else None))
+            blocks.append((start, stop, start + named.index("other") if "other" in named else None))
         start = stop
-    return tuple(found)
+    return tuple(blocks)
 
 
 class StreamedTable(CheckedTable):

@@ -58,15 +58,15 @@ def _view(
     kept = None if anew else load(folder, secret)
     difference = "" if kept is None else _difference(kept, table, min_group)
     if kept is None or (difference and not ledger.total("answers")):  # nothing has left yet
-        made = form(table, min_group, secret, progress)
-        _keep(made, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=made.n_formed))
-        return made.view(table)
+        grouping = form(table, min_group, secret, progress)
+        _keep(grouping, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=grouping.n_formed))
+        return grouping.view(table)
     if difference:
         raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
-    made, change = update(kept, table, progress)
-    if change.formed or change.broken or len(made.rows.tokens) != len(kept.rows.tokens):
-        _keep(made, folder, ledger, name, "updated", change)
-    return made.view(table)
+    grouping, change = update(kept, table, progress)
+    if change.formed or change.broken or len(grouping.rows.tokens) != len(kept.rows.tokens):
+        _keep(grouping, folder, ledger, name, "updated", change)
+    return grouping.view(table)
 
 
 def groups_folder(ledger: SiteLedger, name: str) -> Path | None:

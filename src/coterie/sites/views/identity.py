@@ -28,8 +28,8 @@ def row_tokens(table: Table, secret: bytes) -> RowTokens:
     Values count in single precision: that is what every file format keeps. Rows that are equal, or share an id, are
     distinguished by their number only.
     """
-    found = [np.zeros(0, np.uint64), *(_value_tokens(block.rows, secret) for block in table.raw_blocks())]
-    values = np.concatenate(found)
+    parts = [np.zeros(0, np.uint64), *(_value_tokens(block.rows, secret) for block in table.raw_blocks())]
+    values = np.concatenate(parts)
     keys = keys_of(table)
     named = values if keys is None else _hashed([key.encode() for key in keys], secret, b"id")
     order = np.lexsort((values, named))
@@ -53,7 +53,7 @@ def _hashed(items: list[bytes], secret: bytes, person: bytes) -> Tokens:
     keyed = hashlib.blake2b(key=secret[:64], digest_size=8, person=person)
     digests = bytearray()
     for item in items:
-        one = keyed.copy()
-        one.update(item)
-        digests += one.digest()
+        digest = keyed.copy()
+        digest.update(item)
+        digests += digest.digest()
     return np.frombuffer(bytes(digests), "<u8").astype(np.uint64)

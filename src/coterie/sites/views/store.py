@@ -128,8 +128,8 @@ def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[Known
     """Every row ever seen, and the place among them of each row that is there now."""
     before = grouping.rows
     order = np.argsort(before.tokens, kind="stable")
-    found = np.searchsorted(before.tokens[order], tokens.rows)
-    inside = np.minimum(found, max(len(order) - 1, 0))
+    places = np.searchsorted(before.tokens[order], tokens.rows)
+    inside = np.minimum(places, max(len(order) - 1, 0))
     is_known = np.zeros(len(tokens.rows), bool)
     if len(order):
         is_known = before.tokens[order][inside] == tokens.rows
@@ -241,14 +241,14 @@ def _with_added(
     progress: Progress | None,
 ) -> tuple[Grouping, KnownRows]:
     """Groups of the rows that waited."""
-    made = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
+    formed = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
     place = known.place.copy()
-    place[here[fresh]] = grouping.n_formed + made.labels
-    scatter = made.scatter
+    place[here[fresh]] = grouping.n_formed + formed.labels
+    scatter = formed.scatter
     if not is_first:
         both = grouping.scatter is not None and scatter is not None
         scatter = grouping.scatter + scatter if both else None  # type: ignore[operator]
-    return _with_cells(grouping, made.cells, reformed=False, scatter=scatter), replace(known, place=place)
+    return _with_cells(grouping, formed.cells, reformed=False, scatter=scatter), replace(known, place=place)
 
 
 def _with_cells(grouping: Grouping, cells: GroupCells, *, reformed: bool, scatter: Floats | None) -> Grouping:
