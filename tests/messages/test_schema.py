@@ -18,6 +18,7 @@ from coterie.messages.schema import (
     Reply,
     Request,
     array,
+    doing_of,
     message_fields,
     reply_type,
     request_type,
@@ -253,6 +254,28 @@ def test_two_requests_of_one_name_are_refused(monkeypatch):
     assert request_type("twins.Other") is None
     again = declare("Twin", "here.twins")  # a module that is loaded again replaces its own
     assert request_type("twins.Twin") is again
+
+
+def test_a_request_says_what_a_round_with_it_does(monkeypatch):
+    monkeypatch.setattr(schema, "_KINDS", dict(schema._KINDS))
+
+    class Ask(Request[Nothing]):
+        """How many ``rows`` are there? Or more."""
+
+    class Tell(Request[Nothing]):
+        """Walk every row
+        down a tree: step 2 of the paper."""
+
+    class Reveal(Request[Nothing], doing="unmasking a sum"):
+        """Give shares."""
+
+    class Bare(Request[Nothing]):
+        pass
+
+    expected = ["how many rows are there?", "walk every row down a tree", "unmasking a sum", "bare"]
+    assert [request.doing for request in (Ask, Tell, Reveal, Bare)] == expected
+    assert doing_of(f"{Reveal.kind}+{Reveal.kind}+{Tell.kind}") == "unmasking a sum, walk every row down a tree"
+    assert doing_of("elsewhere.Unknown") == "Unknown"
 
 
 def test_a_request_is_known_by_module_and_name():

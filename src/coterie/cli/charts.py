@@ -1,4 +1,4 @@
-"""A line chart made of characters, two by four dots in each."""
+"""A line chart in text: every Braille character is a grid of two by four dots."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def chart(
     label: Callable[[float], str] = "{:.4g}".format,
     plain: bool = False,
 ) -> list[str]:
-    """Values over rounds as lines of text, at most ``width`` characters wide and ``height`` high, and an axis below.
+    """Values over rounds as lines of text, at most ``width`` by ``height`` characters, and an axis below.
 
-    ``plain`` where a terminal has no Braille.
+    ``plain`` draws in ASCII.
     """
     low, high = min(value for _, value in points), max(value for _, value in points)
     names = {0: label(high), height - 1: label(low)} if high > low else {height - 1: label(low)}

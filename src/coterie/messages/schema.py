@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -162,16 +163,20 @@ class Nothing(Reply, content="nothing"):
 
 
 class Request(Fields, Generic[R]):
-    """What a server may ask. ``Request[Moments]`` can be answered by ``Moments`` only.
+    """A question to sites. ``Request[Moments]`` can be answered by ``Moments`` only.
 
-    ``remembered=True`` marks a request that changes what a site remembers. The run keeps these, so that a
-    site that restarted, was away or joined late can be brought up to date by sending them again.
+    ``remembered=True`` marks a request that changes a site's memory. The run keeps these requests and sends them
+    again to a site that restarted, dropped out for some rounds or joined late. ``doing="assigning rows"`` is shown
+    in progress lines.
     """
 
     kind: ClassVar[str]
     remembered: ClassVar[bool] = False
+    doing: ClassVar[str]
+    """What a round with this request does, for people who watch a run: declared, or the docstring's first clause."""
 
-    def __init_subclass__(cls, remembered: bool = False) -> None:
+    def __init_subclass__(cls, remembered: bool = False, doing: str = "") -> None:
+        cls.doing = doing or _first_clause(cls)
         super().__init_subclass__()
         cls.remembered = remembered
         cls.kind = f"{_package_of(cls.__module__)}.{cls.__name__}"
@@ -264,6 +269,13 @@ class Request(Fields, Generic[R]):
 _KINDS: dict[str, type[Request[Any]]] = {}
 
 
+def _first_clause(request: type) -> str:
+    """``Put every row to its nearest center: ...`` as ``put every row to its nearest center``."""
+    text = " ".join((request.__doc__ or request.__name__).split("\n\n")[0].split()).replace("``", "")
+    clause = re.split(r"(?<=\?)|[.:;](?:\s|$)|\s\(", text)[0]
+    return clause[:1].lower() + clause[1:]
+
+
 def _package_of(module: str) -> str:
     """What a request's name begins with: its family of methods or its package in coterie; elsewhere its module."""
     first, *inner = module.removeprefix("coterie.methods.").split(".")
@@ -275,6 +287,12 @@ def _package_of(module: str) -> str:
 def request_type(kind: str) -> type[Request[Any]] | None:
     """The request called ``kind``, if there is one."""
     return _KINDS.get(kind)
+
+
+def doing_of(kinds: str) -> str:
+    """What a round with requests of these kinds (joined by ``+``) does; an unknown kind is shown by its name."""
+    known = {kind: request_type(kind) for kind in kinds.split("+")}
+    return ", ".join(dict.fromkeys(kind.rpartition(".")[2] if t is None else t.doing for kind, t in known.items()))
 
 
 @cached
