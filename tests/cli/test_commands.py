@@ -48,7 +48,7 @@ def test_every_method_clusters_files(cli, three, method):
     if method == "one-shot":
         code, _, err = cli(*words)
         assert code == 3
-        assert "does not let the server see this answer by itself" in err
+        assert "does not allow this per-site result" in err
     code, out, _ = cli(*words, "--policy", "research", "--out", "allowed")
     assert code == 0
     result = json.loads(out)

@@ -83,7 +83,7 @@ def test_a_site_whose_policy_forbids_it_stops_the_run():
 
 
 def test_where_a_site_does_not_let_averages_be_seen_plain_sums_are_refused_too():
-    with pytest.raises(QuorumLost, match="does not let the server see this answer by itself"):
+    with pytest.raises(QuorumLost, match="does not allow this per-site result"):
         coterie.fit(FederatedKMeans(3), frames(), policy=Policy(), sums="plain")
 
 

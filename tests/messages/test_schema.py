@@ -248,7 +248,7 @@ def declare(name: str, module: str) -> type:
 def test_two_requests_of_one_name_are_refused(monkeypatch):
     monkeypatch.setattr(schema, "_KINDS", dict(schema._KINDS))
     first = declare("Twin", "here.twins")
-    with pytest.raises(TypeError, match=r"two requests are called twins\.Twin: in here\.twins and there\.twins"):
+    with pytest.raises(TypeError, match=r"two requests are named twins\.Twin: in here\.twins and there\.twins"):
         declare("Twin", "there.twins")
     assert request_type("twins.Twin") is first
     assert request_type("twins.Other") is None
@@ -329,7 +329,7 @@ def test_widths_are_filled_in_from_the_request(bits, precision):
 
 @pytest.mark.parametrize(("bits", "precision"), [(0, "float64"), (65, "float64"), (-1, "float64"), (8, "double")])
 def test_a_width_that_does_not_exist_makes_no_layout(bits, precision):
-    with pytest.raises(ValueError, match="no kind of number"):
+    with pytest.raises(ValueError, match="the type of number"):
         _ = Code(9, bits, precision).layout
 
 

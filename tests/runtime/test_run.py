@@ -272,7 +272,7 @@ def test_an_answer_swapped_between_sites_is_refused():
         frames[name] = frame
         return frames.get("site-0", frame) if name == "site-1" else frame
 
-    with pytest.raises(QuorumLost, match="site-1 failed: its answer was made by another site"):
+    with pytest.raises(QuorumLost, match="site-1 failed: its answer is from another site"):
         go(ask_times(1), change=change)
 
 

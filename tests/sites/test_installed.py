@@ -133,7 +133,7 @@ def test_a_run_goes_on_over_the_same_rows(folder):
 def test_a_run_is_not_gone_on_with_over_other_rows(folder):
     interrupted(folder, 2)
     write_rows(folder / "rows.csv", shift=0.1)
-    with pytest.raises(QuorumLost, match="rows are not those it began this run with"):
+    with pytest.raises(QuorumLost, match="rows have changed since this run began"):
         resumed(folder)
     made = InstalledSite(folder / "kit")  # a new run is none of that
     assert run(lloyd(CENTERS), Alone(made.open("north")), method="lloyd").counts.tolist() == [30, 30]

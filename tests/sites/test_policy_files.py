@@ -307,7 +307,7 @@ def test_consequences_are_told_of_allowed_methods_only():
 ROWS = dict(zip(("a", "b", "c", "d", "e", "f"), np.array_split(blobs(900, 2, 3, seed=3), 6), strict=True))
 
 
-SINGLE = "does not let the server see this answer by itself"
+SINGLE = "does not allow this per-site result"
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ SINGLE = "does not let the server see this answer by itself"
             "federated-kmeans",
             {"init": "var-part", "fraction": 0.5},
             "on a sample of the sites (fraction below 1)",
-            "does not let it be summed up with these sites",
+            "does not allow a sum over these sites",
         ),
     ],
 )

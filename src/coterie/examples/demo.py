@@ -1,4 +1,4 @@
-"""The demonstration: three islands cluster their penguins together without pooling them."""
+"""The demonstration: three islands cluster their penguins without pooling them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One way to cluster: how good on all rows, at what cost."""
+    """One clustering: its quality on all rows, and what was sent for it."""
 
     way: str
     ari: float
@@ -46,7 +46,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found, ready to be written down and drawn."""
+    """The results of the demonstration."""
 
     data: SiteData
     tables: dict[str, Table]
@@ -56,9 +56,9 @@ class Demo:
 
 
 def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | None = None) -> Demo:
-    """Cluster the penguins of three islands: together, each island alone, and pooled.
+    """Cluster the penguins of three islands: together, pooled, and each island alone.
 
-    With ``journal`` every island's own ledger is kept in that folder.
+    ``journal`` is a folder for every island's own ledger.
     """
     data = penguins()
     tables: dict[str, Table] = {
@@ -89,7 +89,7 @@ def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | No
 
 
 def write_demo(results: Demo, folder: Path) -> Path:
-    """The files of a run, with the comparison and a picture of both ways; return the page."""
+    """Write the files of the run, with the comparison and a picture; return the path of the report."""
     result = write_run(
         folder, results.fitted, results.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
     )
@@ -98,12 +98,12 @@ def write_demo(results: Demo, folder: Path) -> Path:
         "title": "Penguins of three islands, clustered without pooling",
         "summary": (
             f"{len(results.data.rows)} birds, {len(results.alone)} islands, {results.fitted.n_clusters} clusters: "
-            f"{together.rounds} rounds, {together.bytes_up:,} bytes up in all, k-means cost "
+            f"{together.rounds} rounds, {together.bytes_up:,} bytes sent, k-means cost "
             f"{together.cost_ratio:.4f} times that of the pooled rows."
         ),
         "caption": (
-            "Top: the islands' common clusters, crosses are the centers. Bottom: what each island finds by itself; "
-            "one with a single species splits it up. Grey: the birds of the other islands."
+            "Top: the clusters of all islands together; crosses are centers. Bottom: the clusters of each island "
+            "alone, where an island with a single species splits it. Grey: the birds of the other islands."
         ),
         "comparisons": [dataclasses.asdict(c) for c in results.comparisons],
     }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
-"""Told apart with any kind of colour vision (Okabe & Ito)."""
+"""Distinct for every kind of colour vision (Okabe & Ito)."""
 
 
 def draw_clusters_by_site(
@@ -24,9 +24,9 @@ def draw_clusters_by_site(
     centers: npt.NDArray[np.float64],
     axes_names: Sequence[str],
 ) -> None:
-    """A panel for every site and way of clustering; two columns of numbers span every panel.
+    """A panel for every site and clustering, over two columns of ``rows``.
 
-    ``panels`` maps the name of a way to each site's labels; the first way is drawn with ``centers``.
+    ``panels`` maps the name of a clustering to each site's labels; ``centers`` are those of the first clustering.
     """
     names = list(next(iter(panels.values())))
     across = min(len(names), 4)

@@ -1,14 +1,14 @@
-"""Messages to bytes and back: the only place where either happens.
+"""Encoding and decoding of messages.
 
 A frame is a fixed header, the method's name, and one of four forms:
 
 - question: ``transcript`` (8 bytes), ``seen`` (1), then the request's body;
-- recall: the bodies of the run's remembered requests, to bring a site up to date; its answer is empty;
-- answer: a tag of the answer's form (4), its numbers and nothing else, a checksum (4); the question fixes all sizes;
+- recall: the bodies of the run's remembered requests, to bring a site up to date; the answer is empty;
+- answer: a tag of the answer's layout (4), its numbers, a checksum (4); the question fixes all sizes;
 - refusal: one code (1).
 
 Any byte string decodes to a valid message or raises :class:`MalformedMessage` (:class:`BadAnswer` for answers).
-Nothing is allocated that the frame does not already hold.
+No more memory is allocated than the frame holds.
 """
 
 from coterie.messages.codec.arrays import pack_arrays, reply_from_arrays, unpack_arrays

@@ -1,4 +1,4 @@
-"""Arrays by themselves, with their shapes and exact numbers: for the journal rather than for the wire."""
+"""Arrays with their shapes and exact numbers, for the journal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unpack_arrays(data: bytes) -> list[Array]:
         for item in free:
             number = wire(item.number)
             if len(item.data) != number.n_bytes(math.prod(item.shape)):
-                raise MalformedMessage("recorded numbers are cut short")
+                raise MalformedMessage("recorded numbers are truncated")
             arrays.append(number.from_bytes(item.data, tuple(item.shape)))
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         raise MalformedMessage("recorded numbers cannot be read") from None
@@ -51,5 +51,7 @@ def reply_from_arrays(request: type[Request[Any]], arrays: Sequence[Array]) -> R
     """A recorded reply to a request of that type."""
     kind = reply_type(request)
     if len(arrays) != len(message_fields(kind)):
-        raise MalformedMessage(f"a recorded {kind.__name__} has {len(arrays)} arrays")
+        raise MalformedMessage(
+            f"a recorded {kind.__name__} has {len(arrays)} arrays, not {len(message_fields(kind))}"
+        )
     return kind(*arrays)

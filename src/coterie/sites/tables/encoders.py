@@ -1,4 +1,4 @@
-"""How one column of a source becomes one or more columns of numbers."""
+"""Encoding a column of a source as one or more columns of numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pyarrow.types as kinds
 from coterie.arrays import Integers, Mask
 from coterie.messages.site_api import Rows
 from coterie.sites.tables.kinds import as_text, is_wide
-from coterie.sites.tables.phrases import leave_out, listed, quoted
+from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted
+from coterie.text import count_of
 
 LARGEST = 2**53
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Values that cannot be encoded: in how many rows, and the first."""
+    """Values that cannot be encoded: the number of rows, and the first row and value."""
 
     rows: int
     first: int
@@ -30,14 +31,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class NumberEncoder:
-    """A column of numbers as it is; booleans are 0 and 1."""
+    """A column of numbers; booleans become 0 and 1."""
 
     column: str
     kind: Any
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns it makes."""
+        """The names of the encoded columns."""
         return (self.column,)
 
     @property
@@ -47,7 +48,7 @@ class NumberEncoder:
 
     @property
     def suspect(self) -> bool:
-        """Whether there may be values it cannot encode, so that all must be looked at once."""
+        """Whether values may be impossible to encode, so that all must be checked."""
         return is_wide(self.kind)
 
     def put(self, values: Any, out: Rows) -> None:
@@ -68,16 +69,16 @@ class NumberEncoder:
         return faults
 
     def complaint(self, fault: Fault) -> str:
-        """What is said of faulty values."""
+        """The error message for faulty values."""
         return too_large(self.column, fault.first, fault.value)
 
 
 def too_large(column: str, row: int, value: object) -> str:
-    """What is said of a whole number that float64 cannot hold."""
+    """The error message for an integer that float64 cannot hold."""
     seen = quoted(value)[1:-1]
     return (
-        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which lose digits as float64; "
-        f"if it numbers rows or people, {leave_out(column)}, else store it as a fraction"
+        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which float64 would round; "
+        f"if it is an identifier, {IGNORE_IT}, otherwise store it as floating point"
     )
 
 
@@ -93,7 +94,7 @@ class CategoryEncoder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns it makes."""
+        """The names of the encoded columns."""
         return tuple(f"{self.column}={category}" for category in self.categories)
 
     def put(self, values: Any, out: Rows) -> None:
@@ -103,17 +104,17 @@ class CategoryEncoder:
         out[places < 0] = np.nan
 
     def faulty(self, values: Any) -> Mask:
-        """Where a value is none of the declared ones."""
+        """Where a value is not a declared category."""
         there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
         return there & (self._places(values) < 0)
 
     def complaint(self, fault: Fault) -> str:
-        """What is said of faulty values."""
-        rows = f"{fault.rows} rows" if fault.rows > 1 else "1 row"
+        """The error message for faulty values."""
+        rows = count_of(fault.rows, "row")
         first = f"first {quoted(fault.value)} in row {fault.first}"
         return (
             f"column {self.column!r} holds values outside its declared categories in {rows} ({first}; declared: "
-            f"{listed(self.categories)}); declare every category, mend the rows, or {leave_out(self.column)}"
+            f"{listed(self.categories)}); declare every category, correct the rows, or {IGNORE_IT}"
         )
 
     def _places(self, values: Any) -> Integers:

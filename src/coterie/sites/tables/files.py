@@ -25,9 +25,8 @@ class ParquetSource(Source):
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Batches of ``step`` rows, whatever the row groups are."""
-        # without a buffer Arrow would hold a whole row group
-        streamed = {"pre_buffer": False, "buffer_size": BUFFER}
+        """Batches of ``step`` rows."""
+        streamed = {"pre_buffer": False, "buffer_size": BUFFER}  # otherwise Arrow holds a whole row group
         with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
             yield from file.iter_batches(batch_size=step, columns=list(names), use_threads=False)
 
