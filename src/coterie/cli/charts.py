@@ -29,7 +29,9 @@ def chart(
     names = {0: label(high), height - 1: label(low)} if high > low else {height - 1: label(low)}
     margin = max(map(len, names.values()))
     columns = max(8, min(COLUMNS, width - margin - 2))
-    cells = _cells(points, columns, height)
+    cells = [[0] * columns for _ in range(height)]  # the dots of every character
+    for x, y in _dots(_placed(points, 2 * columns - 1, 4 * height - 1)):
+        cells[y // 4][x // 2] |= _BITS[y % 4][x % 2]
     bar, tick, corner, line = "|+`-" if plain else "│┤└─"
     rows = []
     for i, row in enumerate(cells):
@@ -38,14 +40,6 @@ def chart(
     first, last = f"round {points[0][0]}", f"{points[-1][0]}" if len(points) > 1 else ""
     axis = f"{first}{last:>{columns - len(first)}}"
     return [*rows, f"{'':{margin}} {corner}{line * columns}", f"{'':{margin}}  {axis}"]
-
-
-def _cells(points: Sequence[Point], columns: int, height: int) -> list[list[int]]:
-    """Which dots of every character are set."""
-    cells = [[0] * columns for _ in range(height)]
-    for x, y in _dots(_placed(points, 2 * columns - 1, 4 * height - 1)):
-        cells[y // 4][x // 2] |= _BITS[y % 4][x % 2]
-    return cells
 
 
 def _placed(points: Sequence[Point], right: int, bottom: int) -> list[tuple[int, int]]:

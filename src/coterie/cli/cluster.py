@@ -195,8 +195,7 @@ def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
     """A temporary file that replaces ``path`` at the end; an existing file only with ``force``."""
     if path.suffix != ".parquet":
         raise InputError(f"{path}: {what} are written as Parquet; use a name that ends in .parquet.")
-    if path.exists() and not force:
-        raise InputError(f"{path} already exists; pass --force to overwrite it.")
+    opt.check_new(path, force)
     temporary = path.with_name(path.name + ".partial")
     try:
         yield temporary
@@ -266,22 +265,17 @@ def _played(job: Job) -> list[dict[str, Any]]:
         )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         lines = [line for line in read_chain(ledger) if line["event"] == "answer"]
-    kinds = []
-    for (asked, answer), group in groupby(lines, lambda line: (line["asked"], line["answer"])):
-        same = list(group)
-        first = same[0]
-        kinds.append(
-            {
-                "asked": asked,
-                "answer": answer,
-                "content": first["content"],
-                "times": len(same),
-                "numbers": sum(line["floats"] for line in same),
-                "bytes": sum(line["bytes"] for line in same),
-                "example": _example(first),
-            }
-        )
-    return kinds
+    groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
+    return [
+        {
+            **{name: group[0][name] for name in ("asked", "answer", "content")},
+            "times": len(group),
+            "numbers": sum(line["floats"] for line in group),
+            "bytes": sum(line["bytes"] for line in group),
+            "example": _example(group[0]),
+        }
+        for group in groups
+    ]
 
 
 def _example(line: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -22,19 +23,16 @@ def demo(
     """Cluster the penguins of three islands without pooling them; compare with pooled data and each island alone."""
     from coterie.examples.demo import demo as run_demo
     from coterie.examples.demo import write_demo
+    from coterie.report.page import comparison_table
 
     _check_demo_folder(out)
     shutil.rmtree(out / "journal", ignore_errors=True)  # of an earlier demonstration
     with watching() as watch:
         results = run_demo(clusters, journal=out / "journal", events=watch)
     page = write_demo(results, out)
-    heads = ["", "ARI", "NMI", "cost ratio", "values sent", "bytes sent", "rounds"]
-    rows = []
-    for c in results.comparisons:
-        quality = [c.way, f"{c.ari:.3f}", f"{c.nmi:.3f}", f"{c.cost_ratio:.4f}"]
-        rows.append([*quality, f"{c.floats_up:,}", f"{c.bytes_up:,}", str(c.rounds)])
+    heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
-    console.print("The cost is relative to the pooled optimum. Values and bytes are totals over all islands.")
+    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
     console.print(
         f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
         soft_wrap=True,

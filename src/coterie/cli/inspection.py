@@ -106,8 +106,7 @@ def policy_init(
     from coterie.sites.policy_files import policy_text
 
     text = policy_text(preset)
-    if path.exists() and not force:
-        raise InputError(f"{path} already exists; pass --force to overwrite it.")
+    opt.check_new(path, force)
     path.write_text(text, encoding="utf-8")
     tell(f"Wrote {path}. Edit it, then run `coterie policy explain {path}`.")
 

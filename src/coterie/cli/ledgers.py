@@ -240,7 +240,6 @@ def _show_server(path: Path, lines: list[Line]) -> None:
 
 
 def _good(line: Line) -> int:
-    """How many sites answered."""
     return sum(count[0] in GOOD for count in line["sites"].values())
 
 
@@ -284,7 +283,6 @@ def _grouped(
 
 
 def _short(kind: str) -> str:
-    """The name of a question without its package."""
     return "+".join(part.rpartition(".")[2] for part in kind.split("+"))
 
 

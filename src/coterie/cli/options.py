@@ -83,6 +83,12 @@ Force = Annotated[bool, typer.Option(help="Overwrite an existing file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
+def check_new(path: Path, force: bool) -> None:
+    """Refuse to overwrite a file without --force."""
+    if path.exists() and not force:
+        raise InputError(f"{path} already exists; pass --force to overwrite it.")
+
+
 def names_of(text: str) -> list[str]:
     """``"a, b"`` as ``["a", "b"]``."""
     return [name.strip() for name in text.split(",") if name.strip()]

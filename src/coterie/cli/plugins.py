@@ -19,7 +19,6 @@ class Commands(TyperGroup):
     """Our own commands and those of other packages; these are loaded when help or an unknown name needs them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands' names, in the order of the help text."""
         self._add_plugins()
         return super().list_commands(ctx)
 

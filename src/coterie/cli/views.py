@@ -118,12 +118,10 @@ def _when(seconds: float, is_over: bool) -> str:
 
 
 def _clean(text: str) -> str:
-    """Replace characters that would move the cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def line_of(run: RunState) -> str:
-    """The run in one line."""
     return _clean(run.progress() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
 
 

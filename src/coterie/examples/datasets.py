@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SiteData", "circles", "digits", "penguins", "shared_out"]
-
 
 @dataclass(frozen=True)
 class SiteData:
@@ -23,18 +21,15 @@ class SiteData:
     truth: npt.NDArray[np.str_]
 
     def by_site(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Each site's rows."""
         return {str(name): self.rows[self.site == name] for name in np.unique(self.site)}
 
     def complete(self) -> SiteData:
-        """The rows without missing values."""
         whole = ~np.isnan(self.rows).any(axis=1)
         truth = self.truth[whole] if self.has_truth else self.truth
         return SiteData(self.rows[whole], self.columns, self.site[whole], truth)
 
     @property
     def has_truth(self) -> bool:
-        """Whether classes are known."""
         return len(self.truth) > 0
 
 

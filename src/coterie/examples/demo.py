@@ -25,8 +25,6 @@ from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 
-__all__ = ["Comparison", "Demo", "demo", "write_demo"]
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -124,17 +122,14 @@ def write_demo(results: Demo, folder: Path) -> Path:
 
 
 def _quality(data: SiteData, labels: Any) -> tuple[float, float]:
-    return (
-        float(adjusted_rand_score(data.truth, labels)),
-        float(normalized_mutual_info_score(data.truth, labels)),
-    )
+    scores = (adjusted_rand_score, normalized_mutual_info_score)
+    ari, nmi = (float(score(data.truth, labels)) for score in scores)
+    return ari, nmi
 
 
 def _compare(
     name: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
 ) -> Comparison:
     labels, squared = nearest(scaled, np.asarray(centers, np.float64))
-    up = (
-        (0, 0, 0) if ledger is None else (ledger.total("floats_up"), ledger.total("bytes_up"), ledger.total("rounds"))
-    )
-    return Comparison(name, *_quality(data, labels), float(squared.sum()) / best, *up)
+    totals = [0 if ledger is None else ledger.total(what) for what in ("floats_up", "bytes_up", "rounds")]
+    return Comparison(name, *_quality(data, labels), float(squared.sum()) / best, *totals)

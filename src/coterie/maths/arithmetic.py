@@ -42,8 +42,13 @@ _before: dict[str, tuple[Any, int]] = {}
 @contextmanager
 def fixed_threads() -> Iterator[None]:
     """Limit BLAS and OpenMP to ``THREADS`` threads; the last to leave restores the shared pools."""
+    global _n_inside
     shared, own = _pools(len(sys.modules))
-    _enter(shared)
+    with _lock:
+        _n_inside += 1
+        for pool in shared:
+            _before.setdefault(pool.filepath, (pool, pool.num_threads))
+            _set_threads(pool, THREADS)
     mine = [(pool, pool.num_threads) for pool in own]
     for pool in own:
         pool.set_num_threads(THREADS)
@@ -52,26 +57,12 @@ def fixed_threads() -> Iterator[None]:
     finally:
         for pool, threads in mine:
             pool.set_num_threads(threads)
-        _leave()
-
-
-def _enter(shared: list[Any]) -> None:
-    global _n_inside
-    with _lock:
-        _n_inside += 1
-        for pool in shared:
-            _before.setdefault(pool.filepath, (pool, pool.num_threads))
-            _set_threads(pool, THREADS)
-
-
-def _leave() -> None:
-    global _n_inside
-    with _lock:
-        _n_inside -= 1
-        if not _n_inside:
-            for pool, threads in _before.values():
-                _set_threads(pool, threads)
-            _before.clear()
+        with _lock:
+            _n_inside -= 1
+            if not _n_inside:
+                for pool, threads in _before.values():
+                    _set_threads(pool, threads)
+                _before.clear()
 
 
 def _set_threads(pool: Any, threads: int) -> None:

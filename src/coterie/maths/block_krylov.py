@@ -66,7 +66,6 @@ def leading_pairs(
 
 
 def _whole(multiply: Callable[[Floats], Floats], size: int, count: int) -> Ritz:
-    """Solve the dense matrix."""
     whole = multiply(np.eye(size))
     values, vectors = linalg.eigh((whole + whole.T) / 2, subset_by_index=[size - count, size - 1])
     return Ritz(values[::-1], vectors[:, ::-1])

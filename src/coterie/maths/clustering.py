@@ -172,8 +172,7 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
     near = (points - middle).astype(np.float32)
     tol = _tolerance(points, weights)
     solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, random_state=seed % 2**32)
-    centers: Floats = _solved(solver, near, weights) + middle
-    return centers
+    return np.asarray(_solved(solver, near, weights) + middle)
 
 
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:

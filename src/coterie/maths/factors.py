@@ -47,7 +47,6 @@ class Joined:
         return tuple(part.vectors.astype(np.float64) * np.sqrt(np.maximum(part.values, 0.0)) for part in self.parts)
 
     def tile(self, rows: slice, columns: slice) -> Floats:
-        """A tile of K_hat."""
         first, *others = self.roots
         entries: Floats = first[rows] @ first[columns].T
         for root in others:
@@ -67,7 +66,6 @@ class Joined:
 
     @cached_property
     def means(self) -> Floats:
-        """The mean of every row of K_hat."""
         return np.asarray(self.times(np.full((self.size, 1), 1.0 / self.size))[:, 0])
 
     def error_bound(self) -> float:

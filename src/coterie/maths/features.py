@@ -32,7 +32,6 @@ class FourierMap:
     phases: Rows | None
 
     def __call__(self, rows: Rows) -> Rows:
-        """The features of rows."""
         angles = rows.astype(self.frequencies.dtype, copy=False) @ self.frequencies
         root = self.frequencies.dtype.type(np.sqrt(2.0))
         if self.phases is None:
@@ -53,7 +52,6 @@ class MaclaurinMap:
     scales: Rows
 
     def __call__(self, rows: Rows) -> Rows:
-        """The features of rows."""
         features = np.broadcast_to(self.scales, (len(rows), len(self.scales))).copy()
         for j, signs in enumerate(self.signs):
             used = self.orders > j

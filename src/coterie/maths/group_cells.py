@@ -43,7 +43,6 @@ class GroupCells:
         return GroupCells(*[getattr(self, item.name)[which] for item in fields(self)])
 
     def without(self, hidden: Mask) -> GroupCells:
-        """The same groups without the hidden cells."""
         return replace(
             self,
             means=np.where(hidden, np.nan, self.means),
@@ -54,7 +53,6 @@ class GroupCells:
 
     @classmethod
     def joined(cls, parts: list[GroupCells]) -> GroupCells:
-        """The groups of all parts, concatenated."""
         if len(parts) == 1:
             return parts[0]
         return cls(*[np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(cls)])
@@ -113,11 +111,9 @@ class _Groups:
         self.of_row = np.repeat(np.arange(len(starts)), self.sizes)
 
     def counts(self, values: Mask) -> Integers:
-        """The number of True rows in each group."""
         return self._added(values, np.int64)
 
     def sums(self, values: Floats) -> Floats:
-        """The weighted sum of each group."""
         if self.each is not None:
             values = values * (self.each if values.ndim == 1 else self.each[:, None])
         return self._added(values, np.float64)
@@ -128,7 +124,6 @@ class _Groups:
         return np.asarray(np.add.reduceat(values, self.starts, axis=0, dtype=kind))
 
     def cells(self, x: Floats, there: Mask) -> GroupCells:
-        """The cells of the present values."""
         behind = self.sums(there.astype(np.float64))
         shown = np.where(behind > 0, behind, np.nan)
         means = self.sums(np.where(there, x, 0.0)) / shown

@@ -68,7 +68,6 @@ class Kernel:
         return np.exp(values, out=values)
 
     def diagonal(self, rows: Rows) -> Floats:
-        """The kernel value of every row with itself."""
         if self.name != "polynomial":
             return np.ones(len(rows))
         squared: Floats = np.vecdot(rows, rows).astype(np.float64)

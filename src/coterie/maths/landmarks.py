@@ -26,7 +26,6 @@ class Landmarks:
 
     @property
     def n_rows(self) -> float:
-        """The number of rows they represent."""
         return float(self.weights.sum())
 
 

@@ -86,7 +86,6 @@ class WholeNumbers:
         return numbers.astype(np.uint64)
 
     def decode(self, total: Ring) -> Floats:
-        """Their sum."""
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
 
 

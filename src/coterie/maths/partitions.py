@@ -51,7 +51,6 @@ class Partition:
         self.own[leaf, :, group] = np.where(taken, sums * share[:, None] - within[:, None], -np.inf)
 
     def labels(self, n_rows: int) -> Indices:
-        """The group of each row of a leaf."""
         labels = np.full((len(self.rows), n_rows), -1, np.intp)
         leaf, place, group = np.nonzero(self.taken)
         labels[leaf, self.rows[leaf, place, group]] = group

@@ -68,7 +68,6 @@ class Projection:
 
     @property
     def dense(self) -> Floats:
-        """Pi as a dense matrix."""
         return np.asarray(self.matrix.toarray() if sparse.issparse(self.matrix) else self.matrix)
 
     @cached_property
@@ -82,7 +81,6 @@ class Projection:
         return self.dense if self.d * self.p <= LARGE else self.matrix
 
     def apply(self, rows: Rows) -> Rows:
-        """The projected rows, in their precision."""
         return np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
 
     def lift(self, points: Floats) -> Floats:
@@ -98,25 +96,20 @@ class Basis:
 
     @property
     def d(self) -> int:
-        """Columns before the map."""
         return len(self.vectors)
 
     @property
     def p(self) -> int:
-        """Columns after the map."""
         return int(self.vectors.shape[1])
 
     @property
     def dense(self) -> Floats:
-        """V itself."""
         return self.vectors
 
     def apply(self, rows: Rows) -> Rows:
-        """Coordinates of rows."""
         return np.asarray(rows @ self.vectors.astype(rows.dtype))
 
     def lift(self, points: Floats) -> Floats:
-        """The point of the subspace with these coordinates."""
         return np.asarray(points @ self.vectors.T)
 
 

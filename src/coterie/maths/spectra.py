@@ -20,7 +20,6 @@ class Ritz(NamedTuple):
     vectors: Floats
 
     def top(self, count: int) -> Ritz:
-        """The first ``count`` pairs."""
         return Ritz(self.values[:count], self.vectors[:, :count])
 
     def signed(self) -> Ritz:
@@ -36,7 +35,6 @@ class Ritz(NamedTuple):
         return Ritz(self.values, self.vectors * signs)
 
     def above(self, threshold: float) -> Ritz:
-        """The pairs with values above a threshold."""
         return self.top(int((self.values > threshold).sum()))
 
 
@@ -97,7 +95,6 @@ class Krylov:
         return bool(left[0] <= smallest) and (start == 0 or bool(newest.values[0] <= threshold))
 
     def ritz(self) -> Ritz:
-        """All Ritz pairs so far."""
         return self._pairs()[0]
 
     def _pairs(self, start: int = 0) -> tuple[Ritz, Floats]:

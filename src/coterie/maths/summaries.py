@@ -29,12 +29,10 @@ class Summary:
 
     @property
     def points(self) -> Floats:
-        """The points S."""
         return self.coordinates if self.basis is None else self.coordinates @ self.basis
 
     @property
     def n_rows(self) -> float:
-        """The number of rows it represents."""
         return float(self.weights.sum())
 
     def cost(self, centers: Floats) -> float:

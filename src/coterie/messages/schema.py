@@ -143,7 +143,6 @@ class Reply(Fields):
                 object.__setattr__(self, name, np.asarray(value))
 
     def arrays(self) -> Iterable[Array]:
-        """The arrays of this reply, in order."""
         return self.__dict__.values()
 
     @classmethod

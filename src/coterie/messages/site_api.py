@@ -40,7 +40,6 @@ class Block(NamedTuple):
 
     @property
     def counts(self) -> Floats:
-        """The weight of each row."""
         return np.ones(len(self.rows)) if self.weights is None else self.weights
 
     @property
@@ -54,7 +53,6 @@ class Block(NamedTuple):
         return None if self.within is None else self.within / (self.counts * self.rows.shape[1])
 
     def part(self, which: slice | Mask) -> Block:
-        """A part of these rows."""
         return Block(*[None if part is None else part[which] for part in self])  # type: ignore[arg-type]
 
 

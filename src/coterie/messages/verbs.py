@@ -53,7 +53,6 @@ class Question:
     """``algorithm`` or ``masking``, for the ledger."""
 
     def request_for(self, site: str) -> Request[Any]:
-        """The request to this site."""
         return self.request[site] if isinstance(self.request, Mapping) else self.request
 
 

@@ -27,7 +27,11 @@ def write_page(folder: Path) -> Path:
     ledger = json.loads((folder / "ledger.json").read_text())
     parts = [f"<h1>{escape(result['title'])}</h1><p class=lead>{escape(result['summary'])}</p>"]
     if "comparisons" in result:
-        parts += ["<h2>Federated, pooled, and each site alone</h2>", _comparisons(result["comparisons"]), _LEGEND]
+        parts += [
+            "<h2>Federated, pooled, and each site alone</h2>",
+            _table(*comparison_table(result["comparisons"]), first="ours"),
+            _LEGEND,
+        ]
     parts += [
         _picture(folder / "clusters.png", result["caption"]),
         "<h2>What left each site</h2>",
@@ -44,7 +48,7 @@ def write_page(folder: Path) -> Path:
 
 _LEGEND = (
     "<p><small>ARI and NMI compare with the known classes, over all rows. The cost is relative to the pooled "
-    "optimum. Pooling sends every value of every row.</small></p>"
+    "optimum. Values and bytes are those sent by all sites; pooling sends every value of every row.</small></p>"
 )
 
 
@@ -56,13 +60,18 @@ def _picture(path: Path, caption: str) -> str:
     return f"{image}<p><small>{escape(caption)}</small></p>"
 
 
-def _comparisons(rows: list[dict[str, Any]]) -> str:
-    head = ["", "ARI", "NMI", "cost ratio", "values sent", "bytes sent", "rounds"]
-    lines = []
-    for row in rows:
-        quality = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
-        lines.append([*quality, f"{row['floats_up']:,}", f"{row['bytes_up']:,}", str(row["rounds"])])
-    return _table(head, lines, first="ours")
+def comparison_table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The head and the cells of the comparison of clusterings."""
+    columns = {
+        "": "{way}",
+        "ARI": "{ari:.3f}",
+        "NMI": "{nmi:.3f}",
+        "cost ratio": "{cost_ratio:.4f}",
+        "values": "{floats_up:,}",
+        "bytes": "{bytes_up:,}",
+        "rounds": "{rounds}",
+    }
+    return list(columns), [[cell.format_map(row) for cell in columns.values()] for row in rows]
 
 
 def _sites(sites: dict[str, dict[str, int]]) -> str:

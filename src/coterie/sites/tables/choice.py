@@ -39,7 +39,6 @@ class Choice:
         return {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
 
     def without(self, column: str) -> Choice:
-        """The same choice without this column."""
         if self.columns is None:
             return replace(self, ignore=[*self.ignore, column])
         return replace(self, columns=[c for c in self.columns if c != column])

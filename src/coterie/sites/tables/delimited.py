@@ -59,7 +59,6 @@ class CsvSource(Source):
     # ------------------------------------------------------------ the file
 
     def _head(self) -> str:
-        """The beginning of the file, as text."""
         with reading(self.name, "CSV file"), self._stream() as stream:
             start = stream.read(HEAD)
         try:
@@ -117,7 +116,6 @@ class CsvSource(Source):
 
     @contextmanager
     def _explained(self, ragged: list[Any]) -> Iterator[None]:
-        """Explain Arrow's parsing errors."""
         try:
             yield
         except pa.ArrowInvalid as problem:

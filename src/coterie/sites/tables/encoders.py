@@ -38,7 +38,6 @@ class NumberEncoder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the encoded columns."""
         return (self.column,)
 
     @property
@@ -58,18 +57,15 @@ class NumberEncoder:
         out[:, 0] = values.to_numpy(zero_copy_only=False)
 
     def faulty(self, values: Any) -> Mask:
-        """Where whole numbers are too large for float64."""
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
         signed = not kinds.is_uint64(values.type)  # unsigned numbers compare with their own kind
         largest = LARGEST if signed else pa.scalar(LARGEST, values.type)
         bad = pc.greater(values, largest)
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
-        faults: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
-        return faults
+        return np.asarray(bad.fill_null(False).to_numpy(zero_copy_only=False))
 
     def complaint(self, fault: Fault) -> str:
-        """The error message for faulty values."""
         return too_large(self.column, fault.first, fault.value)
 
 
@@ -94,7 +90,6 @@ class CategoryEncoder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the encoded columns."""
         return tuple(f"{self.column}={category}" for category in self.categories)
 
     def put(self, values: Any, out: Rows) -> None:
@@ -104,12 +99,10 @@ class CategoryEncoder:
         out[places < 0] = np.nan
 
     def faulty(self, values: Any) -> Mask:
-        """Where a value is not a declared category."""
         there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
         return there & (self._places(values) < 0)
 
     def complaint(self, fault: Fault) -> str:
-        """The error message for faulty values."""
         rows = count_of(fault.rows, "row")
         first = f"first {quoted(fault.value)} in row {fault.first}"
         return (
@@ -119,8 +112,7 @@ class CategoryEncoder:
 
     def _places(self, values: Any) -> Integers:
         indices = pc.index_in(as_text(values, self.kind), value_set=self._declared)
-        places: Integers = indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return places
+        return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
 
     @cached_property
     def _declared(self) -> Any:

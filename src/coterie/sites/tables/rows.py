@@ -30,7 +30,6 @@ class CheckedTable(ABC):
         """The rows as they are."""
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, every value finite."""
         if self._is_finite:
             yield from self.raw_blocks()
             return
@@ -106,7 +105,6 @@ class ArrayTable(CheckedTable):
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(self._rows)
 
     def raw_blocks(self) -> Iterator[Block]:
@@ -130,11 +128,9 @@ class PairedTable:
         self._table = table
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The rows as they are."""
         return self._table.raw_blocks()
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, every value finite."""
         return self._table.blocks()
 
 

@@ -47,11 +47,9 @@ class MemorySource(Source):
         self._table = table
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Slices of the table."""
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
     def taken(self, places: Integers) -> MemorySource:
-        """The rows at these positions."""
         return MemorySource(self._table.take(places), self.name)
 
 
@@ -65,14 +63,12 @@ class ArraySource(Source):
         super().__init__(name, pa.schema([(n, pa.from_numpy_dtype(self._dtype)) for n in names]), len(values))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Blocks of rows, turned into columns."""
         places = [self.schema.get_field_index(name) for name in names]
         for start in range(0, len(self.values), step):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in rows.T], names=list(names))
 
     def taken(self, places: Integers) -> ArraySource:
-        """The rows at these positions."""
         return ArraySource(self.values[places], self.schema.names, self.name)
 
 

@@ -50,7 +50,10 @@ def split_by_site(
     sizes = _sizes(reader, encoders, site_column)
     is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
     if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
-        return _parts(reader, encoders, site_column, sizes, block_bytes)
+        return {
+            site: StreamedTable(reader.taken(own), encoders, len(own), block_bytes=block_bytes)
+            for site, own in _places(reader, site_column, sizes).items()
+        }
     if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
         return _held(reader, encoders, site_column, sizes, block_bytes)
     return {
@@ -113,17 +116,3 @@ def _check_sites(table: str, column: str, sites: Sequence[str]) -> None:
             f"{table}: column {column!r} holds numbers with fractions ({quoted(fraction)}), not names of sites; "
             "choose the column that names the site of a row"
         )
-
-
-def _parts(
-    source: MemorySource | ArraySource,
-    encoders: Sequence[Encoder],
-    column: str,
-    sizes: dict[str, int],
-    block_bytes: int,
-) -> dict[str, Table]:
-    """Tables of rows in memory, each with a copy of its rows."""
-    return {
-        site: StreamedTable(source.taken(own), encoders, len(own), block_bytes=block_bytes)
-        for site, own in _places(source, column, sizes).items()
-    }

@@ -26,6 +26,7 @@ _IN_MEMORY: WeakKeyDictionary[Table, dict[int, GroupedTable]] = WeakKeyDictionar
 """Views of tables whose site keeps no files: a table is grouped once."""
 
 
+@fixed_threads()  # the last digits of a sum could decide a group
 def grouped_view(
     table: Table,
     min_group: int,
@@ -41,13 +42,6 @@ def grouped_view(
     changes only by the rules of :mod:`coterie.sites.views.store`; every change is a line of the ledger. ``anew``
     forms all groups again: earlier and later answers are then computed from two groupings.
     """
-    with fixed_threads():  # the last digits of a sum could decide a group
-        return _view(table, min_group, ledger, name, anew, progress)
-
-
-def _view(
-    table: Table, min_group: int, ledger: SiteLedger, name: str, anew: bool, progress: Progress | None
-) -> GroupedTable:
     folder = groups_folder(ledger, name)
     if folder is None:
         views = _IN_MEMORY.setdefault(table, {})

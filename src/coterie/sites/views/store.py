@@ -83,7 +83,6 @@ class Grouping:
     secret: bytes = field(repr=False, default=b"")
 
     def view(self, table: Table) -> GroupedTable:
-        """The table as groups."""
         name = str(getattr(table, "name", "table"))
         return GroupedTable(name, table.columns, self.cells, self.scale.scale, self.min_group, scatter=self.scatter)
 
@@ -240,7 +239,6 @@ def _with_added(
     is_first: bool,
     progress: Progress | None,
 ) -> tuple[Grouping, KnownRows]:
-    """New groups of the rows that waited."""
     formed = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
     place = known.place.copy()
     place[here[fresh]] = grouping.n_formed + formed.labels
