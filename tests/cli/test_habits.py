@@ -90,7 +90,7 @@ def test_the_demonstration_does_not_overwrite_a_run(cli, three, tmp_path):
     before = (tmp_path / "run" / "result.json").read_bytes()
     code, _, err = cli("demo", "--out", "run")
     assert code == 2
-    assert "holds files that are not from an earlier demonstration" in err
+    assert "holds files that are not from a demonstration" in err
     assert (tmp_path / "run" / "result.json").read_bytes() == before
 
 

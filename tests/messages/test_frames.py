@@ -112,7 +112,7 @@ def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
 @pytest.mark.parametrize(
     ("place", "value", "text"),
     [
-        (0, 1, "message format 1 is not supported; this installation uses format 2"),
+        (0, 1, "message format 1 is not supported; this version uses format 2"),
         (1, 0, "form 0 of a message is unknown"),
         (1, 9, "form 9 of a message is unknown"),
         (1, codec.Form.ANSWER, "the message is not a question"),

@@ -338,7 +338,7 @@ def test_a_sample_of_the_sites_runs_where_any_roster_is_allowed_and_nowhere_else
     coterie.fit(sampled, ROWS, policy=preset("research"))
     shrinking = replace(preset("research"), rosters="shrinking")
     assert "(fraction below 1)" in explained(shrinking)
-    with pytest.raises(RunError, match="does not let it be summed up"):
+    with pytest.raises(RunError, match="does not allow a sum over"):
         coterie.fit(sampled, ROWS, policy=shrinking)
 
 

@@ -50,7 +50,7 @@ def refused(source, told, **options):
         ("a,b,a\n1,2,3\n", "t.csv: 2 columns are named 'a'; give every column its own name"),
         ("a,b,a", "t.csv: 2 columns are named 'a'"),
         (",a\n0,1\n", "column 1 has no name (pandas writes its index so; use index=False)"),
-        ("a;b\n1;2\n", "columns are separated by ';' ('a;b'); save it with ',' as separator"),
+        ("a;b\n1;2\n", "the separator is ';' ('a;b'); save it with ','"),
         ("\n\n \n", "t.csv: is empty; add a first line with the names of the columns"),
         ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 cell where the header has 2 ('3'); correct it"),
         ("a,b\n1,2\n3,4\n5,6,7\n", "t.csv: row 3 has 3 cells where the header has 2 ('5,6,7'); correct it"),
@@ -149,7 +149,7 @@ def test_columns_that_are_not_there_are_met_with_the_nearest_names(tmp_path):
     ("options", "told"),
     [
         ({"columns": []}, "'columns' is empty; name at least one column"),
-        ({"columns": ["a", "b", "a"]}, "column 'a' is 2 times in 'columns'; name it once"),
+        ({"columns": ["a", "b", "a"]}, "column 'a' is named 2 times; name it once"),
         ({"columns": ["a"], "ignore": ["a"]}, "column 'a' is in both 'columns' and 'ignore'; remove it from one"),
         ({"columns": "a"}, "columns='a' is text; give a list of names"),
         ({"ignore": "a"}, "ignore='a' is text; give a list of names"),
@@ -265,7 +265,7 @@ def test_duplicate_names_in_files(tmp_path):
          "2-d array 'X'"),
         ({"a": np.ones((1, 1)), "b": np.ones((1, 1))}, "t.npz: holds 2 2-d arrays ('a', 'b'), none of which "
          "is named 'X'"),
-        ({"X": np.ones((1, 2)), "columns": ["a"]}, "t.npz: 'columns' holds 1 names for 2 columns; give one name "
+        ({"X": np.ones((1, 2)), "columns": ["a"]}, "t.npz: 'columns' holds 1 names for 2 columns; give one "
          "per column"),
         ({"X": np.ones((1, 2)), "columns": ["a", "a"]}, "2 columns are named 'a'"),
         ({"X": np.array([[1, "f"]], dtype=object)}, "t.npz: not a readable archive (.npz) of arrays of numbers "

@@ -50,9 +50,7 @@ def cluster(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the results; it must not hold any yet.")] = Path(
-        "coterie-run"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -143,9 +141,7 @@ def show_result(job: Job, result: dict[str, Any], as_json: bool) -> None:
     empty = sum(count == 0 for count in result["counts"])
     if empty:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
-    console.print(
-        f"All results are in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/] for a report.", soft_wrap=True
-    )
+    console.print(f"All results are in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
 
 
 @app.command()

@@ -46,6 +46,4 @@ def _check_demo_folder(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()):
         settings = json.loads(result.read_text()).get("settings", {}) if result.exists() else {}
         if settings.get("data") != "penguins":
-            raise InputError(
-                f"{out} holds files that are not from an earlier demonstration; choose another folder with --out."
-            )
+            raise InputError(f"{out} holds files that are not from a demonstration; choose another --out.")

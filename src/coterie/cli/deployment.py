@@ -49,9 +49,9 @@ def provision(
         rows.append([kit.kind, kit.name, str(place), note])
     show_table(f"Kits in {out}", ["for", "name", "folder", ""], rows)
     console.print(
-        "Keep OUT/authority private: it signs kits. Start the server with `coterie server start --kit ...`,"
+        "Keep OUT/authority private: it signs kits. Start the server with `coterie server start --kit KIT`,"
     )
-    console.print("and a site with `coterie site start --kit ... --data FILE --policy POLICY`.", highlight=False)
+    console.print("and a site with `coterie site start --kit KIT --data FILE --policy POLICY`.", highlight=False)
 
 
 @server.command("start")

@@ -62,11 +62,9 @@ def up(
     if data is None:
         held = {name: network.site(name).holdings() for name in network.names()}
     elif network.is_there:
-        raise InputError(
-            f"{folder} already holds a federation; omit --data to start it, or choose another folder with --folder."
-        )
+        raise InputError(f"{folder} already holds a federation; omit --data, or choose another --folder.")
     elif folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} holds other files; choose another folder with --folder.")
+        raise InputError(f"{folder} holds other files; choose another --folder.")
     else:
         how = Holdings("", policy or "standard", **opt.chosen(columns, ignore, categories, key))
         held = _held(data, sites, site_column, how, folder)
@@ -77,7 +75,7 @@ def up(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     console.print(
-        f"{len(held)} sites are up. Next: [bold]coterie federation run JOB.toml --folder {folder}[/]", soft_wrap=True
+        f"{len(held)} sites are up. Next: [bold]coterie federation run JOB --folder {folder}[/]", soft_wrap=True
     )
 
 
@@ -91,7 +89,7 @@ def _held(
     if len(data) > 1 or (sites is None and site_column is None):
         if sites not in (None, len(data)):
             raise InputError(
-                f"--sites {sites} does not match {len(data)} files; give one file per site, or one file in all."
+                f"--sites {sites} and {len(data)} files do not match; give one file per site, or one file."
             )
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
     options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
@@ -121,9 +119,7 @@ def run(
     network = _in(folder)
     network.names()
     if "server" not in network.running():
-        raise InputError(
-            f"the federation in {folder} is down; start it with `coterie federation up --folder {folder}`."
-        )
+        raise InputError(f"the federation is down; start it with `coterie federation up --folder {folder}`.")
     job = read_job(config, needs_data=False)
     result = run_remotely(
         job, network.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json

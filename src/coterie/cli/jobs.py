@@ -142,9 +142,7 @@ class Job:
         if isinstance(given, str):
             return dict.fromkeys(sites, find_policy(given))
         for name in given.keys() - set(sites):
-            raise InputError(
-                f"policy names the site {name!r}, which does not exist; the sites are {', '.join(sites)}."
-            )
+            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
         return {name: find_policy(given.get(name, "standard")) for name in sites}
 
     def estimator(self) -> Any:
@@ -169,9 +167,7 @@ class Job:
         scanned = self._scanned_tables()
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
-            raise InputError(
-                f"scale='minmax' is not for {self.method}: sites hold different columns; use 'standard'."
-            )
+            raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
         names = [column.name for column in next(iter(tables.values())).columns]
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
@@ -214,22 +210,16 @@ class Job:
         if (out / "result.json").exists():
             raise InputError(f"{out} already holds a finished run; choose another folder.")
         if (out / kept).exists() and not resume:
-            raise InputError(
-                f"{out} holds an unfinished run; pass --resume to continue it, or choose another folder."
-            )
+            raise InputError(f"{out} holds an unfinished run; pass --resume, or choose another folder.")
         if resume and not (out / kept).exists():
             raise InputError(f"{out} holds no run to resume; run without --resume.")
 
     def check_key(self, estimator: Any) -> None:
         """Refuse a key or a site column that does not suit the method."""
         if self.key is not None and not estimator.splits_columns:
-            raise InputError(
-                f"{self.method} does not match rows by key; drop the column {self.key!r} with --ignore instead."
-            )
+            raise InputError(f"{self.method} does not match rows by key; leave {self.key!r} out with --ignore.")
         if estimator.splits_columns and self.site_column is not None:
-            raise InputError(
-                f"{self.method} needs one file per site, each with its own columns; it takes no site column."
-            )
+            raise InputError(f"{self.method} needs one file per site with its own columns, and no site column.")
 
     def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
         """The lows and highs of these columns for ``scale="minmax"``; None for other scales."""

@@ -100,9 +100,7 @@ def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or not values:
-            raise InputError(
-                f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE; write it as sex=f,m, for example."
-            )
+            raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
         categories[name.strip()] = [value.strip() for value in values.split(",")]
     return categories
 
@@ -127,7 +125,7 @@ def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
     for setting in given or []:
         name, is_there, text = setting.partition("=")
         if not is_there or not name.strip():
-            raise InputError(f"--set {setting!r} is not of the form NAME=VALUE; write it as gamma=4, for example.")
+            raise InputError(f"--set {setting!r} is not of the form NAME=VALUE, such as gamma=4.")
         try:
             settings[name.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -59,8 +59,6 @@ def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
         more = next((n for n in range(len(unread) + 1) if came - sum(unread[:n]) in ends), 0)
         came, unread = came - sum(unread[:more]), unread[more:]
         if came not in ends:
-            raise LedgerBroken(
-                f"round {number}: site {name} has {sum(sent)} bytes sent in its ledger, the server {came} received."
-            )
+            raise LedgerBroken(f"round {number}: site {name} has {sum(sent)} bytes sent, the server {came} received.")
         total += sum(sent) - came
     return total

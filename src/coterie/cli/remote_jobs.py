@@ -89,7 +89,7 @@ def run_remotely(
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:
                 raise Interrupted(
-                    "the run continues at the server; run the same command with --resume to follow it"
+                    "the run continues at the server; the same command with --resume follows it"
                 ) from None
             except RunError:
                 raise

@@ -31,8 +31,7 @@ def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume
             path.write_text(fingerprint + "\n")
         elif not path.exists() or path.read_text().strip() != fingerprint:
             raise InputError(
-                f"the rows of site {site} have changed since the run began; restore them, or start a new run in "
-                "another folder."
+                f"the rows of site {site} have changed since the run began; restore them, or choose another folder."
             )
 
 
@@ -51,7 +50,7 @@ class Claimed:
             self._lock.acquire()
         except Timeout:
             raise InputError(
-                f"another coterie process is writing to {self._folder}; wait for it, or choose another folder."
+                f"another coterie process is writing to {self._folder}; choose another folder."
             ) from None
         return self
 

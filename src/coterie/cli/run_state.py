@@ -129,9 +129,8 @@ class RunState:
         last = self.exchanges[-1]
         answered = sum(counts["outcome"] in GOOD for counts in last["sites"].values())
         sites = f"{answered} of {len(last['sites'])} sites answered"
-        return (
-            f"round {last['round']}: {doing_of(last['asked'])}; {sites}, {self.total('bytes_up'):,} bytes sent so far"
-        )
+        doing, sent = doing_of(last["asked"]), self.total("bytes_up")
+        return f"round {last['round']}: {doing}; {sites}, {sent:,} bytes sent so far"
 
     def plain(self, state: State, now: float) -> dict[str, Any]:
         phases = [line["phase"] for line in self.exchanges]

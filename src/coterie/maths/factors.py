@@ -30,9 +30,7 @@ class Joined:
 
     def __post_init__(self) -> None:
         if self.kernel not in JOINS:
-            raise InputError(
-                f"kernel={self.kernel!r} cannot be used for columns split between sites; use 'rbf' or 'linear'."
-            )
+            raise InputError(f"kernel={self.kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
         if not self.parts or len({len(part.vectors) for part in self.parts}) != 1:
             raise InputError("the parts of a joined table must have the same rows.")
 
@@ -129,7 +127,7 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
         turned = exact @ vectors[:, kept] / np.sqrt(values[kept])
         return _filled(Ritz(values[kept], turned), n, count)
     if kernel != "rbf":
-        raise InputError(f"kernel={kernel!r} cannot be used for columns split between sites; use 'rbf' or 'linear'.")
+        raise InputError(f"kernel={kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
     rbf = Kernel("rbf", gamma)
     if SMALL < n <= WRITTEN:
         whole = rbf.quick(exact, exact)

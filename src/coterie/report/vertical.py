@@ -31,15 +31,11 @@ def labels_at_site(
     if estimator.tags_ is None or keys is None:
         return estimator.labels_
     if alignment_key is None:
-        raise InputError(
-            "the site's policy has no alignment_key, which is needed to match rows by key; set the sites' common key."
-        )
+        raise InputError("the site's policy has no alignment_key; set it to match rows by key.")
     tags = row_tags(keys, alignment_key)
     places = np.minimum(np.searchsorted(estimator.tags_, tags), len(estimator.tags_) - 1)
     if (estimator.tags_[places] != tags).any():
-        raise Unaligned(
-            "a site's rows do not match the clustered rows: their keys or the alignment_key have changed."
-        )
+        raise Unaligned("a site's rows do not match the clustered rows: the keys or the alignment_key changed.")
     return estimator.labels_[places]
 
 

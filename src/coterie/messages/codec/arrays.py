@@ -51,7 +51,5 @@ def reply_from_arrays(request: type[Request[Any]], arrays: Sequence[Array]) -> R
     """A recorded reply to a request of that type."""
     kind = reply_type(request)
     if len(arrays) != len(message_fields(kind)):
-        raise MalformedMessage(
-            f"a recorded {kind.__name__} has {len(arrays)} arrays, not {len(message_fields(kind))}"
-        )
+        raise MalformedMessage(f"a recorded {kind.__name__} has {len(arrays)} arrays")
     return kind(*arrays)

@@ -86,7 +86,7 @@ def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
     version, form, run, round_, attempt, roster, site, request, length = HEADER.unpack_from(frame)
     if version != FORMAT_VERSION:
         raise MalformedMessage(
-            f"message format {version} is not supported; this installation uses format {FORMAT_VERSION}"
+            f"message format {version} is not supported; this version uses format {FORMAT_VERSION}"
         )
     if form not in _FORMS:
         raise MalformedMessage(f"form {form} of a message is unknown")

@@ -38,9 +38,7 @@ def npz_names(path: Path, name: str) -> list[str]:
         with np.load(path, allow_pickle=False) as archive:
             names = [str(label) for label in archive[key].astype(str)]
     if len(names) != n_columns:
-        raise InputError(
-            f"{name}: {key!r} holds {len(names)} names for {n_columns} columns; give one name per column"
-        )
+        raise InputError(f"{name}: {key!r} holds {len(names)} names for {n_columns} columns; give one per column")
     return names
 
 

@@ -82,9 +82,7 @@ def _check_columns(table: str, choice: Choice) -> None:
     if both:
         raise InputError(f"{table}: column {both[0]!r} is in both 'columns' and 'ignore'; remove it from one")
     if twice:
-        raise InputError(
-            f"{table}: column {twice[0]!r} is {columns.count(twice[0])} times in 'columns'; name it once"
-        )
+        raise InputError(f"{table}: column {twice[0]!r} is named {columns.count(twice[0])} times; name it once")
 
 
 def _encoder(source: Source, name: str, categories: tuple[str, ...] | None) -> Encoder:

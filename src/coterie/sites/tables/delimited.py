@@ -78,9 +78,7 @@ class CsvSource(Source):
             with self._reader(None) as reader:
                 names = list(reader.schema.names)
         if len(names) == 1 and ";" in names[0]:
-            raise InputError(
-                f"{self.name}: columns are separated by ';' ({quoted(names[0])}); save it with ',' as separator"
-            )
+            raise InputError(f"{self.name}: the separator is ';' ({quoted(names[0])}); save it with ','")
         return names
 
     def _cells(self, names: Sequence[str]) -> Iterator[Any]:

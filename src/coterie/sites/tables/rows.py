@@ -122,9 +122,7 @@ class PairedTable:
         self.columns, self.n_rows, self.new = table.columns, table.n_rows, new
         self.name, self.keys = str(getattr(table, "name", "table")), keys_of(table)
         if [column.name for column in new.columns] != [column.name for column in table.columns]:
-            raise InputError(
-                f"{self.name}: the new rows have other columns than the fitted rows; give the same columns."
-            )
+            raise InputError(f"{self.name}: the new rows have other columns than the fitted rows; use the same.")
         self._table = table
 
     def raw_blocks(self) -> Iterator[Block]:

@@ -65,7 +65,5 @@ class GroupedTable:
         if self._present is not None:
             lacking = (self._present < self._weights[:, None]).any(axis=0)
             column = self.columns[int(np.argmax(lacking))].name
-            raise MissingValues(
-                f"{self.name}: column {column!r} holds missing values; set missing to 'mean' or 'drop'"
-            )
+            raise MissingValues(f"{self.name}: column {column!r} has missing values; set missing to 'mean' or 'drop'")
         return self.raw_blocks()

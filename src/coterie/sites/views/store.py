@@ -308,9 +308,7 @@ def load(folder: Path, secret: bytes) -> Grouping | None:
     try:
         head = msgspec.json.decode((folder / "head.json").read_bytes(), type=_Head)
         if head.format != FORMAT:
-            raise InputError(
-                f"{folder}: groups of format {head.format} cannot be read; this version reads format {FORMAT}."
-            )
+            raise InputError(f"{folder}: format {head.format} of groups is unknown; this version reads {FORMAT}.")
 
         def array(name: str) -> Any:
             return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
