@@ -134,7 +134,7 @@ def test_what_cannot_be_grouped_is_refused():
         group_rows(np.full((10, 1), np.nan), 5)
     with pytest.raises(ValueError, match="3 rows are fewer"):
         chunk_sizes(3, 5)
-    with pytest.raises(ValueError, match="one for each row"):
+    with pytest.raises(ValueError, match="one origin per row"):
         regroup_remains(rows, np.zeros(3, int), 5)
 
 

@@ -206,12 +206,12 @@ def preview(
     clusters: opt.Clusters,
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
     columns: opt.Columns = None,
     ignore: opt.Ignore = None,
     categories: opt.Categories = None,
     key: opt.Key = None,
+    scale: opt.Scale = "none",
+    missing: opt.Missing = "refuse",
     as_json: opt.AsJson = False,
 ) -> None:
     """Show what this site would send: run the method here, with this site alone.
