@@ -111,7 +111,7 @@ def test_a_site_that_answered_refuses_other_selections_of_its_columns(tmp_path: 
     policy = Policy(per_site_results="averages")
     Asker(Site("here", tables[0], policy=policy, ledger=ledger)).ask(sum_columns(3))
     for table in tables[1:]:
-        with pytest.raises(InputError, match="offer the same columns"):
+        with pytest.raises(InputError, match="use the same columns"):
             Site("here", table, policy=policy, ledger=ledger)
     again = Site("here", tables[0], policy=policy, ledger=ledger)
     assert again.policy.min_group == 5

@@ -88,16 +88,16 @@ def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
     ("words", "told"),
     [
         (["-k", "2", "--method", "kmeans"], "there is no method 'kmeans'"),
-        (["-k", "2", "--scale", "log"], "scale='log'; it is one of none, standard, minmax"),
-        (["-k", "2", "--scale", "minmax"], "needs a declared range for every column"),
+        (["-k", "2", "--scale", "log"], "scale='log' is unknown; use none, standard or minmax"),
+        (["-k", "2", "--scale", "minmax"], "needs a range for every column"),
         (["-k", "2", "--missing", "guess"], "missing='guess'"),
         (["-k", "2", "--columns", "a,z"], "'z'"),
-        (["-k", "2", "--categories", "a"], "column=first,second"),
-        (["-k", "2", "--site-column", "a", "south.csv"], "a site column goes with one file"),
+        (["-k", "2", "--categories", "a"], "COLUMN=VALUE,VALUE"),
+        (["-k", "2", "--site-column", "a", "south.csv"], "a site column needs exactly one file"),
         (["-k", "2", "sub/north.csv"], "would both be site 'north'"),
         (["-k", "2", "--resume"], "holds no run to resume"),
-        (["-k", "2", "--out", "south.csv"], "--out names a folder"),
-        (["-k", "2", "--out", "south.csv", "--resume"], "--out names a folder"),
+        (["-k", "2", "--out", "south.csv"], "--out needs a folder"),
+        (["-k", "2", "--out", "south.csv", "--resume"], "--out needs a folder"),
     ],
 )
 def test_options_that_cannot_be_are_named(cli, three, tmp_path, words, told):

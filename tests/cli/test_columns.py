@@ -104,7 +104,7 @@ def test_without_a_key_rows_go_by_their_place(cli, patients):
 
 def test_what_does_not_go_together_is_said(cli, patients, rules):
     for words, told in (
-        (("cluster", *FILES, "-k", 3, "--key", "patient"), "matches no rows by key"),
+        (("cluster", *FILES, "-k", 3, "--key", "patient"), "does not match rows by key"),
         ((*WORDS, "--missing", "drop", "--policy", rules), "left out at all"),
         ((*WORDS, "--set", "n_clusters=3", "--policy", rules), "clusters"),
         (
@@ -173,12 +173,12 @@ def test_a_run_resumes_with_the_same_keys_and_secret_only(cli, patients, rules, 
     swapped = [{"patient": "other", "other": "patient"}.get(word, word) for word in words]
     code, _, err = cli(*swapped, "--resume")
     assert code == 2
-    assert "not those the run began with" in err
+    assert "have changed since the run began" in err
     secret = cli("policy", "secret")[1].strip()
     Path("other.toml").write_text(f'per_site_results = "rows"\nalignment_key = "{secret}"\n{EXEMPT}')
     code, _, err = cli(*[{rules: "other.toml"}.get(word, word) for word in words], "--resume")
     assert code == 2
-    assert "not those the run began with" in err
+    assert "have changed since the run began" in err
     code, out, err = cli(*words, "--resume", "--json")
     assert code == 0, err
     assert json.loads(out)["counts"] == [30, 30, 30]
@@ -211,7 +211,7 @@ def test_a_key_may_be_called_like_anything(cli, patients, rules):
         (("--set", "gamma=auto"), "gamma='auto' must be a number"),
         (("--set", "tolerance=abc"), "tolerance='abc' must be a number"),
         (("--set", "n_components=1.7"), "n_components=1.7 must be a whole number"),
-        (("--scale", "minmax"), "each site scales its own columns"),
+        (("--scale", "minmax"), "sites hold different columns; use 'standard'"),
         (("-k", 91), "hold 90 rows; at least 91"),
     ],
 )
@@ -227,6 +227,6 @@ def test_tags_are_written_whole_or_not_at_all(cli, patients, rules):
     assert "ends in .parquet" in cli(*words, "tags.csv")[2]
     assert "no such folder" in cli(*words, "gone/tags.parquet")[2]
     assert cli(*words, "tags.parquet")[0] == 0
-    assert "already there" in cli(*words, "tags.parquet")[2]
+    assert "already exists" in cli(*words, "tags.parquet")[2]
     assert sorted(p.name for p in Path().glob("tags*")) == ["tags.parquet"]
-    assert "matches no rows by key" in cli("site", "preview", "lab.csv", "-k", 2, "--key", "patient")[2]
+    assert "does not match rows by key" in cli("site", "preview", "lab.csv", "-k", 2, "--key", "patient")[2]

@@ -48,7 +48,7 @@ def test_every_method_clusters_files(cli, three, method):
     if method == "one-shot":
         code, _, err = cli(*words)
         assert code == 3
-        assert "does not let the server see this answer by itself" in err
+        assert "does not allow this per-site result" in err
     code, out, _ = cli(*words, "--policy", "research", "--out", "allowed")
     assert code == 0
     result = json.loads(out)
@@ -137,7 +137,7 @@ def test_ledgers_are_shown_and_verified(cli, three, tmp_path):
     cli("cluster", *FILES, "-k", 3, "--out", "run")
     code, out, _ = cli("ledger", "verify", "run")
     assert code == 0
-    assert "The ledgers of 3 sites agree" in out
+    assert "Reconciled the ledgers of 3 sites" in out
     assert "WeightedCenters" in cli("ledger", "show", "run")[1]
     shown = cli("ledger", "show", "run/journal/sites/west.jsonl")[1]
     assert "What left this site" in shown
@@ -157,7 +157,7 @@ def test_a_site_that_wrote_down_less_than_the_server_received_is_named(cli, thre
         (tmp_path / "other/journal/sites" / f"north{end}").replace(tmp_path / "run/journal/sites" / f"north{end}")
     code, _, err = cli("ledger", "verify", "run")
     assert code == 4
-    assert "north wrote down 0 bytes" in err
+    assert "site north has 0 bytes sent" in err
 
 
 def test_policies_are_written_checked_and_explained(cli, tmp_path):
@@ -165,7 +165,7 @@ def test_policies_are_written_checked_and_explained(cli, tmp_path):
     assert cli("policy", "check", "site.toml")[0] == 0
     assert "sums, counts and averages" in cli("policy", "explain", "site.toml")[1]
     code, _, err = cli("policy", "init", "site.toml")
-    assert (code, "already there" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
     for text, told in (
         ("min_row = 3", "did you mean 'min_rows'?"),
         ('per_site_results = "all"', "per_site_results is none, averages or rows"),
@@ -207,6 +207,10 @@ def test_methods_and_audits(cli):
         "vertical-kernel-pca",
         "dpca",
     }
+    heads = ["Recommended", "Other methods", "Baselines, to compare with"]
+    assert [line for line in out.splitlines() if line in heads] == heads
+    places = [out.index(f"\n{name}  ") for name in ("federated-kmeans", "landmarks", "lloyd", "dspgd", "nr", "ck")]
+    assert places == sorted(places)
     assert "LocalCenters.centers" in cli("audit", "one-shot")[1]
     code, _, err = cli("audit", "one-shots")
     assert code == 2

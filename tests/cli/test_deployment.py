@@ -35,7 +35,7 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
     done = cli("site", "start", "--kit", "kits/sites/north", "--data", "north.csv", "--check")
     assert done[0] == 0, done[2]
     assert "40 rows of 2 columns" in done[1]
-    assert "a function of 8 groups of at least 5 rows (40 of its 40 rows stand in one)" in " ".join(done[1].split())
+    assert "computed from 8 groups of at least 5 rows (40 of 40 rows are in a group)" in " ".join(done[1].split())
     told = json.loads((here / "kits" / "sites" / "north" / "local" / "coterie.json").read_text())
     assert told["data"] == str(here / "north.csv")
     again = cli("site", "start", "--kit", "kits/sites/north", "--check")
@@ -46,15 +46,15 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
         "site": "north", "server": "localhost:8002", "process": None, "in_a_job": False, "data": "",
         "policy": "standard", "runs": 0, "answers": 0, "refusals": 0, "bytes_up": 0, "last_answer": None,
         "last_method": None,
-        "groups": ["Everything that ever left is a function of 8 groups of at least 5 rows."],
+        "groups": ["All answers are computed from 8 groups of at least 5 rows."],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["run", "job.toml", "--engine", "nvflare"], "takes --kit"),
-        (["run", "job.toml", "--engine", "flower"], "inprocess and nvflare"),
+        (["run", "job.toml", "--engine", "nvflare"], "needs --kit"),
+        (["run", "job.toml", "--engine", "flower"], "inprocess or nvflare"),
         (["run", "job.toml", "--kit", "kits"], "--engine nvflare"),
         (["run", "job.toml", "--engine", "nvflare", "--kit", "nowhere"], "no start-up kit"),
         (["site", "start", "--kit", "nowhere", "--data", "north.csv"], "no start-up kit"),
@@ -63,7 +63,7 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
         (["federation", "down"], "holds no federation"),
         (["federation", "up"], "holds no federation"),
         (["federation", "up", "--data", "nowhere.csv", "--sites", "3"], "no such file"),
-        (["federation", "up", "--data", "north.csv", "--data", "south.csv", "--sites", "3"], "one file a site"),
+        (["federation", "up", "--data", "north.csv", "--data", "south.csv", "--sites", "3"], "one file per site"),
         (["federation", "up", "--data", "north.csv", "--sites", "50"], "cannot be dealt out"),
         (["provision", "--sites", "a b", "--out", "kits"], "letters, digits"),
     ],
@@ -127,5 +127,5 @@ def test_what_is_said_without_data_is_added_to_what_was_said_before(here, cli):
 def test_kits_that_were_there_are_said_to_be(here, cli):
     assert cli("provision", "--sites", "north", "--out", "kits")[0] == 0
     done = cli("provision", "--sites", "south", "--out", "kits")
-    kept = [line.split()[0:2] for line in done[1].splitlines() if "was there" in line]
+    kept = [line.split()[0:2] for line in done[1].splitlines() if "kept" in line]
     assert kept == [["server", "localhost"], ["site", "north"], ["analyst", "analyst@coterie.local"]]

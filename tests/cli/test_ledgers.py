@@ -42,7 +42,7 @@ def show(cli, monkeypatch):
         code, out, err = cli("ledger", "show", place)
         assert (code, err) == (0, "")
         assert max(map(len, out.splitlines())) <= 80
-        table, _, below = out.partition("in all.")
+        table, _, below = out.partition("in total.")
         return table, " ".join(below.split())
 
     return read
@@ -71,15 +71,15 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
     table, below = show("run/sites/a.jsonl")
     assert "What left this site (a)" in table
     assert (
-        f"Of what this site computed from its rows the server saw: {n_masked('a')} answers (sums), each only in a "
-        "sum over 5 sites (a, b, c, d, e); nothing by itself." in below
+        f"From this site's rows, the server saw: {n_masked('a')} answers (sums), each only in a sum over 5 sites "
+        "(a, b, c, d, e); no per-site results." in below
     )
-    assert "It also saw 1 answer (schema): which of the columns asked for this site holds." in below
-    assert "Keys and masks are no data" in below
-    assert "Everything that ever left is a function of" in below
-    assert "refused" not in below
+    assert "It also saw 1 answer (schema): which of the requested columns this site holds." in below
+    assert "Keys and masks carry no data" in below
+    assert "All answers are computed from" in below
+    assert "Refused" not in below
     rows = rows_of(table)
-    assert ["0", "ColumnReport", "schema", "all of it", "6", "88"] in rows
+    assert ["0", "ColumnReport", "schema", "the answer", "6", "88"] in rows
     assert {row[1]: row[3] for row in rows if row[2] == "sums"} == dict.fromkeys(
         ("Magnitudes", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
     )
@@ -94,7 +94,7 @@ def test_every_message_is_in_one_line_of_the_table(show):
     for place, what in ((-2, "floats"), (-1, "bytes")):
         assert sum(int(row[place].replace(",", "")) for row in rows) == sum(line[what] for line in lines)
     left = [line for line in lines if line["event"] not in ("once", "note", "groups")]
-    assert f"{len(left)} messages, {sum(x['floats'] for x in left)} numbers" in whole
+    assert f"{len(left)} messages, {sum(x['floats'] for x in left)} values" in whole
     assert f"{sum(x['bytes'] for x in left):,} bytes" in whole
 
 
@@ -114,7 +114,7 @@ def test_a_sum_is_over_the_sites_that_were_left_when_it_was_unmasked(show):
     table, below = show("run/sites/a.jsonl")
     assert (
         "2 answers (sums), each only in a sum over 5 sites (a, b, c, d, e); "
-        f"{n_masked('a') - 2} answers (sums), each only in a sum over 4 sites (a, b, c, d); nothing by itself."
+        f"{n_masked('a') - 2} answers (sums), each only in a sum over 4 sites (a, b, c, d); no per-site results."
         in below
     )
     assert next(row[3] for row in rows_of(table) if row[0] == "7") == "a sum over 4 sites"
@@ -123,24 +123,24 @@ def test_a_sum_is_over_the_sites_that_were_left_when_it_was_unmasked(show):
 def test_an_upload_the_site_did_not_unmask_is_not_said_to_be_safe(show):
     fitted(schedule=Schedule([Fault("a", "drop", frozenset([4]))]), terms=Terms(quorum=0.5))
     table, below = show("run/sites/a.jsonl")
-    assert "1 answer (sums) masked, unmasked without this site's help if at all; nothing by itself." in below
-    assert "a sum, if any" in table
+    assert "1 answer (sums) masked, which this site did not help to unmask; no per-site results." in below
+    assert "at most a sum" in table
 
 
 def test_a_plain_run_shows_that_the_server_saw_every_answer(show):
     fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"))
     table, below = show("run/sites/a.jsonl")
-    assert re.search(r"the server saw: \d answers \(sums\) by themselves, which it said it would only add up", below)
-    assert "1 answer (averages) by itself" in below
-    assert "nothing by itself" not in below
+    assert re.search(r"the server saw: \d per-site results \(sums\), which it declared it would only sum", below)
+    assert "1 per-site result (averages)" in below
+    assert "no per-site results" not in below
     assert "Keys and masks" not in below
-    assert "all, to add up" in table
+    assert "the answer, to sum" in table
 
 
 def test_a_masked_sum_over_one_site_is_shown_as_seen_by_itself(show):
     fitted(policy=Policy.simulation(), names=("only",))
     _, below = show("run/sites/only.jsonl")
-    assert re.search(r"the server saw: \d+ answers \(sums\) by themselves; 1 answer \(averages\) by itself\.", below)
+    assert re.search(r"the server saw: \d+ per-site results \(sums\); 1 per-site result \(averages\)\.", below)
     assert "in a sum over" not in below
 
 
@@ -149,18 +149,18 @@ def test_an_answer_that_left_twice_is_shown_twice_and_counted_once(show):
     table, below = show("run/sites/a.jsonl")
     assert "ColumnSums again" in table
     assert f"{n_masked('a')} answers (sums), each only in a sum over 5 sites" in below
-    assert "2 messages left once more, the same bytes as before." in below
+    assert "Sent 2 messages again, with the same bytes." in below
 
 
 def test_refusals_are_counted_by_their_reasons(show):
     forbidden = Policy(methods=frozenset({"lloyd"}))
     fitted(policy={**dict.fromkeys(NAMES, Policy()), "a": forbidden}, terms=Terms(quorum=0.5))
     _, below = show("run/sites/a.jsonl")
-    assert "Of what this site computed from its rows the server saw: nothing." in below
-    assert "1 question refused: the site's policy does not allow this method." in below
+    assert "From this site's rows, the server saw: nothing." in below
+    assert "Refused 1 question: the site's policy does not allow this method." in below
     fitted("again", policy=Policy(max_questions=13))
     _, below = show("again/sites/a.jsonl")
-    assert "1 question refused: the site's policy allows no more questions in this run, or no more runs." in below
+    assert "Refused 1 question: the site's policy allows no more questions in this run, or no more runs." in below
 
 
 def test_a_question_that_arrived_damaged_is_shown_apart(show):
@@ -168,14 +168,14 @@ def test_a_question_that_arrived_damaged_is_shown_apart(show):
     table, below = show("run/sites/a.jsonl")
     assert "What left this site (a) in run" in table
     assert "What left this site (a) outside any run" in below
-    assert "the server saw: nothing. 1 question refused: the question arrived damaged." in below
+    assert "the server saw: nothing. Refused 1 question: the question arrived damaged." in below
 
 
 def test_changing_rosters_are_summed_up_in_one_clause(show):
     policy = Policy(protection="none", rosters="any", min_roster=2)
     fitted(parameters={"init": "var-part", "fraction": 0.8, "max_rounds": 20}, policy=policy)
     _, below = show("run/sites/a.jsonl")
-    assert re.search(r"\d+ answers \(sums\), each at most in a sum over 4-5 sites, not always the same;", below)
+    assert re.search(r"\d+ answers \(sums\), each at most in a sum over 4-5 sites, which varied;", below)
 
 
 def test_each_run_in_a_sites_ledger_has_a_table_of_its_own(show):
@@ -215,7 +215,7 @@ def test_a_ledger_without_a_line_says_so(cli):
     Path("new.jsonl").touch()
     Path("new.jsonl.head").write_text(f"{0:020d} {'0' * 64}\n")
     code, out, _ = cli("ledger", "show", "new.jsonl")
-    assert (code, "nothing is written there yet" in out) == (0, True)
+    assert (code, "is empty so far" in out) == (0, True)
 
 
 # ---------------------------------------------------------------- the server's
@@ -225,14 +225,13 @@ def test_the_servers_ledger_says_what_it_saw(show):
     fitted()
     table, below = show("run")
     assert (
-        f"Of what the sites computed from their rows the server saw: {n_masked('a')} sums over 5 sites each; nothing "
-        "of any one site by itself." in below
+        f"From the sites' rows, the server saw: {n_masked('a')} sums over 5 sites each; no per-site results." in below
     )
-    assert "It also saw 5 answers (schema): which of the columns asked for a site holds." in below
+    assert "It also saw 5 answers (schema): which of the requested columns a site holds." in below
     assert "Round " not in below  # no question was asked to be refused
     phases = [line["phase"] for line in lines_of("run/ledger.jsonl")]
     assert f"{len(phases)} rounds, {phases.count('masking')} of them for keys and masks (no data)" in table
-    assert ["Train", "WeightedCenters", "the sum only", "5 of 5"] in [row[1:5] for row in rows_of(table)]
+    assert ["Train", "WeightedCenters", "only the sum", "5 of 5"] in [row[1:5] for row in rows_of(table)]
     assert rows_of(table)[-1][1:3] == ["keys and masks", "no data"]
 
 
@@ -241,16 +240,16 @@ def test_the_servers_table_adds_up(show):
     table, _ = show("run")
     up = json.loads(Path("run/ledger.json").read_text())["total"]["bytes_up"]
     assert sum(int(row[-1].replace(",", "")) for row in rows_of(table)) == up
-    assert f"{up:,} bytes up" in table
+    assert f"{up:,} bytes sent" in table
 
 
 def test_the_servers_plain_run_names_every_answer_it_saw(show):
     fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"))
     table, below = show("run")
-    assert "2 answers (averages) by themselves" in below
-    assert "by themselves, which it said it would only add up" in below
-    assert "nothing of any one site" not in below
-    assert "each, to add up" in table
+    assert "2 per-site results (averages)" in below
+    assert "per-site results (sums), which it declared it would only sum" in below
+    assert "no per-site results" not in below
+    assert "each, to sum" in table
     assert "keys and masks" not in table
 
 

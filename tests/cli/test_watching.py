@@ -89,7 +89,7 @@ def test_a_finished_run_is_shown_once(cli, finished):
     totals = json.loads((finished / "ledger.json").read_text())
     assert out.startswith(" done  lloyd, run ")
     assert f"round {lines_of(finished)[-3]['round']}, " in out
-    assert f"{totals['total']['bytes_up']:,} bytes up" in out
+    assert f"{totals['total']['bytes_up']:,} bytes sent" in out
     for name, site in totals["sites"].items():
         asked = site["rounds"] + site["rounds_masking"]
         row = rf"{name} +answered +{asked} +0 +{site['bytes_up']:,} +{site['bytes_down']:,} +at the end"
@@ -97,7 +97,7 @@ def test_a_finished_run_is_shown_once(cli, finished):
     cost = json.loads((finished / "result.json").read_text())["cost"]
     assert f"cost: {cost:.6g} in round" in out
     assert "┤" in out
-    assert "Everything is in run/." in out
+    assert "All results are in run/." in out
 
 
 def test_json_is_the_state_and_agrees_with_the_ledger(cli, finished):
@@ -120,8 +120,8 @@ def test_a_run_that_is_at_work_is_running(cli, finished):
         assert code == 0
         assert out.startswith(" running  lloyd, run ")
         assert "s ago" in out
-        assert "bytes up, in all (no cost yet)" in out
-        assert "Everything" not in out
+        assert "bytes sent so far (no cost yet)" in out
+        assert "All results" not in out
         assert json.loads(cli("watch", "other", "--json")[1])["state"] == "running"
 
 
@@ -140,7 +140,7 @@ def test_a_run_whose_process_is_gone_was_interrupted(cli, finished):
     code, out, _ = cli("watch", "other")
     assert code == 3
     assert out.startswith(" interrupted  ")
-    assert "its process is gone; run the same command with --resume to go on" in out
+    assert "its process has ended; run the same command with --resume to continue" in out
 
 
 def test_asking_who_is_at_work_does_not_keep_anyone_from_it(tmp_path):
@@ -180,8 +180,8 @@ def test_a_run_that_stopped_says_so_and_quotes_no_row(cli, tmp_path):
     assert cli("run", "job.toml")[0] == 3
     code, out, _ = cli("watch", "run")
     assert code == 3
-    assert out.startswith(" stopped  ")
-    assert "The run stopped: QuorumLost: round" in out
+    assert out.startswith(" failed  ")
+    assert "The run failed: QuorumLost: round" in out
     text = Path("run/events.jsonl").read_text()
     assert "31415" not in text
     assert "column 'a'" not in text  # that is what the site's own log says

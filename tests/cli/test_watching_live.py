@@ -91,7 +91,7 @@ def test_a_run_is_watched_live_until_it_ends(run):
     assert "s ago" in shown
     last = shown[shown.rindex("done") :]
     assert f"cost: {json.loads(Path('live/result.json').read_text())['cost']:.6g}" in last
-    assert "Everything is in live/." in last
+    assert "All results are in live/." in last
     assert "Traceback" not in shown
 
 
@@ -117,7 +117,7 @@ def test_a_run_that_is_killed_ends_its_watch(run):
     shown = read_all(terminal)
     assert watching.wait() == 3
     os.close(terminal)
-    assert "its process is gone" in shown
+    assert "its process has ended" in shown
 
 
 def test_without_a_terminal_there_is_a_line_every_ten_rounds(run):
@@ -130,7 +130,12 @@ def test_without_a_terminal_there_is_a_line_every_ten_rounds(run):
         allow(1000)
         rest = watching.stdout.read()
         assert (run.wait(), watching.wait()) == (0, 0)
-    rounds = [int(n) for n in re.findall(r"^round (\d+): \S+, [\d,]+ bytes up so far", "".join(lines), re.M)]
+    rounds = [
+        int(n)
+        for n in re.findall(
+            r"^round (\d+): .+; 3 of 3 sites answered, [\d,]+ bytes sent so far", "".join(lines), re.M
+        )
+    ]
     assert [n // 10 for n in rounds] == [0, 1]
     assert "\x1b" not in rest
     assert " done  lloyd" in rest

@@ -73,10 +73,10 @@ def test_gamma_is_the_papers():
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Kernel("sigmoid", 1.0), "kernel='sigmoid' is not known"),
-        (lambda: Kernel("rbf", 0.0), "gamma=0.0 must be above 0"),
+        (lambda: Kernel("sigmoid", 1.0), "kernel='sigmoid' is unknown"),
+        (lambda: Kernel("rbf", 0.0), "gamma=0.0 must be finite and above 0"),
         (lambda: Kernel("rbf", float("nan")), "gamma=nan"),
-        (lambda: draw_features(Kernel("rbf", 1.0), 7, 2, 0, 0, form="paired"), "n_features=7 must be even"),
+        (lambda: draw_features(Kernel("rbf", 1.0), 7, 2, 0, 0, form="paired"), "n_features=7 is odd"),
         (lambda: draw_features(Kernel("rbf", 1.0), 8, 2, 0, 0, form="quartets"), "'phase' or 'paired'"),
     ],
 )

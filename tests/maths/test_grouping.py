@@ -126,15 +126,15 @@ def test_numbers_of_groups_do_not_follow_the_order_of_rows():
 
 def test_what_cannot_be_grouped_is_refused():
     rows = np.zeros((4, 2))
-    with pytest.raises(ValueError, match="4 rows are less than one group of min_group=5"):
+    with pytest.raises(ValueError, match="4 rows are fewer than min_group=5"):
         group_rows(rows, 5)
     with pytest.raises(ValueError, match="min_group=1"):
         group_rows(rows, 1)
     with pytest.raises(ValueError, match="not finite"):
         group_rows(np.full((10, 1), np.nan), 5)
-    with pytest.raises(ValueError, match="3 rows are less"):
+    with pytest.raises(ValueError, match="3 rows are fewer"):
         chunk_sizes(3, 5)
-    with pytest.raises(ValueError, match="one for each row"):
+    with pytest.raises(ValueError, match="one origin per row"):
         regroup_remains(rows, np.zeros(3, int), 5)
 
 

@@ -84,8 +84,8 @@ def test_the_answer_of_another_exchange_is_refused_and_says_which(name):
     _, (expected, layout, bounds) = answer(ASSIGN)
     other = expected._replace(**{name: OTHERS[name]})
     frame = codec.encode_answer(other, layout, layout.reply.zeros(ASSIGN.axes), bounds)
-    text = "made by another site" if name == "site" else f"belongs to another {name}"
-    with pytest.raises(BadAnswer, match=f"its answer {'was ' if name == 'site' else ''}{text}"):
+    text = "is from another site" if name == "site" else f"belongs to another {name}"
+    with pytest.raises(BadAnswer, match=f"its answer {text}"):
         codec.decode_answer(frame, expected, layout, bounds)
 
 
@@ -117,7 +117,7 @@ def test_a_refusal_with_no_meaning_is_refused():
     _, (expected, layout, bounds) = answer(ASSIGN)
     for code in set(range(256)) - {*Refusal}:
         frame = codec.encode_refusal(expected, Refusal.FAILED)[:-1] + bytes([code])
-        with pytest.raises(BadAnswer, match=f"refused with code {code}, which means nothing here"):
+        with pytest.raises(BadAnswer, match=f"refused with the unknown code {code}"):
             codec.decode_answer(frame, expected, layout, bounds)
 
 
@@ -127,8 +127,8 @@ def test_what_is_no_answer_at_all_is_refused_and_says_what_it_is():
     cases = {
         "cannot be read: the message is shorter than its header": b"",
         "cannot be read: message format 7": b"\x07" + bytes(80),
-        "is no answer but a question": codec.encode_question(expected, body, bytes(8), Seen.SINGLE),
-        "is no answer but a refusal": codec.encode_refusal(expected, Refusal.FAILED) + b"\0",
+        "is a question, not an answer": codec.encode_question(expected, body, bytes(8), Seen.SINGLE),
+        "is a refusal, not an answer": codec.encode_refusal(expected, Refusal.FAILED) + b"\0",
     }
     for text, frame in cases.items():
         with pytest.raises(BadAnswer, match=text):
@@ -139,7 +139,7 @@ def test_the_answer_to_a_question_of_another_size_is_refused():
     _, (expected, layout, bounds) = answer(ASSIGN)
     other = Assign(np.zeros((2, 3)))
     frame = codec.encode_answer(expected, other.layout, Moments.zeros(other.axes), other.layout.bounds({}))
-    with pytest.raises(BadAnswer, match="its answer is not the Moments asked for"):
+    with pytest.raises(BadAnswer, match="its answer is not of the type Moments"):
         codec.decode_answer(frame, expected, layout, bounds)
 
 

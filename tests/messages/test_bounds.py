@@ -60,7 +60,7 @@ def test_what_is_no_sum_product_or_power_is_refused(text):
     "text", ["", " ", "rows *", "rows box", "1 +* 2", "rows = 1", "import os", "rows; box", "\0"]
 )
 def test_what_is_no_expression_is_refused(text):
-    with pytest.raises(ValueError, match="is no expression"):
+    with pytest.raises(ValueError, match="is not an expression"):
         Bound(text)
 
 

@@ -112,15 +112,15 @@ def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
 @pytest.mark.parametrize(
     ("place", "value", "text"),
     [
-        (0, 1, "message format 1 is not known here; this end speaks 2"),
-        (1, 0, "no message has form 0"),
-        (1, 9, "no message has form 9"),
-        (1, codec.Form.ANSWER, "the message is no question"),
+        (0, 1, "message format 1 is not supported; this version uses format 2"),
+        (1, 0, "form 0 of a message is unknown"),
+        (1, 9, "form 9 of a message is unknown"),
+        (1, codec.Form.ANSWER, "the message is not a question"),
         (56, 33, "the method's name is not readable"),
         (56, 255, "the method's name is not readable"),
         (57, 0x80, "the method's name is not readable"),
         (57, 10, "the method's name is not readable"),
-        (70, 3, "nobody sees an answer in way 3"),
+        (70, 3, "does not say how its answer is seen"),
     ],
 )
 def test_a_header_field_that_means_nothing_is_named(place, value, text):
@@ -149,7 +149,7 @@ def test_a_method_s_name_has_at_most_32_letters():
 def test_a_frame_beyond_the_largest_is_refused_unread(monkeypatch):
     frame = question(ASSIGN)
     monkeypatch.setattr(envelope, "MAX_FRAME_BYTES", len(frame) - 1)
-    with pytest.raises(MalformedMessage, match=f"at most {len(frame) - 1} bytes"):
+    with pytest.raises(MalformedMessage, match=f"more than {len(frame) - 1} bytes"):
         codec.decode_question(frame)
 
 
@@ -157,5 +157,5 @@ def test_a_frame_beyond_the_largest_is_refused_unread(monkeypatch):
 def test_no_frame_is_made_that_the_other_end_refuses_as_too_large(monkeypatch, make):
     size = len(codec.encode_body(ASSIGN, LIMITS).data)
     monkeypatch.setattr(frames, "MAX_FRAME_BYTES", size)
-    with pytest.raises(MalformedMessage, match=f"it may have at most {size}"):
+    with pytest.raises(MalformedMessage, match=f"exceeds the limit of {size}"):
         make(ASSIGN)

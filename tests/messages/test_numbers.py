@@ -194,5 +194,5 @@ def test_rounding_gives_what_the_other_end_reads():
     ],
 )
 def test_a_number_nobody_declared_has_no_width(name):
-    with pytest.raises(ValueError, match="no kind of number"):
+    with pytest.raises(ValueError, match="the type of number"):
         wire(name)

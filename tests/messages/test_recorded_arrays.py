@@ -40,7 +40,7 @@ def test_a_recorded_reply_has_all_its_arrays():
     "fields", [["uint3", [1], b"12"], ["uint3", [6], b"12"], ["float64", [1], b""], ["float64", [2, 1], bytes(24)]]
 )
 def test_recorded_arrays_with_more_or_fewer_bytes_than_their_shape_needs_are_refused(fields):
-    with pytest.raises(MalformedMessage, match="recorded numbers are cut short"):
+    with pytest.raises(MalformedMessage, match="recorded numbers are truncated"):
         codec.unpack_arrays(msgspec.msgpack.encode([fields]))
 
 

@@ -90,7 +90,7 @@ def test_a_refusal_comes_back_as_it_was_sent_and_is_one_byte_of_it(said, code):
     frame = codec.encode_refusal(said, code)
     assert codec.decode_answer(frame, said, ASSIGN.layout, ASSIGN.layout.bounds({})) is code
     assert len(frame) == codec.answer_header_bytes(said.method) - 8 + 1
-    with pytest.raises(MalformedMessage, match="no question"):
+    with pytest.raises(MalformedMessage, match="not a question"):
         codec.decode_question(frame)
 
 

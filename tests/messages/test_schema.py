@@ -18,6 +18,7 @@ from coterie.messages.schema import (
     Reply,
     Request,
     array,
+    doing_of,
     message_fields,
     reply_type,
     request_type,
@@ -247,12 +248,34 @@ def declare(name: str, module: str) -> type:
 def test_two_requests_of_one_name_are_refused(monkeypatch):
     monkeypatch.setattr(schema, "_KINDS", dict(schema._KINDS))
     first = declare("Twin", "here.twins")
-    with pytest.raises(TypeError, match=r"two requests are called twins\.Twin: in here\.twins and there\.twins"):
+    with pytest.raises(TypeError, match=r"two requests are named twins\.Twin: in here\.twins and there\.twins"):
         declare("Twin", "there.twins")
     assert request_type("twins.Twin") is first
     assert request_type("twins.Other") is None
     again = declare("Twin", "here.twins")  # a module that is loaded again replaces its own
     assert request_type("twins.Twin") is again
+
+
+def test_a_request_says_what_a_round_with_it_does(monkeypatch):
+    monkeypatch.setattr(schema, "_KINDS", dict(schema._KINDS))
+
+    class Ask(Request[Nothing]):
+        """How many ``rows`` are there? Or more."""
+
+    class Tell(Request[Nothing]):
+        """Walk every row
+        down a tree: step 2 of the paper."""
+
+    class Reveal(Request[Nothing], doing="unmasking a sum"):
+        """Give shares."""
+
+    class Bare(Request[Nothing]):
+        pass
+
+    expected = ["how many rows are there?", "walk every row down a tree", "unmasking a sum", "bare"]
+    assert [request.doing for request in (Ask, Tell, Reveal, Bare)] == expected
+    assert doing_of(f"{Reveal.kind}+{Reveal.kind}+{Tell.kind}") == "unmasking a sum, walk every row down a tree"
+    assert doing_of("elsewhere.Unknown") == "Unknown"
 
 
 def test_a_request_is_known_by_module_and_name():
@@ -306,7 +329,7 @@ def test_widths_are_filled_in_from_the_request(bits, precision):
 
 @pytest.mark.parametrize(("bits", "precision"), [(0, "float64"), (65, "float64"), (-1, "float64"), (8, "double")])
 def test_a_width_that_does_not_exist_makes_no_layout(bits, precision):
-    with pytest.raises(ValueError, match="no kind of number"):
+    with pytest.raises(ValueError, match="the type of number"):
         _ = Code(9, bits, precision).layout
 
 

@@ -176,17 +176,17 @@ def test_leading_zeros_of_text_keys_stay(tmp_path):
 @pytest.mark.parametrize("missing", [[1, None, 3], ["a", "", "c"], ["a", None, None]])
 def test_a_row_without_a_key_is_an_error_that_counts(missing):
     frame = pd.DataFrame({"id": missing, "x": [1.0, 2.0, 3.0]})
-    rows = "2 rows have" if missing.count(None) == 2 else "1 row has"
-    with pytest.raises(InputError, match=f"{rows} no key"):
+    rows = "2 rows" if missing.count(None) == 2 else "1 row"
+    with pytest.raises(InputError, match=f"{rows} without a key"):
         open_table(frame, key="id")
 
 
 def test_a_key_that_is_not_there_names_the_nearest():
     with pytest.raises(InputError, match="there is no column 'idd'; there are 'id'"):
         open_table(pd.DataFrame({"id": [1], "x": [2.0]}), key="idd")
-    with pytest.raises(InputError, match="2 rows have no key"):
+    with pytest.raises(InputError, match="2 rows without a key"):
         ArrayTable(np.zeros((3, 1)), keys=["a", None, float("nan")])
-    with pytest.raises(InputError, match="1 row has no key"):
+    with pytest.raises(InputError, match="1 row without a key"):
         ArrayTable(np.zeros((1, 1)), keys=["  "])
     with pytest.raises(InputError, match="2 keys for 3 rows"):
         ArrayTable(np.zeros((3, 1)), keys=["a", "b"])

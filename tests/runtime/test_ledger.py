@@ -91,7 +91,7 @@ def test_a_result_says_who_was_lost(tmp_path):
     )
     result = result_of(found, ["x", "y", "z"], {})
     assert result["lost"] == {"site-1": 6}
-    assert "Lost on the way: site-1 since round 6; sums told before" in result["summary"]
+    assert "Dropped out: site-1 in round 6; earlier sums include their rows." in result["summary"]
 
 
 def test_a_thousand_rounds_alike_take_little_memory():

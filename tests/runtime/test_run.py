@@ -238,7 +238,7 @@ def lie(number):
         (lambda n, q, f: resealed(f + bytes(8), f[-12:-4] * 2) if n == "site-1" else f, "bytes of numbers, not 8"),
         (lambda n, q, f: f[:-6] if n == "site-1" else f, "bytes of numbers, not 8"),
         (lambda n, q, f: f[:-5] + bytes([f[-5] ^ 1]) + f[-4:] if n == "site-1" else f, "arrived damaged"),
-        (lambda n, q, f: q if n == "site-1" else f, "its message is no answer but a question"),
+        (lambda n, q, f: q if n == "site-1" else f, "its message is a question, not an answer"),
         (lambda n, q, f: b"" if n == "site-1" else f, "cannot be read"),
         (lambda n, q, f: b"\x00" * 200 if n == "site-1" else f, "cannot be read"),
     ],
@@ -271,7 +271,7 @@ def test_an_answer_to_another_question_or_of_another_site_is_refused_and_named(p
         layout = AskSum(1).layout
         return codec.encode_answer(envelope._replace(**{part: other}), layout, Sum(np.ones(1)), layout.bounds({}))
 
-    told = "made by another site" if part == "site" else f"belongs to another {part}"
+    told = "from another site" if part == "site" else f"belongs to another {part}"
     with pytest.raises(QuorumLost, match=told):
         go(ask_times(1), change=change)
 
@@ -283,7 +283,7 @@ def test_an_answer_swapped_between_sites_is_refused():
         frames[name] = frame
         return frames.get("site-0", frame) if name == "site-1" else frame
 
-    with pytest.raises(QuorumLost, match="site-1 failed: its answer was made by another site"):
+    with pytest.raises(QuorumLost, match="site-1 failed: its answer is from another site"):
         go(ask_times(1), change=change)
 
 
@@ -293,7 +293,7 @@ def test_an_answer_of_another_type_is_refused():
         layout = Assign(np.zeros((1, 1))).layout
         return codec.encode_answer(envelope, layout, Moments.zeros({"k": 1, "d": 1}), layout.bounds({}))
 
-    with pytest.raises(QuorumLost, match="its answer is not the Sum asked for"):
+    with pytest.raises(QuorumLost, match="its answer is not of the type Sum"):
         go(ask_times(1), change=change)
 
 

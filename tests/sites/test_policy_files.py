@@ -307,7 +307,7 @@ def test_consequences_are_told_of_allowed_methods_only():
 ROWS = dict(zip(("a", "b", "c", "d", "e", "f"), np.array_split(blobs(900, 2, 3, seed=3), 6), strict=True))
 
 
-SINGLE = "does not let the server see this answer by itself"
+SINGLE = "does not allow this per-site result"
 STARTS = "a one-shot start of federated-kmeans or lloyd or landmarks or dspgd"
 
 
@@ -331,7 +331,7 @@ STARTS = "a one-shot start of federated-kmeans or lloyd or landmarks or dspgd"
             "federated-kmeans",
             {"init": "var-part", "fraction": 0.5},
             "on a sample of the sites (fraction below 1)",
-            "does not let it be summed up with these sites",
+            "does not allow a sum over these sites",
         ),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_sample_of_the_sites_runs_where_any_roster_is_allowed_and_nowhere_else
     coterie.fit(sampled, ROWS, policy=preset("research"))
     shrinking = replace(preset("research"), rosters="shrinking")
     assert "(fraction below 1)" in explained(shrinking)
-    with pytest.raises(RunError, match="does not let it be summed up"):
+    with pytest.raises(RunError, match="does not allow a sum over"):
         coterie.fit(sampled, ROWS, policy=shrinking)
 
 

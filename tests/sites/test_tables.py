@@ -86,8 +86,8 @@ def test_bad_files_end_in_one_clear_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "options", "told"),
     [
-        (np.zeros(3), {}, "two axes"),
-        (np.zeros((2, 2, 2)), {}, "two axes"),
+        (np.zeros(3), {}, "needs two"),
+        (np.zeros((2, 2, 2)), {}, "needs two"),
         (np.array([["a", "b"]]), {}, "other than numbers"),
         (np.zeros((2, 2)), {"columns": ["a"]}, "1 names for 2 columns"),
         (np.zeros((2, 2)), {"weights": [1.0]}, "weights for 2 rows"),

@@ -33,12 +33,12 @@ def refused(source, told, **options):
     ("text", "told"),
     [
         ("sex,x\nf,1\nm,2\n", "t.csv: column 'sex' holds text ('f' in row 1); declare its "
-         "categories (--categories), or leave it out with --ignore sex"),
+         "values in 'categories', or add the column to 'ignore'"),
         ("a b\n\nf\n", "column 'a b' holds text ('f' in row 2); declare its "
-         "categories (--categories), or leave it out with --ignore 'a b'"),
-        ('x,y\n1,2\n"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2 among numbers; mend it, write decimals "
-         "with a point, leave the cell empty if the value is missing, or leave it out with --ignore x"),
-        ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; mend it, leave the "
+         "values in 'categories', or add the column to 'ignore'"),
+        ('x,y\n1,2\n"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2 among numbers; correct it, write decimals "
+         "with a point, leave the cell empty if the value is missing, or add the column to 'ignore'"),
+        ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; correct it, leave the "
          "cell empty"),
         ("x\n" + "1\n" * 2000 + "2024-01-01\n", "column 'x' holds '2024-01-01' in row 2001 among numbers"),
         ("x\ntrue\nFALSE\n" + "true\n" * 2000 + "1\n", "column 'x' holds '1' in row 2003 among true and false"),
@@ -47,13 +47,13 @@ def refused(source, told, **options):
         ("id\n-123456789012345678901234567890\n", "beyond 2**53 (-123456789012345678901234567890 in row 1)"),
         ("seen,x\n2024-01-05,1\n", "column 'seen' holds dates or times (date32[day]), not numbers"),
         ("seen,x\n05/01/2024,1\n", "column 'seen' holds dates or times"),
-        ("a,b,a\n1,2,3\n", "t.csv: column 'a' is there 2 times; give every column its own name"),
-        ("a,b,a", "t.csv: column 'a' is there 2 times"),
+        ("a,b,a\n1,2,3\n", "t.csv: 2 columns are named 'a'; give every column its own name"),
+        ("a,b,a", "t.csv: 2 columns are named 'a'"),
         (",a\n0,1\n", "column 1 has no name (pandas writes its index so; use index=False)"),
-        ("a;b\n1;2\n", "columns are separated by ';' ('a;b'); save it with ',' between"),
-        ("\n\n \n", "t.csv: is empty; a first line with the columns' names is needed"),
-        ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 cell where the header has 2 ('3'); mend it"),
-        ("a,b\n1,2\n3,4\n5,6,7\n", "t.csv: row 3 has 3 cells where the header has 2 ('5,6,7'); mend it"),
+        ("a;b\n1;2\n", "the separator is ';' ('a;b'); save it with ','"),
+        ("\n\n \n", "t.csv: is empty; add a first line with the names of the columns"),
+        ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 cell where the header has 2 ('3'); correct it"),
+        ("a,b\n1,2\n3,4\n5,6,7\n", "t.csv: row 3 has 3 cells where the header has 2 ('5,6,7'); correct it"),
         ("a,b\n1,2\n3," + "4" * 10_000_000 + "\n5,6\n", "a row is longer than 1 MB, or a quotation mark is not "
          "closed"),
         ("a,b\n" + "x" * 100 + ",2\n", "holds text ('" + "x" * 37 + "...' in row 1)"),
@@ -88,7 +88,7 @@ def test_files_that_are_not_what_they_are_called(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"
     path.write_text("a,b\n1,2\n" * 100)
     text = refused(path, f"t.{suffix}: not a readable ")
-    assert text.endswith("write it again, or give it the suffix of what it is")
+    assert text.endswith("write it again, or use the suffix of its format")
     with pytest.raises(InputError, match="not a readable"):
         read_columns(path)
 
@@ -130,10 +130,10 @@ def test_paths_that_lead_nowhere(tmp_path):
     (tmp_path / "d.csv").mkdir()
     refused(tmp_path / "no.csv", f"{tmp_path}/no.csv: there is no such file")
     refused(str(tmp_path / "no.csv"), "there is no such file")
-    refused(tmp_path, "is a directory; name one file in it")
+    refused(tmp_path, "is a directory; give a file")
     refused(tmp_path / "d.csv", "is a directory")
-    refused(tmp_path / "t.xlsx", "the suffix '.xlsx' is not known; it is one of .parquet, .pq, .csv, ")
-    refused(tmp_path / "noend", "the suffix '' is not known")
+    refused(tmp_path / "t.xlsx", "the suffix '.xlsx' is unknown; use one of .parquet, .pq, .csv, ")
+    refused(tmp_path / "noend", "the suffix '' is unknown")
     refused("a\0b.csv", "there is no such file")
 
 
@@ -148,15 +148,15 @@ def test_columns_that_are_not_there_are_met_with_the_nearest_names(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"columns": []}, "no columns are asked for; name at least one"),
-        ({"columns": ["a", "b", "a"]}, "column 'a' is asked for 2 times; name it once"),
-        ({"columns": ["a"], "ignore": ["a"]}, "column 'a' is both asked for and to be ignored; say one"),
-        ({"columns": "a"}, "columns='a'; give a list of names"),
-        ({"ignore": "a"}, "ignore='a'; give a list of names"),
-        ({"ignore": ["a", "b"]}, "no columns are left of its 2; leave out fewer"),
-        ({"categories": {"b": []}}, "categories of 'b' are []; give a list of different values"),
+        ({"columns": []}, "'columns' is empty; name at least one column"),
+        ({"columns": ["a", "b", "a"]}, "column 'a' is named 2 times; name it once"),
+        ({"columns": ["a"], "ignore": ["a"]}, "column 'a' is in both 'columns' and 'ignore'; remove it from one"),
+        ({"columns": "a"}, "columns='a' is text; give a list of names"),
+        ({"ignore": "a"}, "ignore='a' is text; give a list of names"),
+        ({"ignore": ["a", "b"]}, "no columns are left of its 2; ignore fewer"),
+        ({"categories": {"b": []}}, "categories of 'b' are []; give a list of distinct values"),
         ({"categories": {"b": "xy"}}, "categories of 'b' are 'xy'; give a list"),
-        ({"categories": {"b": ["x", "x"]}}, "give a list of different values"),
+        ({"categories": {"b": ["x", "x"]}}, "give a list of distinct values"),
     ],
 )
 def test_choices_that_make_no_table(options, told):
@@ -165,7 +165,7 @@ def test_choices_that_make_no_table(options, told):
 
 def test_encoded_columns_need_their_own_names():
     table = pa.table({"sex=f": [1.0], "sex": ["f"]})
-    refused(table, "column 'sex=f' is there 2 times", categories={"sex": ["f", "m"]})
+    refused(table, "2 columns are named 'sex=f'", categories={"sex": ["f", "m"]})
 
 
 def test_values_outside_the_declared_categories_are_counted(tmp_path):
@@ -176,7 +176,7 @@ def test_values_outside_the_declared_categories_are_counted(tmp_path):
     for source in (tmp_path / "t.csv", tmp_path / "t.parquet", frame, frame.astype({"sex": "category"})):
         told = (
             "column 'sex' holds values outside its declared categories in 3 rows (first 'x' in row 18001; "
-            "declared: 'f', 'm'); declare every category, mend the rows, or leave it out with --ignore sex"
+            "declared: 'f', 'm'); declare every category, correct the rows, or add the column to 'ignore'"
         )
         refused(source, told, categories={"sex": ["f", "m"]})
     refused(frame, "in 1 row (first 'y' in row 35002", categories={"sex": ["f", "m", "x"]})
@@ -212,9 +212,9 @@ def test_wide_kinds_are_looked_at_too(kind):
         (pa.array([[1.0]]), "list<"),
         (pa.array([b"x"]), "binary, neither numbers nor text"),
         (pa.array([{"a": 1}]), "struct<a: int64>, neither numbers nor text"),
-        (pa.nulls(1, pa.string()), "text; declare its categories"),
-        (pa.array(["1.5"]), "text; declare its categories"),
-        (pa.array(["f"]).dictionary_encode(), "text ('f' in row 1); declare its categories"),
+        (pa.nulls(1, pa.string()), "text; declare its values in 'categories'"),
+        (pa.array(["1.5"]), "text; declare its values in 'categories'"),
+        (pa.array(["f"]).dictionary_encode(), "text ('f' in row 1); declare its values in 'categories'"),
     ],
 )
 def test_columns_of_other_kinds(tmp_path, values, told):
@@ -230,18 +230,18 @@ def test_columns_of_other_kinds(tmp_path, values, told):
     [
         ([[1.0]], "table: a table cannot be read from list; give a path, a 2-d numpy array, a pandas DataFrame"),
         (None, "a table cannot be read from NoneType"),
-        (np.ones(3), "a table has two axes, rows and columns, not 1"),
-        (np.ma.masked_invalid(np.ones((2, 2))), "is a masked array; fill what is masked with NaN first"),
+        (np.ones(3), "the array has 1 axes; a table needs two, rows and columns"),
+        (np.ma.masked_invalid(np.ones((2, 2))), "is a masked array; fill the masked values with NaN first"),
         (np.array([["f"]]), "column 'x0' holds text ('f' in row 1)"),
         (np.array([[1, "f"]], dtype=object), "column 'x1' holds text ('f' in row 1)"),
         (np.array([["2024-01-05"]], "M8[D]"), "column 'x0' holds dates or times (date32[day])"),
-        (np.array([[1j]]), "column 'x0' (complex128) mixes kinds or holds neither numbers nor text"),
-        (pd.DataFrame({"a": [1, "f"]}), "column 'a' (object) mixes kinds"),
-        (pd.DataFrame({"a": [2**70, 1]}), "column 'a' (object) mixes kinds"),
+        (np.array([[1j]]), "column 'x0' (complex128) mixes types or holds neither numbers nor text"),
+        (pd.DataFrame({"a": [1, "f"]}), "column 'a' (object) mixes types"),
+        (pd.DataFrame({"a": [2**70, 1]}), "column 'a' (object) mixes types"),
         (pd.DataFrame({"a": pd.to_datetime(["2024-01-05"])}), "column 'a' holds dates or times (timestamp["),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "column 'a' is there 2 times"),
-        (pd.DataFrame([[1, 2]], columns=[1, "1"]), "column '1' is there 2 times"),
-        (pa.table([[1], [2]], names=["a", "a"]), "column 'a' is there 2 times"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "2 columns are named 'a'"),
+        (pd.DataFrame([[1, 2]], columns=[1, "1"]), "2 columns are named '1'"),
+        (pa.table([[1], [2]], names=["a", "a"]), "2 columns are named 'a'"),
         (np.ones((2, 0)), "no columns are left"),
     ],
 )
@@ -255,19 +255,19 @@ def test_duplicate_names_in_files(tmp_path):
     with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as out, pa.ipc.new_file(out, table.schema) as file:
         file.write_table(table)
     for path in (tmp_path / "t.parquet", tmp_path / "t.arrow"):
-        refused(path, "column 'a' is there 2 times; give every column its own name")
+        refused(path, "2 columns are named 'a'; give every column its own name")
 
 
 @pytest.mark.parametrize(
     ("arrays", "told"),
     [
-        ({"X": np.ones(3)}, "t.npz: holds 0 2-d arrays (none) and none of them is 'X'; save the rows as a "
+        ({"X": np.ones(3)}, "t.npz: holds 0 2-d arrays (none), none of which is named 'X'; save the rows as a "
          "2-d array 'X'"),
-        ({"a": np.ones((1, 1)), "b": np.ones((1, 1))}, "t.npz: holds 2 2-d arrays ('a', 'b') and none of them "
-         "is 'X'"),
-        ({"X": np.ones((1, 2)), "columns": ["a"]}, "t.npz: 'columns' holds 1 names for 2 columns; give one name "
-         "a column"),
-        ({"X": np.ones((1, 2)), "columns": ["a", "a"]}, "column 'a' is there 2 times"),
+        ({"a": np.ones((1, 1)), "b": np.ones((1, 1))}, "t.npz: holds 2 2-d arrays ('a', 'b'), none of which "
+         "is named 'X'"),
+        ({"X": np.ones((1, 2)), "columns": ["a"]}, "t.npz: 'columns' holds 1 names for 2 columns; give one "
+         "per column"),
+        ({"X": np.ones((1, 2)), "columns": ["a", "a"]}, "2 columns are named 'a'"),
         ({"X": np.array([[1, "f"]], dtype=object)}, "t.npz: not a readable archive (.npz) of arrays of numbers "
          "and text"),
         ({"X": np.ones((1, 1)), "columns": np.array(["a"], object)}, "not a readable archive"),
@@ -306,5 +306,5 @@ def test_a_file_that_changes_is_noticed(tmp_path, more):
     (tmp_path / "t.csv").write_text("a\n1\n2\n")
     table = open_table(tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text("a\n" + more)
-    with pytest.raises(InputError, match="no longer has the 2 rows it had when opened; open it again"):
+    with pytest.raises(InputError, match="no longer has its 2 rows; open the file again"):
         list(table.blocks())

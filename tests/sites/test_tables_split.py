@@ -98,7 +98,9 @@ def test_all_sites_together_are_the_table_without_the_column():
 def test_rows_without_a_site_are_counted(tmp_path, form):
     for sites, told in ((["a", None, "b", None], "2 rows"), (["a", "b", "b", None], "1 row")):
         source = stored(tmp_path, form, pd.DataFrame({"where": sites, "x": 1.0}))
-        with pytest.raises(InputError, match=f"column 'where' names no site in {told}; fill it in, or remove them"):
+        with pytest.raises(
+            InputError, match=f"column 'where' names no site in {told}; fill it in, or remove the rows"
+        ):
             split_by_site(source, "where")
 
 
@@ -107,7 +109,10 @@ def test_rows_without_a_site_are_counted(tmp_path, form):
     ("sites", "told"),
     [
         ([1.5, 2.0, 3.25], r"column 'where' holds numbers with fractions \('1.5'\), not names of sites"),
-        ([f"s{i}" for i in range(10_001)], "column 'where' names more than 10000 sites; name the column that says"),
+        (
+            [f"s{i}" for i in range(10_001)],
+            "column 'where' names more than 10000 sites; choose the column that names",
+        ),
     ],
 )
 def test_columns_that_name_no_sites(tmp_path, form, sites, told):
@@ -137,7 +142,7 @@ def test_other_refusals(tmp_path):
         (tmp_path / "t.csv", "where", "t.csv: has no rows, so column 'where' names no sites"),
         (tmp_path / "t.csv", "were", "there is no column 'were'; there are 'where', 'x'"),
         (pa.table({"where": ["a"]}), "where", "no columns are left"),
-        (pa.table({"where": [["a"]], "x": [1]}), "where", "which names no sites; use text"),
+        (pa.table({"where": [["a"]], "x": [1]}), "where", "which cannot name sites; use text"),
         (pa.table({"where": ["a"], "y": ["u"]}), "where", "column 'y' holds text"),
     ):
         with pytest.raises(InputError, match=told):

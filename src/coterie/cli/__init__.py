@@ -1,4 +1,4 @@
-"""The command line: progress bars and tables, nothing else."""
+"""The command line: commands, progress bars and tables."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from coterie.errors import CoterieError, LedgerBroken, RunError
 
 
 def main() -> None:
-    """The ``coterie`` command: one clear sentence and a meaningful code for whatever goes wrong."""
+    """The ``coterie`` command: every error ends as one sentence and an exit code."""
     try:
         app()
     except RunError as problem:
-        _say(problem, STOPPED)
+        _exit(problem, STOPPED)
     except LedgerBroken as problem:
-        _say(problem, BROKEN_LEDGER)
+        _exit(problem, BROKEN_LEDGER)
     except CoterieError as problem:
-        _say(problem, BAD_INPUT)
-    except BrokenPipeError:  # whoever read our output has seen enough
+        _exit(problem, BAD_INPUT)
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        _say(f"{where}{problem.strerror or problem}", BAD_INPUT)
+        _exit(f"{where}{problem.strerror or problem}", BAD_INPUT)
     except Interrupted as stop:
-        _say(f"interrupted; {stop}", INTERRUPTED)
+        _exit(f"interrupted; {stop}", INTERRUPTED)
 
 
-def _say(problem: object, code: int) -> None:
+def _exit(problem: object, code: int) -> None:
     errors.print("[red]error:[/]", end=" ")
     errors.print(str(problem), markup=False, highlight=False, soft_wrap=True)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""A line chart made of characters, two by four dots in each."""
+"""A line chart in text: every Braille character is a grid of two by four dots."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ def chart(
     label: Callable[[float], str] = "{:.4g}".format,
     plain: bool = False,
 ) -> list[str]:
-    """Values over rounds as lines of text, at most ``width`` characters wide and ``height`` high, and an axis below.
+    """Values over rounds as lines of text, at most ``width`` by ``height`` characters, and an axis below.
 
-    ``plain`` where a terminal has no Braille.
+    ``plain`` draws in ASCII.
     """
     low, high = min(value for _, value in points), max(value for _, value in points)
     names = {0: label(high), height - 1: label(low)} if high > low else {height - 1: label(low)}
     margin = max(map(len, names.values()))
     columns = max(8, min(COLUMNS, width - margin - 2))
-    cells = _cells(points, columns, height)
+    cells = [[0] * columns for _ in range(height)]  # the dots of every character
+    for x, y in _dots(_placed(points, 2 * columns - 1, 4 * height - 1)):
+        cells[y // 4][x // 2] |= _BITS[y % 4][x % 2]
     bar, tick, corner, line = "|+`-" if plain else "│┤└─"
     rows = []
     for i, row in enumerate(cells):
@@ -38,14 +40,6 @@ def chart(
     first, last = f"round {points[0][0]}", f"{points[-1][0]}" if len(points) > 1 else ""
     axis = f"{first}{last:>{columns - len(first)}}"
     return [*rows, f"{'':{margin}} {corner}{line * columns}", f"{'':{margin}}  {axis}"]
-
-
-def _cells(points: Sequence[Point], columns: int, height: int) -> list[list[int]]:
-    """Which dots of every character are set."""
-    cells = [[0] * columns for _ in range(height)]
-    for x, y in _dots(_placed(points, 2 * columns - 1, 4 * height - 1)):
-        cells[y // 4][x // 2] |= _BITS[y % 4][x % 2]
-    return cells
 
 
 def _placed(points: Sequence[Point], right: int, bottom: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Clustering one's own files: ``cluster``, ``run``, ``assign``, ``site preview``, ``site tags``."""
+"""Clustering files: ``cluster``, ``run``, ``assign``, ``site preview``, ``site tags``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from coterie.errors import InputError
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.schema import message_fields, reply_type, request_type
+from coterie.text import count_of
 
 
 @app.command()
 def cluster(
     data: Annotated[
-        list[Path], typer.Argument(help="One file a site (Parquet, CSV, Arrow, npz), or one file with --site-column.")
+        list[Path],
+        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
     ],
     clusters: opt.Clusters,
     site_column: opt.SiteColumn = None,
@@ -43,23 +45,20 @@ def cluster(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The sites' rules: strict, standard, research, a policy file, or simulation if all rows are yours "
-            "(plain sums over rows). Default: standard; with --site-column, simulation.",
+            help="The sites' policy: strict, standard, research, a policy file, or simulation if all data is yours "
+            "(no protection, plain sums). Default: standard; with --site-column, simulation.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the result; must not hold one already.")] = Path(
-        "coterie-run"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Cluster files as if they were pooled, without pooling them.
 
-    Each file is a site (or, with --site-column, each distinct value of a column). Sums over the sites are masked, and
-    every site protects its rows as --policy says. The folder --out then holds
-    result.json, centers.csv, labels/<site>.parquet, model.json, the ledger of every byte, events.jsonl (coterie watch
-    shows it, also while the run is at work), a picture and report.html.
+    Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
+    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
@@ -85,31 +84,31 @@ def cluster(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="A TOML file; docs/tutorial.md shows one.")],
+    config: Annotated[Path, typer.Argument(help="A job file in TOML; docs/tutorial.md has an example.")],
     engine: Annotated[
-        str, typer.Option(help="inprocess: files of this machine; nvflare: sites of a federation (needs --kit).")
+        str, typer.Option(help="inprocess: files on this machine; nvflare: a federation (needs --kit).")
     ] = "inprocess",
-    kit: Annotated[Path | None, typer.Option(help="An analyst's start-up kit, with --engine nvflare.")] = None,
+    kit: Annotated[Path | None, typer.Option(help="The analyst's start-up kit, for --engine nvflare.")] = None,
     attempts: opt.Attempts = 5,
     patience: opt.Patience = 120.0,
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Run a clustering described in a TOML file. Paths in it are meant from where the file lies.
+    """Run a job from a TOML file. Paths in it are relative to the file.
 
-    With --engine nvflare --kit KIT it runs over the sites of a federation: they bring their own data and policies,
-    so the file's are not used; columns names what they are asked for. A site or server that is lost is waited for,
-    and the run taken up again from its journal, --attempts times at most.
+    With --engine nvflare --kit KIT the job runs over a federation. Sites then use their own data and policies, and
+    the file's columns name what they are asked for. If a site or the server drops out, the run waits for it and
+    resumes from its journal, at most --attempts times.
     """
     if engine == "inprocess":
         if kit is not None:
-            raise InputError("--kit goes with --engine nvflare.")
+            raise InputError("--kit is only used with --engine nvflare.")
         _run(read_job(config), resume, as_json)
         return
     if engine != "nvflare":
-        raise InputError(f"--engine {engine}: there are inprocess and nvflare.")
+        raise InputError(f"--engine {engine} is unknown; use inprocess or nvflare.")
     if kit is None:
-        raise InputError("--engine nvflare takes --kit: the analyst's start-up kit, as `coterie provision` made it.")
+        raise InputError("--engine nvflare needs --kit, the analyst's start-up kit from `coterie provision`.")
     from coterie.cli.remote_jobs import run_remotely
 
     job = read_job(config, needs_data=False)
@@ -123,13 +122,13 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
             result = job.run(resume=resume, watch=watch)
     except KeyboardInterrupt:
         kept = (Path(job.out) / "journal" / "header.json").exists()
-        again = f"the journal in {job.out} is kept: run the same command with --resume to go on"
+        again = f"run the same command with --resume to continue from the journal in {job.out}"
         raise Interrupted(again if kept else "nothing was sent or written") from None
     show_result(job, result, as_json)
 
 
 def show_result(job: Job, result: dict[str, Any], as_json: bool) -> None:
-    """What came of a job, for people or for programs."""
+    """Print the result of a job."""
     if as_json:
         print_json(result)
         return
@@ -141,22 +140,22 @@ def show_result(job: Job, result: dict[str, Any], as_json: bool) -> None:
     console.print(result["summary"], highlight=False)
     empty = sum(count == 0 for count in result["counts"])
     if empty:
-        tell(f"{empty} of the clusters are empty: there may be fewer than you asked for.")
-    console.print(f"Everything is in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
+        tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
+    console.print(f"All results are in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
 
 
 @app.command()
 def assign(
     model: Annotated[Path, typer.Argument(help="model.json of a finished run.")],
-    data: Annotated[Path, typer.Argument(help="Rows to be labelled, with the model's columns by name.")],
+    data: Annotated[Path, typer.Argument(help="Rows to label; they need the model's columns, by name.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the labels; DATA.labels.parquet if not given.")
+        Path | None, typer.Option(help="Where to write the labels (default: DATA.labels.parquet).")
     ] = None,
     categories: opt.Categories = None,
     force: opt.Force = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Label rows at a site from a saved model. Nothing is sent anywhere."""
+    """Label rows with a saved model. Nothing is sent."""
     from coterie.estimators.models import load_model
     from coterie.report.outputs import write_labels
     from coterie.sites.tables import open_table, scan_table
@@ -164,17 +163,17 @@ def assign(
     fitted = load_model(model)
     if fitted.splits_columns:
         raise InputError(
-            f"{model}: its columns are at several sites, so that no site can label rows by itself; in Python "
-            "coterie.transform embeds the sites' new rows, and label_components labels them."
+            f"{model}: its columns are held by several sites, so no site can label rows alone; in Python, "
+            "coterie.transform embeds new rows of all sites and label_components labels them."
         )
     names = [str(name) for name in fitted.feature_names_in_]
     chosen = opt.categories_of(categories or ()) or _categories_in(names)
     columns = [(name.partition("=")[0], name) for name in names]
     raw = list(dict.fromkeys(column if column in chosen else name for column, name in columns))
     table = open_table(data, columns=raw, categories=chosen, name=data.name)
-    found = [column.name for column in table.columns]
-    if found != names:
-        raise InputError(f"{data}: the model's columns are {', '.join(names)}; these are {', '.join(found)}.")
+    own_columns = [column.name for column in table.columns]
+    if own_columns != names:
+        raise InputError(f"{data} has columns {', '.join(own_columns)}; the model needs {', '.join(names)}.")
     scan_table(table)
     target = out or data.with_name(data.name + ".labels.parquet")
     with _new_parquet(target, force, "labels") as path:
@@ -184,16 +183,15 @@ def assign(
         return
     console.print(f"{n_rows - unlabelled:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
     if unlabelled:
-        tell(f"{unlabelled:,} rows miss values and got no label.")
+        tell(f"{count_of(unlabelled, 'row')} with missing values got no label.")
 
 
 @contextlib.contextmanager
 def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
-    """A file to write to that takes its place at the end; nothing is overwritten unasked."""
+    """A temporary file that replaces ``path`` at the end; an existing file only with ``force``."""
     if path.suffix != ".parquet":
-        raise InputError(f"{path}: {what} are written as Parquet; give a name that ends in .parquet.")
-    if path.exists() and not force:
-        raise InputError(f"{path} is already there; pass --force to overwrite it.")
+        raise InputError(f"{path}: {what} are written as Parquet; use a name that ends in .parquet.")
+    opt.check_new(path, force)
     temporary = path.with_name(path.name + ".partial")
     try:
         yield temporary
@@ -208,18 +206,18 @@ def preview(
     clusters: opt.Clusters,
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
     columns: opt.Columns = None,
     ignore: opt.Ignore = None,
     categories: opt.Categories = None,
     key: opt.Key = None,
+    scale: opt.Scale = "none",
+    missing: opt.Missing = "refuse",
     as_json: opt.AsJson = False,
 ) -> None:
-    """What would I send? Plays a run with this one site, here, and shows every answer it would give.
+    """Show what this site would send: run the method here, with this site alone.
 
-    Nothing leaves this machine. In a real run the questions (centers, say) differ with the other sites' rows, the
-    kinds of the answers do not; how many rounds there are may, and how much of a sample or budget is this site's.
+    Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
+    and this site's share of a sample depend on the other sites.
     """
     job = Job(
         [str(data)],
@@ -235,15 +233,15 @@ def preview(
     if as_json:
         print_json(answers)
         return
-    heads = ["question", "answer", "content", "times", "numbers", "bytes", "for example"]
+    heads = ["question", "answer", "content", "times", "values sent", "bytes sent", "example"]
     names = ("answer", "content", "times", "numbers", "bytes", "example")
     rows = [[a["asked"].rpartition(".")[2], *(str(a[name]) for name in names)] for a in answers]
     show_table(f"What {data.name} would send", heads, rows)
-    tell("Numbers and bytes are totals over all times. Nothing was sent.")
+    tell("Values and bytes are totals over all answers of a kind. Nothing was sent.")
 
 
 def _played(job: Job) -> list[dict[str, Any]]:
-    """Every kind of answer the job's one site gives, with its size and an example of its numbers."""
+    """Every kind of answer of the job's only site, with its size and its first values."""
     from coterie.estimators.fitting import fit
     from coterie.methods.registry import METHODS
     from coterie.sites.policy import Policy, Protection
@@ -261,28 +259,23 @@ def _played(job: Job) -> list[dict[str, Any]]:
             scale=job.scale,  # type: ignore[arg-type]
             missing=job.missing,  # type: ignore[arg-type]
         )
-        (book,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
-        lines = [line for line in read_chain(book) if line["event"] == "answer"]
-    found = []
-    for (asked, answer), group in groupby(lines, lambda line: (line["asked"], line["answer"])):
-        same = list(group)
-        first = same[0]
-        found.append(
-            {
-                "asked": asked,
-                "answer": answer,
-                "content": first["content"],
-                "times": len(same),
-                "numbers": sum(line["floats"] for line in same),
-                "bytes": sum(line["bytes"] for line in same),
-                "example": _example(first),
-            }
-        )
-    return found
+        (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
+        lines = [line for line in read_chain(ledger) if line["event"] == "answer"]
+    groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
+    return [
+        {
+            **{name: group[0][name] for name in ("asked", "answer", "content")},
+            "times": len(group),
+            "numbers": sum(line["floats"] for line in group),
+            "bytes": sum(line["bytes"] for line in group),
+            "example": _example(group[0]),
+        }
+        for group in groups
+    ]
 
 
 def _example(line: Mapping[str, Any]) -> str:
-    """The first few numbers of an answer, read as float64 where that is what they are."""
+    """The first values of an answer if they are float64, else its size."""
     frame = base64.b64decode(line["frame"])
     start = codec.read_envelope(frame)[2] + 4
     payload = frame[start:-4]
@@ -299,14 +292,14 @@ def _example(line: Mapping[str, Any]) -> str:
 @site.command()
 def tags(
     data: opt.OwnFile,
-    key: Annotated[str, typer.Option(help="The column that names each row.")],
+    key: Annotated[str, typer.Option(help="The column that identifies each row.")],
     policy: Annotated[str, typer.Option(help="The site's policy file, with its alignment_key.")],
     out: Annotated[Path, typer.Option(help="Where to write keys and tags, as Parquet.")],
     force: opt.Force = False,
 ) -> None:
-    """The tag of every row, to find rows in what the center tells of them by tag.
+    """Write the tag of every row, to look rows up in results that are listed by tag.
 
-    Nothing is sent; tags name rows only to who knows the sites' secret.
+    Nothing is sent. Tags identify rows only to those who know the sites' alignment_key.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -317,7 +310,7 @@ def tags(
 
     secret = find_policy(policy).alignment_key
     if secret is None:
-        raise InputError(f"{policy}: there is no alignment_key in it; `coterie policy secret` prints a new one.")
+        raise InputError(f"{policy} has no alignment_key; `coterie policy secret` prints a new one.")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out.parent}: there is no such folder.")
     with _new_parquet(out, force, "tags") as path:
@@ -328,10 +321,10 @@ def tags(
 
 
 def _categories_in(names: list[str]) -> dict[str, list[str]]:
-    """Categories as a model's one-hot columns spell them: ``sex=f``, ``sex=m``."""
-    found: dict[str, list[str]] = {}
+    """Categories from the names of a model's one-hot columns: ``sex=f``, ``sex=m``."""
+    categories: dict[str, list[str]] = {}
     for name in names:
         column, sign, value = name.partition("=")
         if sign:
-            found.setdefault(column, []).append(value)
-    return found
+            categories.setdefault(column, []).append(value)
+    return categories

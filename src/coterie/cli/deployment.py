@@ -1,4 +1,4 @@
-"""Real sites: ``provision``, ``server``, ``site start|status|regroup``."""
+"""Federations: ``provision``, ``server``, ``site start|status|regroup``."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from coterie.engines.nvflare.kits import provision as make_kits
 from coterie.engines.nvflare.processes import find_running, run_here
 from coterie.errors import InputError
 from coterie.messages.chain import read_open_chain
+from coterie.text import count_of
 
 
 @app.command()
 def provision(
-    sites: Annotated[str, typer.Option(help="The sites' names: north,south,west.")],
-    out: Annotated[Path, typer.Option(help="Folder for the kits; where it holds some, sites are added.")],
-    server: Annotated[str, typer.Option(help="The server's host name, as sites look it up.")] = "localhost",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The one port the server listens on.")] = 8002,
+    sites: Annotated[str, typer.Option(help="Names of the sites: north,south,west.")],
+    out: Annotated[Path, typer.Option(help="Folder for the kits; existing kits are kept, new sites are added.")],
+    server: Annotated[str, typer.Option(help="The server's host name, as the sites resolve it.")] = "localhost",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port the server listens on.")] = 8002,
     analyst: Annotated[
-        list[str] | None, typer.Option(help="Who may run methods, as by e-mail (may be repeated).")
+        list[str] | None, typer.Option(help="Who may run jobs: an e-mail address (may be repeated).")
     ] = None,
 ) -> None:
-    """Make start-up kits: one for the server, one for each site, one for each analyst.
+    """Create start-up kits: one for the server, one for each site, one for each analyst.
 
-    A kit holds its owner's private key and certificate: hand it over on a way only its owner sees. The key that signs
-    them stays in OUT/authority. No kit lets anyone bring code: a job carries a configuration, sites run what they
-    installed.
+    A kit holds its owner's private key and certificate, so hand it over through a private channel. The signing key
+    stays in OUT/authority. No kit lets its owner send code: a job carries a configuration, and sites run the version
+    of coterie they installed.
 
     Example: coterie provision --sites north,south,west --server center.example.org --out kits
     """
@@ -44,31 +45,33 @@ def provision(
     kits = make_kits(out, opt.names_of(sites), server=server, port=port, analysts=analyst)
     rows = []
     for kit in kits.values():
-        place, note = kit.folder.relative_to(out.absolute()), "was there" if kit.folder in before else ""
+        place, note = kit.folder.relative_to(out.absolute()), "kept" if kit.folder in before else ""
         rows.append([kit.kind, kit.name, str(place), note])
     show_table(f"Kits in {out}", ["for", "name", "folder", ""], rows)
-    console.print("Keep OUT/authority to yourself: it signs kits. The server starts with `coterie server start`,")
-    console.print("a site with `coterie site start --kit ... --data FILE --policy POLICY`.", highlight=False)
+    console.print(
+        "Keep OUT/authority private: it signs kits. Start the server with `coterie server start --kit KIT`,"
+    )
+    console.print("and a site with `coterie site start --kit KIT --data FILE --policy POLICY`.", highlight=False)
 
 
 @server.command("start")
 def server_start(kit: opt.Kit) -> None:
-    """Start the server in the foreground; Ctrl-C ends it. docs/operations.md has a systemd unit."""
+    """Start the server in the foreground; Ctrl-C stops it. docs/operations.md has a systemd unit."""
     check_installed()
     run_here(_kit(kit, "server"))
 
 
 @server.command("status")
 def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
-    """Whether the server runs on this machine, and which runs wait to be resumed."""
+    """Show whether the server runs on this machine, and which runs can be resumed."""
     check_installed()
-    found = _kit(kit, "server")
-    running = find_running(found)
-    runs = found.folder / "coterie" / "runs"
+    own_kit = _kit(kit, "server")
+    running = find_running(own_kit)
+    runs = own_kit.folder / "coterie" / "runs"
     kept = sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
     facts = {
-        "listens": f"{found.host}:{found.port}",
-        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
+        "listens": f"{own_kit.host}:{own_kit.port}",
+        "certificate_until": f"{own_kit.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "jobs": len(running.jobs) if running else 0,
         "unfinished_runs": kept,
@@ -77,84 +80,84 @@ def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
         print_json(facts)
         return
     tell(f"{'up, process ' + str(running.pid) if running else 'down'}; listens on {facts['listens']}")
-    tell(f"{facts['jobs']} jobs, {len(kept)} runs that were not finished")
+    tell(f"{facts['jobs']} jobs, {count_of(len(kept), 'unfinished run')}")
     tell(f"certificate until {facts['certificate_until']}")
 
 
 @site.command("start")
 def site_start(
     kit: opt.Kit,
-    data: Annotated[Path | None, typer.Option(help="This site's file; as before, if not given.")] = None,
+    data: Annotated[Path | None, typer.Option(help="This site's file (default: the one of the last start).")] = None,
     policy: opt.SitePolicy = None,
     columns: opt.Columns = None,
     ignore: opt.Ignore = None,
     categories: opt.Categories = None,
     key: opt.Key = None,
-    check: Annotated[bool, typer.Option("--check", help="Look at everything, start nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check kit, data and policy, and exit.")] = False,
 ) -> None:
-    """Start this site in the foreground: it answers what its policy allows, from its own file, and nothing else.
+    """Start this site in the foreground. It answers only questions its policy allows, from its own file.
 
-    The data's path and the policy are kept at the site (KIT/local/coterie.json); no job can change them. Without
-    --data everything is as it was said before, but for what is said now.
+    The path of the data and the policy are stored at the site (KIT/local/coterie.json); no job can change them.
+    Without --data, options that are not given keep their stored values.
 
     Example: coterie site start --kit north --data patients.parquet --policy site.toml --ignore id,name
     """
     check_installed()
     from coterie.sites.installed import Holdings, InstalledSite
 
-    found = _kit(kit, "site")
-    found.check()
-    installed = InstalledSite(found.folder)
-    said = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
-    held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **said)
+    own_kit = _kit(kit, "site")
+    own_kit.check()
+    installed = InstalledSite(own_kit.folder)
+    given = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
+    held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **given)
     table = installed.tell(held)
     tell(
-        f"{found.name}: {table.n_rows:,} rows of {len(table.columns)} columns, policy {held.policy}; "
-        f"server {found.host}:{found.port}, certificate until {found.valid_until():%Y-%m-%d}"
+        f"{own_kit.name}: {table.n_rows:,} rows of {len(table.columns)} columns, policy {held.policy}; "
+        f"server {own_kit.host}:{own_kit.port}, certificate until {own_kit.valid_until():%Y-%m-%d}"
     )
     rules = held.rules()
     if table.n_rows < rules.min_rows:
-        tell(f"Its policy takes no part with fewer than {rules.min_rows} rows: it will refuse.")
+        tell(f"This is fewer than {rules.min_rows} rows (min_rows of its policy): it will refuse to answer.")
     if rules.protection == "groups":
-        _say_groups(installed, table)
+        _describe_groups(installed, table)
     if not check:
-        run_here(found)
+        run_here(own_kit)
 
 
-def _say_groups(installed: Any, table: Any) -> None:
-    """Form or update the groups now, rather than at the first question, and say what they are."""
+def _describe_groups(installed: Any, table: Any) -> None:
+    """Form or update the groups now, not at the first question, and describe them."""
     from coterie.sites.views import FEW_GROUPS
 
     with grouping_bar() as progress:
         view = installed.grouped(progress)
     if not view.n_rows:
-        tell(f"{table.n_rows:,} rows are fewer than one group of {view.min_group}: it will refuse.")
+        tell(f"{count_of(table.n_rows, 'row')} cannot form a group of {view.min_group}: it will refuse to answer.")
         return
     tell(
-        f"Everything that leaves is a function of {view.n_rows:,} groups of at least {view.min_group} rows "
-        f"({view.n_grouped:,} of its {table.n_rows:,} rows stand in one)."
+        f"Every answer is computed from {view.n_rows:,} groups of at least {view.min_group} rows "
+        f"({view.n_grouped:,} of {table.n_rows:,} rows are in a group)."
     )
     if view.n_grouped < FEW_GROUPS * view.min_group:
         tell(
-            f"With fewer than {FEW_GROUPS * view.min_group} rows its groups are few, and of unlike rows: results of "
-            "this site will be coarse."
+            f"With fewer than {FEW_GROUPS * view.min_group} rows a site has few groups of dissimilar rows: "
+            "its results will be coarse."
         )
 
 
 @site.command("status")
 def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
-    """What this site holds, whether it runs, and what left it so far."""
+    """Show what this site holds, whether it runs, and what it has sent so far."""
     from coterie.sites.installed import InstalledSite
 
-    found = _kit(kit, "site")
-    installed = InstalledSite(found.folder)
-    held, running = installed.holdings(), find_running(found)
+    own_kit = _kit(kit, "site")
+    installed = InstalledSite(own_kit.folder)
+    held, running = installed.holdings(), find_running(own_kit)
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     answers = [line for line in lines if line["event"] == "answer"]
     facts: dict[str, Any] = {
-        "site": found.name,
-        "server": f"{found.host}:{found.port}",
-        "certificate_until": f"{found.valid_until():%Y-%m-%d}",
+        "site": own_kit.name,
+        "server": f"{own_kit.host}:{own_kit.port}",
+        "certificate_until": f"{own_kit.valid_until():%Y-%m-%d}",
         "process": running.pid if running else None,
         "in_a_job": bool(running and running.jobs),
         "data": held.data,
@@ -174,49 +177,50 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     when = f"{datetime.fromtimestamp(last):%Y-%m-%d %H:%M:%S} ({facts['last_method']})" if last else "never"
     state = "down" if running is None else f"up, process {running.pid}" + (", in a job" if running.jobs else "")
     show_table(
-        f"Site {found.name}",
-        ["", "what"],
+        f"Site {own_kit.name}",
+        ["", "value"],
         [
             ["process", state],
             ["server", facts["server"]],
             ["certificate until", facts["certificate_until"]],
             ["data", held.data],
             ["policy", held.policy],
-            ["runs taken part in", str(facts["runs"])],
+            ["runs", str(facts["runs"])],
             ["answers", f"{len(answers):,}, and {facts['refusals']:,} refusals"],
-            ["bytes that left", f"{facts['bytes_up']:,}"],
+            ["bytes sent", f"{facts['bytes_up']:,}"],
             ["last answer", when],
         ],
     )
-    for sentence in (*grouped, f"Every byte: coterie ledger show {installed.ledger_path}"):
+    for sentence in (*grouped, f"For details, run coterie ledger show {installed.ledger_path}"):
         tell(sentence)
 
 
 @site.command("regroup")
 def site_regroup(
     kit: opt.Kit,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Form this site's groups anew, from the rows as they are now. The data officer's decision.
+    """Form this site's groups again from its current rows. This is the data officer's decision.
 
-    What left before is a function of the groups so far, what leaves from now on of the new ones; who has seen both
-    may learn of the few rows in which an old and a new group differ. The ledger records it.
+    Earlier answers were computed from the old groups, later ones from the new groups. Whoever sees both may learn
+    about the few rows in which an old and a new group differ. The ledger records the change.
     """
     from coterie.sites.installed import InstalledSite
 
-    found = _kit(kit, "site")
-    installed = InstalledSite(found.folder)
+    own_kit = _kit(kit, "site")
+    installed = InstalledSite(own_kit.folder)
     if not yes:
         typer.confirm(
-            "Old and new groups together may tell of the few rows they differ in. Form all groups anew?", abort=True
+            "Old and new groups together may disclose the few rows in which they differ. Form all groups again?",
+            abort=True,
         )
     with grouping_bar() as progress:
         view = installed.grouped(progress, anew=True)
-    tell(f"{view.n_rows:,} groups of at least {view.min_group} rows, formed anew; the ledger says so.")
+    tell(f"Formed {view.n_rows:,} groups of at least {view.min_group} rows; the ledger records it.")
 
 
 def _kit(path: Path, kind: str) -> Kit:
-    found = read_kit(path)
-    if found.kind != kind:
-        raise InputError(f"{path}: this is the kit of {found.kind} {found.name}; a {kind}'s is needed.")
-    return found
+    kit = read_kit(path)
+    if kit.kind != kind:
+        raise InputError(f"{path} is the kit of {kit.kind} {kit.name}; give the kit of a {kind}.")
+    return kit

@@ -36,9 +36,9 @@ def _in(folder: Path) -> Federation:
 def up(
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="One file a site (repeat it), or one file dealt out to --sites or by --site-column."),
+        typer.Option(help="One file per site (may be repeated), or one file split by --sites or --site-column."),
     ] = None,
-    sites: Annotated[int | None, typer.Option(min=1, max=64, help="How many sites one file is dealt out to.")] = None,
+    sites: Annotated[int | None, typer.Option(min=1, max=64, help="Split one file into so many sites.")] = None,
     site_column: opt.SiteColumn = None,
     policy: opt.SitePolicy = None,
     columns: opt.Columns = None,
@@ -47,59 +47,59 @@ def up(
     key: opt.Key = None,
     folder: Folder = HERE,
 ) -> None:
-    """Start a server and sites as separate processes that speak TLS with each other.
+    """Start a server and sites as separate processes that communicate over TLS.
 
     Examples: coterie federation up --sites 5 --data rows.csv
 
     coterie federation up --data north.csv --data south.csv --data west.csv --policy site.toml
 
-    Then coterie federation run job.toml, and coterie federation down. Without --data a federation that is
-    down is started again.
+    Then coterie federation run job.toml, and coterie federation down. Without --data, start a stopped federation
+    again.
     """
-    made = _in(folder)
+    network = _in(folder)
     from coterie.sites.installed import Holdings
 
     if data is None:
-        held = {name: made.site(name).holdings() for name in made.names()}
-    elif made.is_there:
-        raise InputError(
-            f"{folder} holds a federation already: leave --data out to start it, or choose another folder."
-        )
+        held = {name: network.site(name).holdings() for name in network.names()}
+    elif network.is_there:
+        raise InputError(f"{folder} already holds a federation; omit --data, or choose another --folder.")
     elif folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder} holds something else; choose another folder with --folder.")
+        raise InputError(f"{folder} holds other files; choose another --folder.")
     else:
         how = Holdings("", policy or "standard", **opt.chosen(columns, ignore, categories, key))
         held = _held(data, sites, site_column, how, folder)
     try:
-        made.up(held, say=lambda words: console.print(words, highlight=False))
+        network.up(held, say=lambda line: console.print(line, highlight=False))
     except BaseException:
-        if data is not None and not made.is_there:
+        if data is not None and not network.is_there:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     console.print(
-        f"{len(held)} sites are up. Next: [bold]coterie federation run JOB.toml --folder {folder}[/]", soft_wrap=True
+        f"{len(held)} sites are up. Next: [bold]coterie federation run JOB --folder {folder}[/]", soft_wrap=True
     )
 
 
 def _held(
     data: list[Path], sites: int | None, site_column: str | None, how: Holdings, folder: Path
 ) -> dict[str, Holdings]:
-    """What each site holds: a file each, or parts of one file, written into the federation's folder."""
+    """The holdings of each site: its file, or its part of one file, which is written to the federation's folder."""
     from coterie.deployment.federation import DATA, deal_out
     from coterie.sites.tables import open_table, split_by_site
 
     if len(data) > 1 or (sites is None and site_column is None):
         if sites not in (None, len(data)):
-            raise InputError(f"--sites {sites} and {len(data)} files: one file a site, or one file for all of them.")
+            raise InputError(
+                f"--sites {sites} and {len(data)} files do not match; give one file per site, or one file."
+            )
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
     options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
     parts = folder / DATA
     if how.key is not None:
-        raise InputError("--key goes with one file a site: each holds columns of the same rows.")
+        raise InputError("--key needs one file per site, each with columns of the same rows.")
     plain = replace(how, columns=None, ignore=[], categories={})
     if site_column is not None:
-        found = split_by_site(data[0], site_column, **options)
-        paths = {name: deal_out(table, [name], parts)[name] for name, table in found.items()}
+        tables = split_by_site(data[0], site_column, **options)
+        paths = {name: deal_out(table, [name], parts)[name] for name, table in tables.items()}
     else:
         assert sites is not None
         paths = deal_out(open_table(data[0], **options), [f"site-{i + 1}" for i in range(sites)], parts)
@@ -108,7 +108,7 @@ def _held(
 
 @federation.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="A TOML file; data and policy in it are not used.")],
+    config: Annotated[Path, typer.Argument(help="A job file in TOML; its data and policy are not used.")],
     folder: Folder = HERE,
     resume: opt.Resume = False,
     attempts: opt.Attempts = 5,
@@ -116,32 +116,32 @@ def run(
     as_json: opt.AsJson = False,
 ) -> None:
     """Run a job over the federation, as `coterie run CONFIG --engine nvflare --kit ...` does elsewhere."""
-    made = _in(folder)
-    made.names()
-    if "server" not in made.running():
-        raise InputError(f"{folder}: the federation is down; `coterie federation up --folder {folder}` starts it.")
+    network = _in(folder)
+    network.names()
+    if "server" not in network.running():
+        raise InputError(f"the federation is down; start it with `coterie federation up --folder {folder}`.")
     job = read_job(config, needs_data=False)
     result = run_remotely(
-        job, made.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
+        job, network.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
     )
     show_result(job, result, as_json)
 
 
 @federation.command()
 def status(folder: Folder = HERE, as_json: opt.AsJson = False) -> None:
-    """Which processes of the federation are up, and what left each site."""
-    made = _in(folder)
-    running = made.running()
+    """Show which processes of the federation are up."""
+    network = _in(folder)
+    running = network.running()
     rows: list[dict[str, Any]] = []
-    for name in ("server", *made.names()):
-        found = running.get(name)
-        book = made.site(name).ledger_path
+    for name in ("server", *network.names()):
+        process = running.get(name)
+        ledger = network.site(name).ledger_path
         rows.append(
             {
                 "name": name,
-                "process": found.pid if found else None,
-                "in_a_job": bool(found and found.jobs),
-                "ledger_bytes": book.stat().st_size if name != "server" and book.exists() else 0,
+                "process": process.pid if process else None,
+                "in_a_job": bool(process and process.jobs),
+                "ledger_bytes": ledger.stat().st_size if name != "server" and ledger.exists() else 0,
             }
         )
     if as_json:
@@ -154,12 +154,12 @@ def status(folder: Folder = HERE, as_json: opt.AsJson = False) -> None:
 @federation.command()
 def down(
     folder: Folder = HERE,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the folder, its kits and ledgers, too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also remove the folder with its kits and ledgers.")] = False,
 ) -> None:
-    """End every process of the federation."""
-    made = _in(folder)
-    count = made.down()
-    console.print(f"{count} processes were ended; none is left." if count else "Nothing was running.")
+    """Stop every process of the federation."""
+    network = _in(folder)
+    count = network.down()
+    console.print(f"Stopped {count} processes." if count else "No process was running.")
     if purge:
-        shutil.rmtree(made.folder)
-        console.print(f"{folder} was removed.")
+        shutil.rmtree(network.folder)
+        console.print(f"Removed {folder}.")

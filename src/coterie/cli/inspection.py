@@ -1,4 +1,4 @@
-"""Looking beforehand: ``methods``, ``audit``, ``policy``, ``version``."""
+"""Before a run: ``methods``, ``audit``, ``policy``, ``version``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,31 +17,49 @@ from coterie.cli.terminal import console, print_json, say, show_table, tell
 from coterie.errors import InputError
 from coterie.text import nearest_name
 
-Rules = Annotated[str, typer.Argument(help="A policy file, or one by name: strict, standard, research, simulation.")]
+if TYPE_CHECKING:
+    from coterie.methods.method import Method
+
+Rules = Annotated[str, typer.Argument(help="A policy file, or strict, standard, research or simulation.")]
 
 
 @app.command()
 def methods(as_json: opt.AsJson = False) -> None:
-    """List the methods: what each costs, whether per-site results are seen, what it discloses."""
+    """List the methods, recommended ones first: what each costs and what it discloses."""
     from coterie.methods.registry import METHODS
 
-    if as_json:
-        names = ("name", "title", "cost", "per_site_results", "needs_rows", "discloses")
-        print_json([{name: getattr(method, name) for name in names} for method in METHODS.values()])
-        return
+    sections: dict[str, list[Method]] = {"Recommended": [], "Other methods": [], "Baselines, to compare with": []}
     for method in METHODS.values():
-        console.print(f"[bold]{method.name}[/]  {method.title}", highlight=False)
-        say(f"values sent a site: {method.cost}", "  ")
-        say(f"per-site results seen: {method.per_site_results}", "  ")
-        if method.needs_rows:
-            say("needs rows as such: sites must exempt it from groups", "  ")
-        say(f"discloses: {method.discloses}", "  ")
-        tell("")
+        title = (
+            "Recommended" if method.use else "Baselines, to compare with" if method.is_baseline else "Other methods"
+        )
+        sections[title].append(method)
+    if as_json:
+        fields = ("name", "title", "cost", "per_site_results", "needs_rows", "discloses")
+        ordered = [method for section in sections.values() for method in section]
+        print_json([{field: getattr(method, field) for field in fields} for method in ordered])
+        return
+    for title, section in sections.items():
+        console.print(f"[bold underline]{title}[/]\n", highlight=False)
+        for method in section:
+            _show_method(method)
+
+
+def _show_method(method: Method) -> None:
+    console.print(f"[bold]{method.name}[/]  {method.title}", highlight=False)
+    if method.use:
+        say(f"use it {method.use}", "  ")
+    say(f"values sent per site: {method.cost}", "  ")
+    say(f"per-site results: {method.per_site_results}", "  ")
+    if method.needs_rows:
+        say("needs single rows: every site's policy must exempt it from groups", "  ")
+    say(f"discloses: {method.discloses}", "  ")
+    tell("")
 
 
 @app.command()
-def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_json: opt.AsJson = False) -> None:
-    """Everything a site can be made to send by a method, read off the types of its messages."""
+def audit(method: Annotated[str, typer.Argument(help="The name of a method.")], as_json: opt.AsJson = False) -> None:
+    """List everything a method can ask a site to send, read from the types of its messages."""
     from coterie.methods.method import audit as audited
     from coterie.methods.registry import METHODS
 
@@ -55,37 +73,36 @@ def audit(method: Annotated[str, typer.Argument(help="A method's name.")], as_js
         [
             line.asked.rpartition(".")[2],
             f"{line.answer}.{line.array}",
-            " x ".join(map(str, line.axes)) or "one number",
+            " x ".join(map(str, line.axes)) or "1",
             line.dtype,
             line.bound,
-            line.content + (" (a number for every row)" if line.holds_rows else ""),
+            line.content + (" (a value for every row)" if line.holds_rows else ""),
         ]
         for line in lines
     ]
-    heads = ["question", "array", "size", "numbers", "largest", "content"]
-    show_table(f"What a site can be made to send by {method}", heads, rows)
-    tell("Sizes are stated by the question, never by the rows.")
+    heads = ["question", "array", "size", "type", "bound", "content"]
+    show_table(f"What {method} can ask a site to send", heads, rows)
+    tell("The question fixes every size; no size depends on a site's rows.")
 
 
 @policy.command("init")
 def policy_init(
-    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("policy.toml"),
-    preset: Annotated[str, typer.Option(help="What to start from: strict, standard or research.")] = "standard",
+    path: Annotated[Path, typer.Argument(help="Where to write the policy.")] = Path("policy.toml"),
+    preset: Annotated[str, typer.Option(help="The policy to start from: strict, standard or research.")] = "standard",
     force: opt.Force = False,
 ) -> None:
-    """Write a policy file with every rule and what it means."""
+    """Write a policy file that explains every rule."""
     from coterie.sites.policy_files import policy_text
 
     text = policy_text(preset)
-    if path.exists() and not force:
-        raise InputError(f"{path} is already there; pass --force to overwrite it.")
+    opt.check_new(path, force)
     path.write_text(text, encoding="utf-8")
-    tell(f"Wrote {path}; change it, then `coterie policy explain {path}`.")
+    tell(f"Wrote {path}. Edit it, then run `coterie policy explain {path}`.")
 
 
 @policy.command("check")
 def policy_check(rules: Rules) -> None:
-    """Say whether a policy file is valid, and what is wrong if not."""
+    """Check a policy file."""
     from coterie.sites.policy_files import find_policy
 
     find_policy(rules)
@@ -94,7 +111,7 @@ def policy_check(rules: Rules) -> None:
 
 @policy.command("explain")
 def policy_explain(rules: Rules, as_json: opt.AsJson = False) -> None:
-    """Say in sentences what a policy allows, what it keeps, and where it stops."""
+    """Explain what a policy allows and what it refuses."""
     from coterie.sites.policy_files import explain_policy, find_policy
 
     sentences = explain_policy(find_policy(rules))
@@ -107,29 +124,29 @@ def policy_explain(rules: Rules, as_json: opt.AsJson = False) -> None:
 
 @policy.command("upgrade")
 def policy_upgrade(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file of an earlier version.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A policy file of an earlier version of coterie.")],
 ) -> None:
-    """Rewrite a policy file under today's rules; the old one is kept as FILE.old."""
+    """Rewrite a policy file for this version of coterie; the old file is kept as FILE.old."""
     from coterie.sites.policy_files import upgraded_policy
 
     text = upgraded_policy(path)
     kept = path.with_name(path.name + ".old")
     if kept.exists():
-        raise InputError(f"{kept} is already there; move it away first.")
+        raise InputError(f"{kept} already exists; move it first.")
     kept.write_bytes(path.read_bytes())
     kept.chmod(path.stat().st_mode & 0o777)
     path.write_text(text, encoding="utf-8")
-    tell(f"Rewrote {path}; the old file is {kept}. `coterie policy explain {path}` says what it now means.")
+    tell(f"Rewrote {path}; the old file is {kept}. Run `coterie policy explain {path}` to review it.")
 
 
 @policy.command("key")
 def policy_key(
     ledger_file: Annotated[Path, typer.Argument(metavar="LEDGER", help="The site's own ledger, a .jsonl file.")],
-    new: Annotated[bool, typer.Option("--new", help="Make the key now, if the site has none yet.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Create the key if the site has none yet.")] = False,
 ) -> None:
     """Print a site's public key, for the other sites to pin in their policies.
 
-    The secret half lies beside the site's ledger, in LEDGER.key, and stays there.
+    The private key is in LEDGER.key, beside the site's ledger, and stays there.
     """
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -138,12 +155,12 @@ def policy_key(
     path = ledger_file.with_name(ledger_file.name + ".key")
     if not path.exists() and not new:
         raise InputError(
-            f"{path}: there is no such key. A site makes its key when it first starts; name its ledger, or pass "
-            "--new to make the key of a site that has not started yet."
+            f"{path}: there is no such key. A site creates its key when it first starts; give the path of its "
+            "ledger, or pass --new to create the key now."
         )
     secret = path.read_bytes() if path.exists() else SiteLedger(ledger_file).secret()
     if len(secret) != 32:
-        raise InputError(f"{path}: a key is 32 bytes, this file holds {len(secret)}; restore it from a copy.")
+        raise InputError(f"{path} has {len(secret)} bytes; a key has 32. Restore it from a backup.")
     public = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
     tell(base64.b64encode(public).decode())
 
@@ -152,8 +169,8 @@ def policy_key(
 def policy_secret() -> None:
     """Print a new alignment_key, for sites that hold columns of the same rows.
 
-    One site prints it, every site writes it into its policy, and the server never sees it: with it, keys of rows
-    become tags that match.
+    One site prints it and every site writes it into its policy. With it, sites turn the keys of their rows into
+    matching tags. The server never sees it.
     """
     tell(base64.b64encode(secrets.token_bytes(32)).decode())
 

@@ -1,4 +1,4 @@
-"""A clustering job: checked before anything is written, run, and written when it has succeeded."""
+"""A clustering job: it is checked before anything is written, and its results are written when it has succeeded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import msgspec
 import numpy as np
 
-from coterie.cli.run_lock import Claimed, SiteWords, check_fingerprints
+from coterie.cli.run_lock import Claimed, SiteWarnings, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
-from coterie.messages.site_api import Table, keys_of
+from coterie.messages.site_api import Table
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
@@ -30,7 +30,7 @@ _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
 @dataclass
 class Job:
-    """Everything that decides a clustering: what `coterie run` reads from a file, `cluster` from its options."""
+    """The settings of a clustering: read from a file by `coterie run`, from options by `coterie cluster`."""
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
@@ -46,54 +46,54 @@ class Job:
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
-    """A name or a file, for all sites or by site; by default standard, and simulation with a site column."""
+    """A name or a file, for all sites or by site; default: standard, or simulation with a site column."""
     quorum: float = 1.0
     deadline: float | None = None
     key: str | None = None
-    """The column that names each row, where sites hold columns of the same rows."""
+    """The column that identifies each row, where sites hold columns of the same rows."""
     sums: str | None = None
-    """``masked`` or ``plain``; by default as the policies have it, over a federation masked."""
+    """``masked`` or ``plain``; by default masked, unless every policy is simulation."""
     sites: list[str] = field(default_factory=list)
-    """Who must be connected before a run over a federation begins; without any, whoever is."""
+    """The sites that must be connected before a run over a federation begins; default: those that are."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (("scale", self.scale, SCALES), ("missing", self.missing, MISSING)):
             if value not in allowed:
-                raise InputError(f"{name}={value!r}; it is one of {', '.join(allowed)}.")
+                raise InputError(f"{name}={value!r} is unknown; use {', '.join(allowed[:-1])} or {allowed[-1]}.")
         if not 0 <= self.seed < 2**32:
-            raise InputError(f"seed={self.seed}; it is a whole number from 0 to {2**32 - 1}.")
+            raise InputError(f"seed={self.seed} is out of range; use 0 to {2**32 - 1}.")
         for name in _ALIASES:
             if name in self.settings:
-                raise InputError(f"settings has {name!r}; say it as {_ALIASES[name]!r} outside of settings.")
+                raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
         if self.clusters < 1:
-            raise InputError(f"clusters={self.clusters!r}; a whole number, at least 1, is needed.")
+            raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
         if self.sums not in (None, "masked", "plain"):
-            raise InputError(f"sums={self.sums!r} is neither 'masked' nor 'plain'.")
+            raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
     def tables(self) -> dict[str, Table]:
-        """Every site's table, opened and looked through once: what cannot be clustered is said here."""
-        return {name: table for name, (table, _) in self._looked_at().items()}
+        """Every site's table; ``InputError`` if one cannot be clustered."""
+        return {name: table for name, (table, _) in self._scanned_tables().items()}
 
-    def _looked_at(self) -> dict[str, tuple[Table, str]]:
+    def _scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows."""
         from coterie.sites.tables import open_table, split_by_site
 
         if not self.data:
-            raise InputError("no data; name one file a site, or one file and its site column.")
+            raise InputError("there is no data; give one file per site, or one file and its site column.")
         options = self._chosen()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
-                raise InputError(f"a site column goes with one file, not {len(named)}.")
+                raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            found: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
+            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
             by_site = self._chosen_by_site(named) if self._splits_columns else dict.fromkeys(named, options)
-            found = {
+            tables = {
                 name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
                 for name, path in named.items()
             }
-        return {name: (table, self._look_through(table)) for name, table in found.items()}
+        return {name: (table, self._scan(table)) for name, table in tables.items()}
 
     @property
     def _splits_columns(self) -> bool:
@@ -103,12 +103,12 @@ class Job:
         return {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
 
     def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """Where every file has columns of its own: what is said of a column holds where it is."""
+        """The options of each site where every file has its own columns: those for columns it has."""
         from coterie.sites.tables import read_columns
 
-        there = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
+        held = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
         for name in (*(self.columns or ()), *self.ignore, *self.categories):
-            if not any(name in own for own in there.values()):
+            if not any(name in own for own in held.values()):
                 raise InputError(f"there is no column {name!r} in any of the files.")
         return {
             site: {
@@ -116,14 +116,14 @@ class Job:
                 "ignore": [name for name in self.ignore if name in own],
                 "categories": {name: values for name, values in self.categories.items() if name in own},
             }
-            for site, own in there.items()
+            for site, own in held.items()
         }
 
-    def _look_through(self, table: Table) -> str:
-        """One pass over the rows, so that what cannot be used is named before anything is sent; their fingerprint."""
+    def _scan(self, table: Table) -> str:
+        """Check all values before anything is sent; the fingerprint of the rows."""
         from coterie.sites.tables import scan_table
 
-        missing, seen = scan_table(table)
+        missing, fingerprint = scan_table(table)
         if self.missing == "refuse" and missing.any():
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             values = count_of(int(missing[place]), "missing value")
@@ -132,18 +132,17 @@ class Job:
                 "pass --missing mean to fill them"
                 f"{'' if self._splits_columns else ', or --missing drop to leave their rows out'}."
             )
-        keys = keys_of(table)
-        return seen if keys is None else f"{seen}-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+        return fingerprint
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
-        """Every site's rules."""
+        """Every site's policy."""
         from coterie.sites.policy_files import find_policy
 
         given = self.policy or ("standard" if self.site_column is None else "simulation")
         if isinstance(given, str):
             return dict.fromkeys(sites, find_policy(given))
         for name in given.keys() - set(sites):
-            raise InputError(f"policy names a site {name!r}; there are {', '.join(sites)}.")
+            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
         return {name: find_policy(given.get(name, "standard")) for name in sites}
 
     def estimator(self) -> Any:
@@ -152,11 +151,11 @@ class Job:
         return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})
 
     def declared(self) -> dict[str, Any]:
-        """The job as plain values, for the result file."""
+        """The job as plain values."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
-        """Fit and write everything; on bad input nothing stays behind, on a stop or a kill the journal does."""
+        """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
         from coterie.report.vertical import write_vertical_run
@@ -165,18 +164,18 @@ class Job:
         self.check_folder(out, resume)
         estimator = self.estimator()
         self.check_key(estimator)
-        looked_at = self._looked_at()
-        tables = {name: table for name, (table, _) in looked_at.items()}
+        scanned = self._scanned_tables()
+        tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
-            raise InputError("scale 'minmax' takes ranges in common; each site scales its own columns by 'standard'.")
+            raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
         names = [column.name for column in next(iter(tables.values())).columns]
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
-        with Claimed(out) as claim, SiteWords() as words:
+        with Claimed(out) as claim, SiteWarnings() as warnings:
             self.check_folder(out, resume)
-            seen = {name: one + _mark(policies[name]) for name, (_, one) in looked_at.items()}
-            check_fingerprints(out / "journal", seen, resume=resume)
+            prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
+            check_fingerprints(out / "journal", prints, resume=resume)
             with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites"):
                 try:
                     fitted = fit(
@@ -194,7 +193,7 @@ class Job:
                         events=events,
                     )
                 except RunError as problem:
-                    raise type(problem)(f"{problem} {words.said()}".strip(), problem.outcomes) from None
+                    raise type(problem)(f"{problem} {warnings.summary()}".strip(), problem.outcomes) from None
                 except (CoterieError, TypeError, ValueError) as problem:
                     claim.give_back()
                     if isinstance(problem, CoterieError):
@@ -205,27 +204,25 @@ class Job:
             return write_run(out, fitted, tables, self.declared())
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
-        """Say what keeps the folder from holding this run; ``kept`` is what an unfinished one leaves there."""
+        """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""
         if out.exists() and not out.is_dir():
-            raise InputError(f"{out}: this is a file; --out names a folder.")
+            raise InputError(f"{out} is a file; --out needs a folder.")
         if (out / "result.json").exists():
-            raise InputError(f"{out} already holds a finished run; choose another folder for this one.")
+            raise InputError(f"{out} already holds a finished run; choose another folder.")
         if (out / kept).exists() and not resume:
-            raise InputError(f"{out} holds a run that was not finished; pass --resume, or choose another folder.")
+            raise InputError(f"{out} holds an unfinished run; pass --resume, or choose another folder.")
         if resume and not (out / kept).exists():
-            raise InputError(f"{out} holds no run to resume; leave --resume out.")
+            raise InputError(f"{out} holds no run to resume; run without --resume.")
 
     def check_key(self, estimator: Any) -> None:
-        """Say what does not go with columns of the same rows, or only with these."""
+        """Refuse a key or a site column that does not suit the method."""
         if self.key is not None and not estimator.splits_columns:
-            raise InputError(f"{self.method} matches no rows by key; leave {self.key!r} out with --ignore instead.")
+            raise InputError(f"{self.method} does not match rows by key; leave {self.key!r} out with --ignore.")
         if estimator.splits_columns and self.site_column is not None:
-            raise InputError(
-                f"{self.method} takes one file a site, each with columns of its own, and no site column."
-            )
+            raise InputError(f"{self.method} needs one file per site with its own columns, and no site column.")
 
     def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
-        """The declared ranges of these columns, where rows are scaled by them."""
+        """The lows and highs of these columns for ``scale="minmax"``; None for other scales."""
         names = list(names)
         if self.scale != "minmax":
             return None
@@ -233,18 +230,18 @@ class Job:
             declared = (self.ranges or {}).get(name)
             if declared is None:
                 raise InputError(
-                    f"scale 'minmax' needs a declared range for every column; there is none for {name!r} "
-                    "(ranges = { column = [low, high] } in a job file)."
+                    f"scale='minmax' needs a range for every column, and {name!r} has none; add it to the job file "
+                    "(ranges = { column = [low, high] })."
                 )
             numbers = isinstance(declared, list) and all(isinstance(v, int | float) for v in declared)
             if not numbers or len(declared) != 2 or not declared[0] <= declared[1]:
-                raise InputError(f"the range of {name!r} is {declared!r}; [low, high] is needed, low <= high.")
+                raise InputError(f"the range of {name!r} is {declared!r}; give [low, high] with low <= high.")
         assert self.ranges is not None
         return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
 
 
 def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
-    """Plain sums where every site is played by one owner; masked ones, and enough sites for them, otherwise."""
+    """Plain sums if every policy is simulation; otherwise masked sums, which need enough sites."""
     from coterie.sites.policy import Policy
 
     if all(policy == Policy.simulation() for policy in policies.values()):
@@ -252,33 +249,32 @@ def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
     smallest = max(policy.min_roster for policy in policies.values())
     if len(policies) < smallest:
         raise InputError(
-            f"{count_of(len(policies), 'site')}: by their policy no sum is over fewer than {smallest}, since it "
-            "would tell too much of each. If all files are yours, pass --policy simulation "
+            f"{count_of(len(policies), 'site')} cannot form a masked sum: the policies require at least {smallest} "
+            "sites per sum (min_roster). If all files are yours, pass --policy simulation "
             "(in a job file: policy = 'simulation')."
         )
     return "masked"
 
 
-def _mark(policy: Policy) -> str:
-    """Tells one alignment_key from another; none is nothing."""
+def _key_digest(policy: Policy) -> str:
+    """A digest of the policy's alignment_key; empty without one."""
     secret = policy.alignment_key
     return "" if secret is None else "-" + hashlib.blake2b(secret, digest_size=8, person=b"alignment").hexdigest()
 
 
 def named_files(paths: list[str]) -> dict[str, str]:
-    """Files by the names their sites go by: the file's name without its ending."""
+    """Files by site: a site is named after its file, without the suffix."""
     named: dict[str, str] = {}
     for path in paths:
         name = Path(path).name.split(".")[0]
         if name in named:
-            raise InputError(f"{named[name]} and {path} would both be site {name!r}; give the files different names.")
+            raise InputError(f"{named[name]} and {path} would both be site {name!r}; rename one of them.")
         named[name] = path
     return named
 
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
-    """A job from a TOML file; an unknown key is an error that names the nearest valid one. Over a federation it needs
-    no data: sites bring their own."""
+    """A job from a TOML file. Over a federation it needs no data: sites use their own."""
     kinds = get_type_hints(Job)
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
@@ -287,12 +283,12 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
         try:
             msgspec.convert(value, kinds[key])
         except msgspec.ValidationError as problem:
-            words = str(problem).replace(" | null", "").replace("object", "table")  # as TOML has it
-            raise InputError(f"{path}: {key} = {value!r}: {words}.") from None
+            reason = str(problem).replace(" | null", "").replace("object", "table")  # in TOML's terms
+            raise InputError(f"{path}: {key} = {value!r}: {reason}.") from None
     if "clusters" not in raw:
-        raise InputError(f"{path}: clusters is missing; clusters = 5, say")
+        raise InputError(f"{path}: clusters is missing; add clusters = 5, for example.")
     if "data" not in raw and needs_data:
-        raise InputError(f"{path}: data is missing; data = ['a.csv', 'b.csv'], or a table of site = 'file'")
+        raise InputError(f"{path}: data is missing; add data = ['a.csv', 'b.csv'], or a table of site = 'file'.")
     for key in ("data", "out", "policy"):
         if key in raw:
             raw[key] = _placed(raw[key], path.parent, is_policy=key == "policy")
@@ -300,7 +296,7 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
 
 
 def _placed(given: Any, folder: Path, *, is_policy: bool) -> Any:
-    """Paths in a job file are meant from where the file lies; a policy by name stays a name."""
+    """Paths relative to the job file's folder; the name of a built-in policy stays a name."""
     if isinstance(given, dict):
         return {site: _placed(text, folder, is_policy=is_policy) for site, text in given.items()}
     if isinstance(given, list):

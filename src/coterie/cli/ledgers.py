@@ -1,4 +1,4 @@
-"""What left, and what the server saw of it: ``ledger show`` and ``ledger verify``."""
+"""What left each site, and what the server saw of it: ``ledger show`` and ``ledger verify``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from coterie.text import count_of
 
 T = TypeVar("T")
 Line = dict[str, Any]
-Place = Annotated[Path, typer.Argument(help="A run's folder, or a ledger.jsonl of a server or a site.")]
+Place = Annotated[Path, typer.Argument(help="The folder of a run, or a ledger.jsonl file of a server or a site.")]
 
 
 @ledger.command("show")
 def ledger_show(place: Place, as_json: AsJson = False) -> None:
-    """What left, and what the server saw of it, in plain words."""
+    """Show what left each site, and what the server saw of it."""
     path = _ledger_file(place)
     lines = read_chain(path)
     if as_json:
         print_json(lines)
     elif not lines:
-        tell(f"{path}: nothing is written there yet.")
+        tell(f"{path} is empty so far.")
     elif "event" in lines[0]:
         _show_site(path, lines)
     else:
@@ -44,7 +44,7 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
 KEYS = "keys and masks"
 MANY_ROSTERS = 4
 FROM_ROWS = {"sums": "sums", "grams": "sums of products", "averages": "averages", "rows": "rows"}
-"""Answers computed from rows, in words; the others are ``schema`` (which columns there are) and ``nothing``."""
+"""Contents of answers computed from rows, in words; others are ``schema`` (column names) and ``nothing``."""
 
 
 class _Left(NamedTuple):
@@ -57,9 +57,9 @@ class _Left(NamedTuple):
     floats: int
     bytes: int
     seen: str = ""
-    """``single``, ``summed`` or ``masked``; empty where there is nothing to see."""
+    """``single``, ``summed`` or ``masked``; empty for messages without data."""
     over: tuple[str, ...] = ()
-    """The sites in whose sum a masked answer is seen; empty where this site did not help to unmask it."""
+    """The sites whose sum includes a masked answer; empty if this site did not help to unmask it."""
     reason: str = ""
     """Why a question was refused."""
 
@@ -67,8 +67,8 @@ class _Left(NamedTuple):
     def sight(self) -> str:
         """What the server sees of it, for a table."""
         if self.seen == "masked":
-            return f"a sum over {len(self.over)} sites" if self.over else "a sum, if any"
-        return {"single": "all of it", "summed": "all, to add up"}.get(self.seen, "")
+            return f"a sum over {len(self.over)} sites" if self.over else "at most a sum"
+        return {"single": "the answer", "summed": "the answer, to sum"}.get(self.seen, "")
 
 
 def _show_site(path: Path, lines: list[Line]) -> None:
@@ -85,7 +85,7 @@ def _show_site(path: Path, lines: list[Line]) -> None:
 
 
 def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
-    """What everything that ever left is a function of, as the site's ledger has it."""
+    """The groups that a site's answers were computed from, according to its ledger."""
     tables: dict[str, list[Line]] = {}
     has_answered = False
     for line in lines:
@@ -94,41 +94,43 @@ def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
             before = tables.get(line["table"], []) if has_answered or line["how"] == "updated" else []
             tables[line["table"]] = [*before, line]
     for name, changes in tables.items():
-        which = f" of table {name}" if len(tables) > 1 else ""
+        which = f" from table {name}" if len(tables) > 1 else ""
         formed, least = sum(line["formed"] for line in changes), min(line["min_group"] for line in changes)
-        yield f"Everything that ever left{which} is a function of {formed:,} groups of at least {least} rows."
+        yield f"All answers{which} are computed from {formed:,} groups of at least {least} rows."
         broken, anew = sum(line["broken"] for line in changes), sum(line["how"] == "regrouped" for line in changes)
         if broken:
-            yield f"{count_of(broken, 'group')} left the view because a row behind them was removed or changed."
+            yield f"Dropped {count_of(broken, 'group')} in which a row was removed or changed."
         if anew:
-            yield f"The data officer had all groups formed anew {count_of(anew, 'time')}."
+            yield f"The data officer formed all groups again {count_of(anew, 'time')}."
 
 
 def _show_site_run(title: str, left: list[_Left]) -> None:
-    groups = _grouped(left, lambda one: (one.what, one.content, one.sight), lambda one: one.what == KEYS)
-    rows = [[_rounds(one.round for one in group), *same, *_totals(group)] for same, group in groups]
-    show_table(title, ["rounds", "what left", "made of", "the server sees", "numbers", "bytes"], rows)
-    numbers, total = _totals(left)
-    say(f"{count_of(len(left), 'message')}, {numbers} numbers, {total} bytes in all.")
+    groups = _grouped(
+        left, lambda message: (message.what, message.content, message.sight), lambda message: message.what == KEYS
+    )
+    rows = [[_rounds(message.round for message in group), *same, *_totals(group)] for same, group in groups]
+    show_table(title, ["rounds", "message", "content", "the server sees", "values", "bytes"], rows)
+    values, n_bytes = _totals(left)
+    say(f"{count_of(len(left), 'message')}, {values} values and {n_bytes} bytes sent in total.")
     for sentence in _site_sentences(left):
         say(sentence)
 
 
 def _totals(left: list[_Left]) -> tuple[str, str]:
-    return f"{sum(one.floats for one in left):,}", f"{sum(one.bytes for one in left):,}"
+    return f"{sum(message.floats for message in left):,}", f"{sum(message.bytes for message in left):,}"
 
 
 def _left(lines: list[Line]) -> list[_Left]:
-    """What left in one run; a site's notes to itself only tell over whom a sum was unmasked."""
-    unmasked, found, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
+    """The messages that left in one run; a site's internal notes are read for the rosters of unmasked sums."""
+    unmasked, messages, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
     for line in lines:
         question = line["round"], line.get("attempt", 0)
         if line["event"] == "answer":
             answers[question] = _answer(line, unmasked.get(question, ()))
-            found.append(answers[question])
+            messages.append(answers[question])
         elif line["event"] not in ("once", "note"):
-            found.append(_other(line, answers.get(question)))
-    return found
+            messages.append(_other(line, answers.get(question)))
+    return messages
 
 
 def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
@@ -139,13 +141,13 @@ def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])
-    if len(line.get("with", ())) == 1:  # nobody to hide among
+    if len(line.get("with", ())) == 1:  # a roster of one site hides nothing
         return plain._replace(seen="single")
     return plain._replace(seen="masked", over=tuple(unmasked))
 
 
 def _other(line: Line, answered: _Left | None) -> _Left:
-    """A refusal, a receipt, or an answer that leaves once more."""
+    """A refusal, a receipt, or an answer that is sent again."""
     plain = _Left(line["round"], line["event"], "a receipt", "nothing", line["floats"], line["bytes"])
     if line["event"] == "refusal":
         code = Refusal.__members__.get(line["code"])
@@ -157,86 +159,88 @@ def _other(line: Line, answered: _Left | None) -> _Left:
 
 
 def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
-    """By round and attempt the sites over whose sum this site helped to take the masks off."""
-    found: dict[tuple[int, int], list[str]] = {}
+    """By round and attempt, the sites of a sum that this site helped to unmask."""
+    rosters: dict[tuple[int, int], list[str]] = {}
     roster: list[str] = []
     for line in lines:
         if line["event"] == "note" and line["what"] == "roster":
             roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
         elif line["event"] == "once" and line["what"].startswith("reveal "):
             _, number, attempt = line["what"].split()
-            found[int(number), int(attempt)] = roster
-    return found
+            rosters[int(number), int(attempt)] = roster
+    return rosters
 
 
 def _site_sentences(left: list[_Left]) -> Iterator[str]:
-    answers = [one for one in left if one.event == "answer"]
-    clauses = [*_masked_clauses(answers), *_single_clauses(Counter((one.seen, one.content) for one in answers))]
-    yield f"Of what this site computed from its rows the server saw: {'; '.join(clauses or ['nothing'])}."
-    schema = sum(one.content == "schema" for one in answers)
+    answers = [message for message in left if message.event == "answer"]
+    clauses = [
+        *_masked_clauses(answers),
+        *_single_clauses(Counter((message.seen, message.content) for message in answers)),
+    ]
+    yield f"From this site's rows, the server saw: {'; '.join(clauses or ['nothing'])}."
+    schema = sum(message.content == "schema" for message in answers)
     if schema:
-        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the columns asked for this site holds."
-    if any(one.what == KEYS for one in left):
-        yield "Keys and masks are no data: they set the masks up, and took them off the sums."
-    again = sum(one.event == "resend" for one in left)
+        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the requested columns this site holds."
+    if any(message.what == KEYS for message in left):
+        yield "Keys and masks carry no data: they only mask and unmask the sums."
+    again = sum(message.event == "resend" for message in left)
     if again:
-        yield f"{count_of(again, 'message')} left once more, the same bytes as before."
-    refused = Counter(one.reason for one in left if one.event == "refusal")
+        yield f"Sent {count_of(again, 'message')} again, with the same bytes."
+    refused = Counter(message.reason for message in left if message.event == "refusal")
     if refused:
-        yield f"{count_of(refused.total(), 'question')} refused: {'; '.join(_counted(refused))}."
+        yield f"Refused {count_of(refused.total(), 'question')}: {'; '.join(_counted(refused))}."
 
 
 def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
-    masked = [one for one in answers if one.seen == "masked" and one.content in FROM_ROWS]
-    rosters = dict.fromkeys(one.over for one in masked)
+    masked = [answer for answer in answers if answer.seen == "masked" and answer.content in FROM_ROWS]
+    rosters = dict.fromkeys(answer.over for answer in masked)
     if len(rosters) > MANY_ROSTERS:
         sizes = sorted(len(over) for over in rosters if over)
-        yield f"{_made_of(masked)}, each at most in a sum over {_rounds(sizes)} sites, not always the same"
+        yield f"{_contents(masked)}, each at most in a sum over {_rounds(sizes)} sites, which varied"
     else:
         for over in rosters:
-            same = [one for one in masked if one.over == over]
+            same = [answer for answer in masked if answer.over == over]
             only = f", {'each ' * (len(same) > 1)}only in a sum over {len(over)} sites ({_names(over)})"
-            yield _made_of(same) + (only if over else " masked, unmasked without this site's help if at all")
-    if masked and not any(one.seen in ("single", "summed") and one.content in FROM_ROWS for one in answers):
-        yield "nothing by itself"
+            yield _contents(same) + (only if over else " masked, which this site did not help to unmask")
+    if masked and not any(answer.seen in ("single", "summed") and answer.content in FROM_ROWS for answer in answers):
+        yield "no per-site results"
 
 
-def _made_of(answers: list[_Left]) -> str:
-    kinds = dict.fromkeys(FROM_ROWS[one.content] for one in answers)
+def _contents(answers: list[_Left]) -> str:
+    kinds = dict.fromkeys(FROM_ROWS[answer.content] for answer in answers)
     return f"{count_of(len(answers), 'answer')} ({', '.join(kinds)})"
 
 
 def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
-    """What was seen by itself, from counts by how it was seen and what it is made of."""
+    """Per-site results, from counts by how they were seen and by content."""
     for (how, content), n in seen.items():
         if how in ("single", "summed") and content in FROM_ROWS and n:
-            clauses = f"{count_of(n, 'answer')} ({FROM_ROWS[content]}) by {'itself' if n == 1 else 'themselves'}"
-            yield f"{clauses}, which it said it would only add up" if how == "summed" else clauses
+            clause = f"{count_of(n, 'per-site result')} ({FROM_ROWS[content]})"
+            yield f"{clause}, which it declared it would only sum" if how == "summed" else clause
 
 
 def _show_server(path: Path, lines: list[Line]) -> None:
-    sight = {"single": "each", "summed": "each, to add up", "masked": "the sum only"}
+    sight = {"single": "each answer", "summed": "each, to sum", "masked": "only the sum"}
 
     def key(line: Line) -> tuple[str, ...]:
         if line["phase"] == "masking":
             return KEYS, "no data", "", ""
         return _short(line["asked"]), line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
 
-    def up(group: list[Line]) -> str:
+    def sent(group: list[Line]) -> str:
         return f"{sum(count[2] for line in group for count in line['sites'].values()):,}"
 
     groups = _grouped(lines, key, lambda line: line["phase"] == "masking")
-    rows = [[_rounds(line["round"] for line in group), *same, up(group)] for same, group in groups]
-    show_table(str(path), ["rounds", "asked", "answer", "the server sees", "sites", "bytes"], rows)
+    rows = [[_rounds(line["round"] for line in group), *same, sent(group)] for same, group in groups]
+    show_table(str(path), ["rounds", "question", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
     besides = f", {masking} of them for keys and masks (no data)" if masking else ""
-    say(f"{count_of(len(lines), 'round')}{besides}; {up(lines)} bytes up in all.")
+    say(f"{count_of(len(lines), 'round')}{besides}; {sent(lines)} bytes sent in total.")
     for sentence in (*_server_sentences(lines), *_troubles(lines)):
         say(sentence)
 
 
 def _good(line: Line) -> int:
-    """How many of the sites asked answered."""
     return sum(count[0] in GOOD for count in line["sites"].values())
 
 
@@ -248,24 +252,24 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
         for content in () if is_masked else line["content"].split("+"):
             single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
     clauses = [f"{count_of(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
-    by_itself = [*_single_clauses(single)]
-    clauses += by_itself or ["nothing of any one site by itself"]
-    yield f"Of what the sites computed from their rows the server saw: {'; '.join(clauses)}."
+    per_site = [*_single_clauses(single)]
+    clauses += per_site or ["no per-site results"]
+    yield f"From the sites' rows, the server saw: {'; '.join(clauses)}."
     schema = single["single", "schema"]
     if schema:
-        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the columns asked for a site holds."
+        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the requested columns a site holds."
 
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
-    """Whatever a site did other than answer."""
-    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    """The rounds in which sites did not answer, and why."""
+    rounds_by_outcome: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for line in lines:
         outcomes: dict[tuple[str, ...], list[str]] = {}
         for name, (kind, _, _, _, *reason) in line["sites"].items():
             outcomes.setdefault((kind, *reason), []).append(name)
         for outcome, names in outcomes.items():
-            found.setdefault((outcome, tuple(names)), []).append(line["round"])
-    for (outcome, who), rounds in found.items():
+            rounds_by_outcome.setdefault((outcome, tuple(names)), []).append(line["round"])
+    for (outcome, who), rounds in rounds_by_outcome.items():
         if outcome[0] != OutcomeKind.ANSWERED:
             times = f", {len(rounds)} times" if len(rounds) > 1 else ""
             yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome_sentence(*outcome)}."
@@ -274,13 +278,12 @@ def _troubles(lines: list[Line]) -> Iterator[str]:
 def _grouped(
     lines: list[T], key: Callable[[T], tuple[str, ...]], is_last: Callable[[T], bool]
 ) -> list[tuple[tuple[str, ...], list[T]]]:
-    """Neighbours that differ in their round only; those that come last are left out and put together at the end."""
+    """Consecutive lines with equal keys, in groups; lines for which ``is_last`` holds come at the end."""
     parts = [line for line in lines if not is_last(line)], [line for line in lines if is_last(line)]
     return [(same, list(group)) for part in parts for same, group in groupby(part, key)]
 
 
 def _short(kind: str) -> str:
-    """A question's name without the file it is declared in."""
     return "+".join(part.rpartition(".")[2] for part in kind.split("+"))
 
 
@@ -300,7 +303,7 @@ def _names(names: Sequence[str], most: int = 8) -> str:
 
 @ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
-    """Check every seal; in a run's folder also that the sites' ledgers agree with the server's."""
+    """Verify a ledger's hash chain; in a run's folder, also reconcile the sites' ledgers with the server's."""
     path = _ledger_file(place)
     lines = read_chain(path)
     compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
@@ -308,22 +311,20 @@ def ledger_verify(place: Place, as_json: AsJson = False) -> None:
         result = {"file": str(path), "lines": len(lines), "holds": True}
         print_json(result if compared is None else {**result, "sites": compared.sites, "resent": compared.resent})
         return
-    tell(f"{path}: {len(lines)} lines, every seal holds.")
+    tell(f"{path}: verified all {len(lines)} lines.")
     if compared is None or not compared.sites:
-        tell("No site's own book is here, so nothing was compared.")
+        tell("This is not a run's folder with the sites' own ledgers, so nothing was reconciled.")
         return
-    tell(f"The ledgers of {compared.sites} sites agree with the server's, byte for byte.")
+    tell(f"Reconciled the ledgers of {compared.sites} sites with the server's: every byte agrees.")
     if compared.resent:
-        tell(
-            f"{compared.resent:,} bytes left sites, never arrived and were asked for again: the run was interrupted."
-        )
+        tell(f"The run was interrupted: {compared.resent:,} bytes did not arrive and were sent again.")
 
 
 def _ledger_file(place: Path) -> Path:
     path = place / "ledger.jsonl" if place.is_dir() else place
     if not path.exists():
-        raise InputError(f"{path}: there is no such file; name a run's folder or a ledger.jsonl.")
+        raise InputError(f"{path}: there is no such file; give the folder of a run or a ledger.jsonl file.")
     with path.open("rb") as file:
         if file.read(1) not in (b"", b"{"):
-            raise InputError(f"{path}: this is not a ledger; name a run's folder or a ledger.jsonl.")
+            raise InputError(f"{path} is not a ledger; give the folder of a run or a ledger.jsonl file.")
     return path

@@ -1,4 +1,4 @@
-"""The groups of commands, and what several commands take."""
+"""The command groups, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,106 +14,120 @@ from coterie.errors import InputError
 
 app = typer.Typer(
     cls=Commands,
-    help="Cluster and embed data that cannot be pooled, at a known cost in bytes and a known loss of privacy.",
+    help="Cluster and embed data that cannot be pooled, and account for every byte that leaves a site.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    epilog="Exit codes: 0 done, 2 bad input, 3 a run stopped (too few sites), 4 a ledger is broken, 130 interrupted.",
+    epilog="Exit codes: 0 success, 2 bad input, 3 a failed run (too few sites), 4 a broken ledger, 130 interrupted.",
 )
 
 
-def _group(name: str, about: str) -> typer.Typer:
-    made = typer.Typer(help=about, no_args_is_help=True)
-    app.add_typer(made, name=name)
-    return made
+def _group(name: str, description: str) -> typer.Typer:
+    group = typer.Typer(help=description, no_args_is_help=True)
+    app.add_typer(group, name=name)
+    return group
 
 
-site = _group("site", "What a site's owner wants to know before anything is sent.")
-server = _group("server", "The center of a federation: carries questions and adds answers up.")
-federation = _group("federation", "A federation of real processes on this machine, in one folder, to try it out.")
-policy = _group("policy", "A site's rules: write, check and explain them.")
-ledger = _group("ledger", "What left, and what the server saw of it.")
+site = _group("site", "For data officers: what a site holds, would send and has sent.")
+server = _group("server", "The server of a federation: it sends questions to sites and sums their answers.")
+federation = _group("federation", "Try a federation of real processes on this machine, in one folder.")
+policy = _group("policy", "Write, check and explain a site's policy.")
+ledger = _group("ledger", "What left each site, and what the server saw of it.")
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
-SiteColumn = Annotated[str | None, typer.Option(help="The column that names each row's site, in one file.")]
-Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="How many clusters.")]
+SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
+Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="Number of clusters.")]
 Method = Annotated[
-    str, typer.Option(help="federated-kmeans, lloyd, one-shot, landmarks (kernel k-means); `coterie methods`.")
+    str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A parameter of the method: gamma=4, max_rounds=10 (may be repeated)."),
+    typer.Option("--set", help="A parameter of the method, such as gamma=4 (may be repeated)."),
 ]
 Scale = Annotated[
-    str, typer.Option(help="none; standard: mean 0 and variance 1 over all sites, by sums; minmax: in job files.")
+    str,
+    typer.Option(
+        help="none, standard (mean 0 and variance 1 over all sites), or minmax (in job files, with ranges)."
+    ),
 ]
-Missing = Annotated[str, typer.Option(help="Missing values: refuse, mean (fill with the mean over all sites), drop.")]
-Columns = Annotated[str | None, typer.Option(help="Use these columns only, in this order: a,b,c.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="Missing values: refuse, mean (fill in the mean over all sites), or drop (leave their rows out)."
+    ),
+]
+Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
-    list[str] | None, typer.Option(help="One-hot a text column over declared categories: sex=f,m (may be repeated).")
+    list[str] | None, typer.Option(help="One-hot encode a text column by its categories: sex=f,m (may be repeated).")
 ]
 Key = Annotated[
     str | None,
-    typer.Option(help="The column that names each row, where files hold columns of the same rows."),
+    typer.Option(help="The column that identifies a row, where sites hold columns of the same rows."),
 ]
 SitePolicy = Annotated[
     str | None,
-    typer.Option("--policy", help="The site's rules: a policy file, or strict, standard (the default), research."),
+    typer.Option("--policy", help="The site's policy: a file, strict, standard (default) or research."),
 ]
-Kit = Annotated[Path, typer.Option(help="The start-up kit's folder, as `coterie provision` made it.")]
+Kit = Annotated[Path, typer.Option(help="The start-up kit: a folder that `coterie provision` wrote.")]
 Attempts = Annotated[
     int,
-    typer.Option(min=1, help="Over a federation: how many jobs a run may take; after a loss it is taken up again."),
+    typer.Option(min=1, help="Over a federation: how many jobs a run may take; it resumes after a dropout."),
 ]
 Patience = Annotated[
     float, typer.Option(min=0, help="Over a federation: seconds to wait for sites or the server to come back.")
 ]
-Resume = Annotated[bool, typer.Option(help="Go on with a run that was interrupted.")]
-Force = Annotated[bool, typer.Option(help="Overwrite a file that is there.")]
+Resume = Annotated[bool, typer.Option(help="Resume an interrupted run.")]
+Force = Annotated[bool, typer.Option(help="Overwrite an existing file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
+def check_new(path: Path, force: bool) -> None:
+    """Refuse to overwrite a file without --force."""
+    if path.exists() and not force:
+        raise InputError(f"{path} already exists; pass --force to overwrite it.")
+
+
 def names_of(text: str) -> list[str]:
-    """``a, b`` as a list."""
+    """``"a, b"`` as ``["a", "b"]``."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """``sex=f,m`` as a dict."""
-    found = {}
+    """``["sex=f,m"]`` as ``{"sex": ["f", "m"]}``."""
+    categories = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or not values:
-            raise InputError(f"--categories {text!r}: column=first,second,... is needed.")
-        found[name.strip()] = [value.strip() for value in values.split(",")]
-    return found
+            raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
+        categories[name.strip()] = [value.strip() for value in values.split(",")]
+    return categories
 
 
 def chosen(
     columns: str | None, ignore: str | None, categories: Sequence[str] | None, key: str | None
 ) -> dict[str, Any]:
-    """What was said of a table's columns, under the names that jobs and sites' holdings have for it."""
-    found: dict[str, Any] = {} if key is None else {"key": key}
+    """The options that were given for a table's columns, by the field names of ``Job`` and ``Holdings``."""
+    options: dict[str, Any] = {} if key is None else {"key": key}
     if columns is not None:
-        found["columns"] = names_of(columns)
+        options["columns"] = names_of(columns)
     if ignore is not None:
-        found["ignore"] = names_of(ignore)
+        options["ignore"] = names_of(ignore)
     if categories:
-        found["categories"] = categories_of(categories)
-    return found
+        options["categories"] = categories_of(categories)
+    return options
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
-    """Parameters as TOML has them; what is no TOML value is a word."""
-    found: dict[str, Any] = {}
-    for one in given or []:
-        name, is_there, text = one.partition("=")
+    """Parameters by name; values are read as TOML, and as plain text where they are not TOML."""
+    settings: dict[str, Any] = {}
+    for setting in given or []:
+        name, is_there, text = setting.partition("=")
         if not is_there or not name.strip():
-            raise InputError(f"--set {one}: write it as NAME=VALUE, for example gamma=4.")
+            raise InputError(f"--set {setting!r} is not of the form NAME=VALUE, such as gamma=4.")
         try:
-            found[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = text.strip()
-    return found
+            settings[name.strip()] = text.strip()
+    return settings

@@ -1,4 +1,4 @@
-"""The sites' ledgers against the server's."""
+"""Comparing the sites' ledgers with the server's."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from coterie.errors import LedgerBroken
 from coterie.messages.chain import read_chain
 
 NO_RUN = bytes(16).hex()
-"""What a site writes down where it could not read which run a question belongs to."""
+"""The run that a site records for a question it could not read."""
 
 
 class Compared(NamedTuple):
-    """How many sites' ledgers agree with the server's, and how many bytes left them in vain."""
+    """How many sites' ledgers agree with the server's, and how many bytes were sent but never arrived."""
 
     sites: int
     resent: int
 
 
 def reconcile(folder: Path, lines: list[dict[str, Any]]) -> Compared:
-    """Compare round by round; :class:`LedgerBroken` where a site wrote down less, or something else, than arrived.
+    """Compare round by round; :class:`LedgerBroken` if a site's bytes of a round differ from those that arrived.
 
-    What a site sent and the server never received (it was killed, say) is asked for again in the same round, so only
-    the last lines of a round arrive. A question that came damaged names no run; what it was answered with is counted
-    where the server says it arrived.
+    If the server was killed before it received an answer, it asks again in the same round, so only the last lines of
+    a round arrive. A refusal of an unreadable question names no run: it is matched with the round it arrived in.
     """
     arrived: dict[str, dict[int, int]] = defaultdict(dict)
     for line in lines:
@@ -39,8 +38,8 @@ def reconcile(folder: Path, lines: list[dict[str, Any]]) -> Compared:
         return Compared(0, 0)
     for name in sorted(ledgers.keys() - set(there)):
         if not any(arrived[name].values()):
-            continue  # a site that never said anything
-        raise LedgerBroken(f"the ledger of {name} is missing ({ledgers[name]}).")
+            continue  # this site never answered
+        raise LedgerBroken(f"the ledger of site {name} is missing ({ledgers[name]}).")
     resent = sum(_resent(name, ledgers[name], arrived[name], lines[0]["run"]) for name in there)
     return Compared(len(there), resent)
 
@@ -60,8 +59,6 @@ def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
         more = next((n for n in range(len(unread) + 1) if came - sum(unread[:n]) in ends), 0)
         came, unread = came - sum(unread[:more]), unread[more:]
         if came not in ends:
-            raise LedgerBroken(
-                f"round {number}: {name} wrote down {sum(sent)} bytes that left, the server {came} that arrived."
-            )
+            raise LedgerBroken(f"round {number}: site {name} has {sum(sent)} bytes sent, the server {came} received.")
         total += sum(sent) - came
     return total

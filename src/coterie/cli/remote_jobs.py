@@ -1,4 +1,4 @@
-"""A job over a federation: the same file as for one's own tables, without the data."""
+"""Running a job over a federation."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from coterie.deployment.order import Order
 
 DEADLINE = 60.0
-"""Seconds an exchange may take, where the job says nothing."""
+"""Seconds an exchange may take, unless the job sets a deadline."""
 
 
 def check_installed() -> None:
-    """Say clearly that the engine is not there."""
+    """Raise ``InputError`` if NVFlare is not installed."""
     if find_spec("nvflare") is None:
-        raise InputError("this takes NVFlare, which is not installed; pip install 'coterie[nvflare]' brings it.")
+        raise InputError("this command needs NVFlare, which is not installed; run pip install 'coterie[nvflare]'.")
 
 
 def order_of(job: Job) -> Order:
-    """What the job asks of a federation; its data and policies are the sites' own."""
+    """The order for a job; data and policies are the sites' own."""
     from coterie.deployment.order import Order
 
     estimator = job.estimator()
@@ -54,17 +54,17 @@ def order_of(job: Job) -> Order:
 
 
 def _columns(job: Job) -> list[str]:
-    """The columns by name, those of text spelled out by their categories."""
-    found: list[str] = []
+    """The columns by name, text columns as one name per category."""
+    names: list[str] = []
     for name in job.columns or ():
-        found += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
-    return found
+        names += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
+    return names
 
 
 def run_remotely(
     job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
 ) -> dict[str, Any]:
-    """Run a job over the federation of an analyst's kit; result files as of any other run, but for rows' own."""
+    """Run a job over the federation of an analyst's kit; return its result."""
     check_installed()
     from coterie.deployment.remote import Remote
 
@@ -80,16 +80,17 @@ def run_remotely(
             EventFile(out / EVENTS, watch) as events,
         ):
 
-            def say(words: str) -> None:
+            def say(line: str) -> None:
                 if not quiet:
-                    errors.print(words, highlight=False, markup=False, soft_wrap=True)
+                    errors.print(line, highlight=False, markup=False, soft_wrap=True)
 
             remote = Remote(session, out, attempts, patience, say, events, job.sites, seen_until=state.last)
             try:
                 remote.run(order, resume=resume)
             except KeyboardInterrupt:
-                going_on = "the run goes on at the server; the same command with --resume takes it up"
-                raise Interrupted(going_on) from None
+                raise Interrupted(
+                    "the run continues at the server; the same command with --resume follows it"
+                ) from None
             except RunError:
                 raise
             except CoterieError:

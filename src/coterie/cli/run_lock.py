@@ -1,4 +1,4 @@
-"""A job's hold on its folder and its data: one process at a time, the same rows when it is resumed."""
+"""A run's folder is written by one process at a time, and a resumed run needs the same rows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from coterie.sites.ledger import NO_RUN, SiteLedger
 
 LOCK = ".running"
 PATIENCE = 0.15
-"""Seconds to wait: whoever asks if somebody is at work holds the lock for a moment."""
+"""Seconds to wait for the lock: ``is_at_work`` holds it for a moment."""
 
 
 def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
-    """Keep each site's fingerprint in its own ledger; a resumed run must find the same rows."""
+    """Store the fingerprint of every site's rows in its ledger, or compare it where a run is resumed."""
     for site, rows in fingerprints.items():
         with contextlib.closing(SiteLedger(journal / "sites" / f"{quote(site, safe='')}.jsonl")) as ledger:
             if not ledger.began_with(NO_RUN, rows, is_new=not resume):
                 raise InputError(
-                    f"the rows of {site} are not those the run began with; restore them, or start in another folder."
+                    f"the rows of site {site} have changed since the run began; restore them, or choose another "
+                    "folder."
                 )
 
 
 class Claimed:
-    """A folder that only this process writes to, made where it was not there."""
+    """A folder that only this process writes to; it is created if needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._was_there = folder, folder.exists()
@@ -48,7 +49,7 @@ class Claimed:
             self._lock.acquire()
         except Timeout:
             raise InputError(
-                f"another coterie is at work in {self._folder}; wait for it, or choose another folder."
+                f"another coterie process is writing to {self._folder}; choose another folder."
             ) from None
         return self
 
@@ -60,7 +61,7 @@ class Claimed:
         self._lock.release()
 
     def give_back(self) -> None:
-        """Remove what this process made, and nothing else."""
+        """Remove the files that this process created."""
         if not self._journal_was_there:
             shutil.rmtree(self._folder / "journal", ignore_errors=True)
         if not self._events_were_there:
@@ -68,7 +69,7 @@ class Claimed:
 
 
 def is_at_work(folder: Path) -> bool:
-    """Whether a process holds its claim on a folder; one that was killed left the file, and its lock is free."""
+    """Whether a process is writing to a folder; one that was killed leaves the lock file, but not the lock."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
@@ -82,20 +83,20 @@ def is_at_work(folder: Path) -> bool:
     return False
 
 
-class SiteWords(logging.Handler):
-    """What the sites of this process wrote into their logs: their owner is the one who reads it."""
+class SiteWarnings(logging.Handler):
+    """Collects what the sites of this process log, which the user may read: all sites are the user's own."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._words: list[str] = []
+        self._messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._words.append(record.getMessage())
+        self._messages.append(record.getMessage())
 
-    def said(self) -> str:
-        """The last few different lines."""
-        last = list(dict.fromkeys(self._words))[-3:]
-        return f"At the sites: {'; '.join(last)}." if last else ""
+    def summary(self) -> str:
+        """The last three different messages."""
+        last = list(dict.fromkeys(self._messages))[-3:]
+        return f"The sites logged: {'; '.join(last)}." if last else ""
 
     def __enter__(self) -> Self:
         logging.getLogger("coterie.site").addHandler(self)

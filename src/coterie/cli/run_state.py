@@ -1,4 +1,4 @@
-"""A run as its events tell it, and the folder they are read from."""
+"""The state of a run, read from the events in its folder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any, Literal, TypeAlias
 from coterie.cli.charts import Point
 from coterie.cli.run_lock import LOCK, is_at_work
 from coterie.errors import InputError
+from coterie.messages.schema import doing_of
 from coterie.runtime.events import EVENTS, Line, whole_lines
 from coterie.runtime.outcomes import GOOD, OutcomeKind
 
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
 QUIET = 1.0
-"""Seconds without an event after which it is asked whether anybody is at work."""
+"""Seconds without an event after which the run's lock is tested."""
 
 
 @dataclass
 class SiteState:
-    """What the events tell of one site."""
+    """The state of one site."""
 
     outcome: str = OutcomeKind.NOT_ASKED.value
     reason: str = ""
@@ -45,7 +46,7 @@ class SiteState:
 
 
 class RunState:
-    """Everything the events of a run add up to so far."""
+    """The state of a run after its events so far."""
 
     def __init__(self) -> None:
         self.about: Line = {}
@@ -59,7 +60,7 @@ class RunState:
         self._clusters: int | None = None
         self._recent: deque[float] = deque(maxlen=20)
         self._shared: dict[tuple[Any, ...], Line] = {}
-        """What was told of any site in any round, kept once."""
+        """Equal counts of sites and rounds are kept once."""
 
     def take(self, line: Line) -> None:
         event = line.get("event")
@@ -76,16 +77,16 @@ class RunState:
         self.last = line.get("time", self.last)
 
     def _begin(self, line: Line) -> None:
-        """A new life: what was told of rounds that are asked again no longer holds."""
+        """A run begins or is resumed; of a resumed run, rounds that are repeated are dropped."""
         first = line["round"] if line["event"] == "resumed" else 0
-        held = [one for one in self.exchanges if one["round"] < first]
+        held = [exchange for exchange in self.exchanges if exchange["round"] < first]
         self.costs = [point for point in self.costs if point[0] < first]
         self._before = self._before + self.last - self._began if first and self.about else 0.0
         self.about, self._began, self.end, self.failure = line, line["time"], None, None
         self.sites = {name: SiteState() for name in line["sites"]}
         self.exchanges = []
-        for one in held:
-            self._exchange(one)
+        for exchange in held:
+            self._exchange(exchange)
         self._recent.clear()
 
     def _exchange(self, line: Line) -> None:
@@ -98,7 +99,7 @@ class RunState:
             self.sites.setdefault(name, SiteState()).take(line["time"], counts)
 
     def _cost(self, line: Line) -> None:
-        """One more point of the curve; it begins anew where the number of centers is another."""
+        """Add a point to the curve of costs, which starts again when the number of centers changes."""
         if line["clusters"] != self._clusters:
             self.costs, self._clusters = [], line["clusters"]
         self.costs.append((line["round"], line["value"]))
@@ -108,24 +109,30 @@ class RunState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the events tell of an end."""
+        """Whether the run has ended, according to its events."""
         return self.end is not None or self.failure is not None
 
     def elapsed(self, now: float = 0.0) -> float:
-        """Seconds at work, in all of its lives, until ``now`` or the last event."""
+        """Seconds of work until ``now`` or the last event; pauses before a resumption do not count."""
         return self._before + max(now, self.last) - self._began if self.about else 0.0
 
     def rate(self) -> float | None:
-        """Rounds a second: lately, or over all of a run that has ended."""
+        """Rounds per second: over the last rounds, or over the whole of a run that has ended."""
         if self.is_over and self.exchanges and self.elapsed() > 0:
             return len(self.exchanges) / self.elapsed()
         seconds = self._recent[-1] - self._recent[0] if self._recent else 0.0
         return (len(self._recent) - 1) / seconds if seconds > 0 else None
 
-    def words(self) -> str:
-        """How far it is."""
+    def progress(self) -> str:
+        """The last round in words: what it did, how many sites answered, how many bytes were sent so far."""
+        from coterie.methods import registry  # noqa: F401  (declares the methods' requests)
+        from coterie.secure import masked_sums  # noqa: F401
+
         last = self.exchanges[-1]
-        return f"round {last['round']}: {last['asked']}, {self.total('bytes_up'):,} bytes up so far"
+        answered = sum(counts["outcome"] in GOOD for counts in last["sites"].values())
+        sites = f"{answered} of {len(last['sites'])} sites answered"
+        doing, sent = doing_of(last["asked"]), self.total("bytes_up")
+        return f"round {last['round']}: {doing}; {sites}, {sent:,} bytes sent so far"
 
     def plain(self, state: State, now: float) -> dict[str, Any]:
         phases = [line["phase"] for line in self.exchanges]
@@ -149,7 +156,7 @@ class RunState:
 
 
 class Folder:
-    """A run's folder, followed as it grows."""
+    """A run's folder; ``look`` reads the events written since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,28 +166,28 @@ class Folder:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is, or was a moment ago, a run."""
+        """Whether there is, or has been, a run."""
         return self._file != -1 or (self.path / EVENTS).exists()
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether no more events will come."""
         return self.state in ("done", "failed", "interrupted", "gone")
 
     @property
     def now(self) -> float:
-        """Until when its time counts: this moment, or its last event where nothing more is to come."""
+        """The current time, or that of the last event if the run is over."""
         return self.run.last if self.is_over or self.run.is_over else time.time()
 
     def look(self, *, sure: bool = False) -> None:
-        """Take in what happened since the last look. ``sure`` asks at once whether anybody is at work."""
+        """Read new events and update the state. ``sure`` tests the run's lock even if events are recent."""
         self.read()
         alive = self._is_alive(sure)
         if not alive:
-            self.read()  # what it told before it went
-        self.state = self._found(alive)
+            self.read()  # the last events before the process ended
+        self.state = self._new_state(alive)
 
-    def _found(self, alive: bool) -> State:
+    def _new_state(self, alive: bool) -> State:
         if self.run.failure is not None:
             return "failed"
         if not (self.path / EVENTS).exists():
@@ -194,16 +201,16 @@ class Folder:
         return "running" if self.run.about else "starting"
 
     def _is_alive(self, sure: bool) -> bool:
-        """Asking takes the lock for a moment, so it is done where there is reason to."""
+        """Testing the lock takes it for a moment, so it is only done after a silence."""
         if not sure and time.time() - self.run.last < QUIET:
             return (self.path / LOCK).exists()
         return is_at_work(self.path)
 
     def read(self) -> None:
-        """Take in the events since the last time."""
+        """Read the events written since the last call."""
         try:
             with (self.path / EVENTS).open("rb") as file:
-                self._notice(file.fileno())
+                self._reset_if_replaced(file.fileno())
                 file.seek(self._place)
                 data = file.read()
         except (FileNotFoundError, NotADirectoryError):
@@ -215,11 +222,11 @@ class Folder:
             except (KeyError, TypeError, AttributeError):
                 raise InputError(
                     f"{self.path / EVENTS}: byte {self._place - size}: this is not an event of a run; "
-                    "name a folder that coterie made."
+                    "name the folder of a run."
                 ) from None
 
-    def _notice(self, file: int) -> None:
-        """Begin anew where another run's file has taken the place of this one's."""
+    def _reset_if_replaced(self, file: int) -> None:
+        """Start again where another run's file has replaced this one."""
         now = os.fstat(file)
         if self._file not in (-1, now.st_ino) or now.st_size < self._place:
             self.run, self._place = RunState(), 0
@@ -227,7 +234,7 @@ class Folder:
 
 
 def read_state(path: Path) -> RunState:
-    """What the events in a run's folder tell, where there are any."""
+    """The state of the run in a folder; of a new run where there is none."""
     folder = Folder(path)
     folder.read()
     return folder.run

@@ -1,4 +1,4 @@
-"""What commands print with: tables for people, JSON for programs, progress on a terminal, plain lines elsewhere."""
+"""Output of commands: tables, JSON, and progress (a bar on a terminal, plain lines elsewhere)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 _NARROW, _LONG = 4, 16
-"""Letters that a column of numbers takes at least, with the space around it; letters of its name in a line."""
+"""The least width of a column of numbers, with its padding; the most letters of its name in a line."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C in the middle of something that can be resumed; the message says how."""
+    """Ctrl-C; the message says whether and how to resume."""
 
 
 console = Console()
@@ -31,16 +31,16 @@ _TEXT = TextColumn("{task.description}")
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print a JSON document."""
     print(json.dumps(value, indent=2))
 
 
 def show_table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, bold_first: bool = False, needed: int = 0
 ) -> None:
-    """A table; numbers to the right and in one piece, or with a sign that some of it is missing.
+    """Print a table; numbers are right-aligned and never wrapped.
 
-    Where ``needed`` is given, columns beyond so many are shown only as far as the terminal has room for them.
+    With ``needed``, further columns are shown only as far as the terminal is wide enough.
     """
     kept = min(len(heads), max(needed, console.width // _NARROW)) if needed else len(heads)
     table = _table(title, *_cut(heads, rows, kept), bold_first)
@@ -52,7 +52,7 @@ def show_table(
 
 
 def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: int) -> tuple[list[str], list[list[str]]]:
-    """The first columns, and dots where there are more."""
+    """The first ``kept`` columns, and dots if there are more."""
     more = ["..."] if kept < len(heads) else []
     return [*heads[:kept], *more], [[*row[:kept], *more] for row in rows]
 
@@ -74,12 +74,12 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold
 
 
 def tell(line: str) -> None:
-    """A line as it is, to be copied: neither wrapped nor coloured, and brackets in a path are no markup."""
+    """Print a line that may be copied: neither wrapped nor coloured, brackets are not markup."""
     console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def say(sentence: str, start: str = "") -> None:
-    """A sentence, wrapped at words."""
+    """Print a sentence, wrapped at spaces."""
     for line in textwrap.wrap(
         sentence, console.width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
     ):
@@ -96,9 +96,9 @@ def _is_number(text: str) -> bool:
 
 @contextlib.contextmanager
 def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Write]:
-    """Shows the events of a run: a line that renews itself on a terminal, one line every ten rounds elsewhere.
+    """Show the events of a run: one updated line on a terminal, a line every ten rounds elsewhere.
 
-    ``run`` knows the events before, where it is resumed.
+    ``run`` is the state of a run that is resumed.
     """
     if quiet:
         yield lambda _: None
@@ -110,9 +110,9 @@ def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Wr
     def take(line: Line) -> None:
         run_state.take(line)
         if line["event"] == "exchange":
-            bar.update(task, description=run_state.words())
+            bar.update(task, description=run_state.progress())
             if not is_drawn and line["round"] % 10 == 0:
-                errors.print(run_state.words(), highlight=False)
+                errors.print(run_state.progress(), highlight=False, soft_wrap=True)
 
     with bar if is_drawn else contextlib.nullcontext():
         yield take
@@ -120,7 +120,7 @@ def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Wr
 
 @contextlib.contextmanager
 def steps(title: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Shows how many of a number of steps are done."""
+    """Show how many steps of a task are done."""
     if not errors.is_terminal:
         yield lambda done, total, what: errors.print(f"{done}/{total} {what}", highlight=False)
         return
@@ -132,7 +132,7 @@ def steps(title: str) -> Iterator[Callable[[int, int, str], None]]:
 
 @contextlib.contextmanager
 def grouping_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """Shows how many of a site's rows are grouped; only on a terminal."""
+    """Show how many of a site's rows are grouped, on a terminal only."""
     if not errors.is_terminal:
         yield None
         return

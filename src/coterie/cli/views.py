@@ -1,4 +1,4 @@
-"""A run on a terminal: a line about it, its sites, and how its cost came down."""
+"""A run on a terminal: a headline, a table of its sites, and a chart of its cost."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from coterie.cli.run_state import Folder, RunState, SiteState, State
 from coterie.runtime.outcomes import GOOD, outcome_sentence
 
 HEIGHT = 8
-"""Rows of the chart."""
+"""Lines of the chart."""
 OTHER_LINES = 11
-"""Lines of a view that are neither sites nor chart."""
-_COLUMNS = ("answered", "missed", "bytes up", "bytes down", "last seen")
+"""Lines of the view besides sites and chart."""
+_COLUMNS = ("answered", "missed", "bytes sent", "bytes received", "last answer")
 _STYLES: dict[State, str] = {
     "done": "bold green",
     "failed": "bold red",
     "interrupted": "bold red",
     "gone": "bold red",
 }
-_WORDS: dict[State, str] = {"writing": "writing files", "failed": "stopped", "gone": "given up"}
+_WORDS: dict[State, str] = {"writing": "writing files", "failed": "failed", "gone": "removed"}
 
 
 def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
-    """What there is to see; less than all sites where not ``whole`` and they would not fit the terminal."""
+    """The view of a run; unless ``whole``, only as many sites as fit the terminal."""
     run = folder.run
     height = HEIGHT if whole or console.height >= OTHER_LINES + HEIGHT + 4 else HEIGHT // 2
     room = len(run.sites) if whole else max(3, console.height - OTHER_LINES - height)
@@ -42,11 +42,11 @@ def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
 
 
 def _curve(run: RunState, console: Console, height: int) -> list[RenderableType]:
-    """The cost over rounds; bytes, where the algorithm has seen it less than twice."""
+    """The cost over rounds, or the bytes sent as long as fewer than two costs are known."""
     is_cost = len(run.costs) > 1
     number, cost = run.costs[-1] if run.costs else (0, 0.0)
     parts = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
-    title = parts if is_cost else f"bytes up, in all ({parts})"
+    title = parts if is_cost else f"bytes sent so far ({parts})"
     sent = zip((e["round"] for e in run.exchanges), accumulate(e["bytes_up"] for e in run.exchanges), strict=True)
     points, label = (run.costs, "{:.4g}".format) if is_cost else ([*sent], "{:,.0f}".format)
     rows = chart(points, console.width - 2, height, label=label, plain=console.options.ascii_only)
@@ -59,20 +59,20 @@ def _head(folder: Folder) -> Text:
     head = Text(" ")
     head.append(_WORDS.get(folder.state, folder.state), style=_STYLES.get(folder.state, "bold cyan"))
     if not run.about:
-        return head.append("  no event yet")
+        return head.append("  no events yet")
     seconds, rate = run.elapsed(folder.now), run.rate()
     parts = [
         f"{run.about['method']}, run {run.about['run'][:8]}",
         f"round {run.exchanges[-1]['round']}" if run.exchanges else "no round yet",
         str(timedelta(seconds=int(seconds))) if seconds >= 10 else f"{seconds:.1f} s",
-        f"{run.total('bytes_up'):,} bytes up",
+        f"{run.total('bytes_up'):,} bytes sent",
         *([f"{rate:.3g} rounds/s"] if rate is not None else []),
     ]
     return head.append("  " + _clean(", ".join(parts)))
 
 
 def _fitting(folder: Folder, console: Console, room: int) -> Table:
-    """The table of the sites with as many of its columns as the terminal has room for."""
+    """The table of sites with as many columns as fit the terminal."""
     roomy = console.options.update(max_width=1000)
     for columns in range(len(_COLUMNS), 0, -1):
         table = _sites(folder, room, _COLUMNS[:columns])
@@ -82,10 +82,10 @@ def _fitting(folder: Folder, console: Console, room: int) -> Table:
 
 
 def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
-    """The sites in their order; where there is no room for all, those in trouble before the others."""
+    """The sites in order; if not all fit, those that did not answer come first."""
     shown = list(folder.run.sites.items())
     if len(shown) > room:
-        shown = sorted(shown, key=lambda one: _is_well(one[1]))[:room]
+        shown = sorted(shown, key=lambda item: _is_well(item[1]))[:room]
     parts = [_site_cells(folder, site)[: len(columns)] for _, site in shown]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
@@ -100,7 +100,7 @@ def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
 
 
 def _site_cells(folder: Folder, site: SiteState) -> list[str]:
-    """A site's numbers, and when it last answered."""
+    """A site's counts, and when it last answered."""
     is_over = folder.is_over or folder.run.is_over
     parts = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
     return [*parts, "never" if site.seen is None else _when(folder.now - site.seen, is_over)]
@@ -118,24 +118,22 @@ def _when(seconds: float, is_over: bool) -> str:
 
 
 def _clean(text: str) -> str:
-    """Nothing that would move the cursor."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def line_of(run: RunState) -> str:
-    """The run in a line, where there is no terminal to draw on."""
-    return _clean(run.words() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
+    return _clean(run.progress() + (f", cost {run.costs[-1][1]:.6g}" if run.costs else ""))
 
 
 def ending(folder: Folder) -> str:
-    """What is to be said of a run that is over, and what can be done."""
+    """How a run ended, and what to do next."""
     kept = (folder.path / "journal").exists()
-    again = "run the same command with --resume to go on" if kept else "nothing of it is kept"
+    again = "run the same command with --resume to continue" if kept else "it cannot be resumed"
     if folder.state == "failed" and folder.run.failure is not None:
         kind, message = folder.run.failure["kind"], folder.run.failure["message"]
-        return f"The run stopped: {kind}{': ' if message else ''}{message.rstrip('.')}; {again}."
+        return f"The run failed: {kind}{': ' if message else ''}{message.rstrip('.')}; {again}."
     if folder.state == "interrupted":
-        return f"The run was interrupted, its process is gone; {again}."
+        return f"The run was interrupted: its process has ended; {again}."
     if folder.state == "gone":
-        return "The run was given up and its files removed; its own command says why."
-    return f"Everything is in {folder.path}/."
+        return "The run failed before its first round and its files were removed; its own command printed the error."
+    return f"All results are in {folder.path}/."

@@ -16,21 +16,20 @@ from coterie.cli.views import ending, line_of, view
 from coterie.errors import InputError
 
 SECONDS = 0.25
-"""Between two looks."""
+"""Between two updates."""
 
 
 @app.command()
 def watch(
-    run: Annotated[Path, typer.Argument(help="The folder of a run, its --out.")] = Path("coterie-run"),
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a run that has not begun.")] = 0.0,
-    once: Annotated[bool, typer.Option("--once", help="Show the run as it is now, and leave.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the run as it is now as JSON, and leave.")] = False,
+    run: Annotated[Path, typer.Argument(help="The folder of a run (its --out).")] = Path("coterie-run"),
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the run to begin.")] = 0.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the current state as JSON and exit.")] = False,
 ) -> None:
-    """Watch a run from another terminal: rounds, sites, bytes and the cost as it comes down.
+    """Watch a run from another terminal: its rounds, sites, bytes and cost.
 
-    Reads what the run tells of itself in RUN/events.jsonl and changes nothing. Ends when the run does, with code 3
-    if it stopped or its process is gone; Ctrl-C leaves the run alone. Where there is no terminal, it
-    prints a line every ten rounds.
+    Only reads RUN/events.jsonl; Ctrl-C does not affect the run. Exits when the run ends, with code 3 if it failed or
+    its process has ended. Prints a line every ten rounds if the output is not a terminal.
     """
     folder = Folder(run)
     try:
@@ -53,8 +52,8 @@ def _wait_for(folder: Folder, seconds: float) -> None:
     while not folder.is_there:
         if time.monotonic() >= until:
             raise InputError(
-                f"{folder.path}: there is no run to watch (no events.jsonl); name the folder a run was given "
-                "as --out, or pass --wait 60 to wait for one."
+                f"{folder.path}: there is no run to watch (no events.jsonl); give the --out folder of a run, "
+                "or pass --wait 60 to wait for one."
             )
         time.sleep(SECONDS)
 
@@ -71,7 +70,7 @@ def _show(folder: Folder, once: bool) -> None:
 
 
 def _live(folder: Folder) -> None:
-    """Draw the run anew, four times a second, until it ends."""
+    """Redraw the run four times a second until it ends."""
     with Live(view(folder, console, whole=False), console=console, auto_refresh=False) as live:
         while not folder.is_over:
             time.sleep(SECONDS)
@@ -80,7 +79,7 @@ def _live(folder: Folder) -> None:
 
 
 def _lines(folder: Folder) -> None:
-    """A line every ten rounds, and what there is to see at the end."""
+    """Print a line every ten rounds, and the whole view at the end."""
     tens = -1
     while not folder.is_over:
         now = folder.run.exchanges[-1]["round"] // 10 if folder.run.exchanges else -1

@@ -1,4 +1,4 @@
-"""Small data by site: what ships with coterie, what scikit-learn ships, and what is drawn."""
+"""Small data sets by site, from coterie, from scikit-learn and simulated."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SiteData", "circles", "digits", "penguins", "shared_out"]
-
 
 @dataclass(frozen=True)
 class SiteData:
-    """Rows with the site each belongs to and, for judging a clustering, its class (of length 0: none is known)."""
+    """Rows with their sites and, if known, their classes (otherwise ``truth`` has length 0)."""
 
     rows: npt.NDArray[np.float64]
     columns: tuple[str, ...]
@@ -23,23 +21,20 @@ class SiteData:
     truth: npt.NDArray[np.str_]
 
     def by_site(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Each site's rows."""
         return {str(name): self.rows[self.site == name] for name in np.unique(self.site)}
 
     def complete(self) -> SiteData:
-        """Without the rows that miss a value."""
         whole = ~np.isnan(self.rows).any(axis=1)
         truth = self.truth[whole] if self.has_truth else self.truth
         return SiteData(self.rows[whole], self.columns, self.site[whole], truth)
 
     @property
     def has_truth(self) -> bool:
-        """Whether classes are known."""
         return len(self.truth) > 0
 
 
 def penguins() -> SiteData:
-    """344 penguins of three islands (CC0): bill length and depth, flipper length, body mass; two miss all four.
+    """344 penguins of three islands (CC0): bill length and depth, flipper length, body mass; two rows are empty.
 
     Sites differ strongly: one island has all Gentoos, another all Chinstraps, Adelies live on all three.
     """
@@ -51,7 +46,7 @@ def penguins() -> SiteData:
 
 
 def digits() -> SiteData:
-    """1,797 images of handwritten digits, 8 x 8 (from scikit-learn), from 0 to 1, shared out among five sites."""
+    """1,797 images of handwritten digits, 8 x 8 (from scikit-learn), scaled to 0 to 1, split among five sites."""
     from sklearn.datasets import load_digits
 
     rows, truth = load_digits(return_X_y=True)
@@ -59,7 +54,7 @@ def digits() -> SiteData:
 
 
 def circles() -> SiteData:
-    """1,000 points on two circles around one center, shared out among five sites."""
+    """1,000 points on two concentric circles, split among five sites."""
     from sklearn.datasets import make_circles
 
     rows, truth = make_circles(1000, factor=0.3, noise=0.05, random_state=0)
@@ -67,7 +62,7 @@ def circles() -> SiteData:
 
 
 def shared_out(rows: npt.NDArray[np.float64], columns: tuple[str, ...], truth: npt.NDArray[Any]) -> SiteData:
-    """Rows dealt out at random, always in the same way, to five sites of nearly the same size."""
+    """Rows split at random, with a fixed seed, among five sites of nearly equal size."""
     order = np.random.default_rng(0).permutation(len(rows))
     sites = np.array([f"site-{i}" for i in range(5)])
     return SiteData(rows, columns, sites[order % 5], truth.astype(str))

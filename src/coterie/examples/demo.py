@@ -1,4 +1,4 @@
-"""The demonstration: three islands cluster their penguins together without pooling them."""
+"""The demonstration: three islands cluster their penguins without pooling them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 
-__all__ = ["Comparison", "Demo", "demo", "write_demo"]
-
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One way to cluster: how good on all rows, at what cost."""
+    """One clustering: its quality on all rows, and what was sent for it."""
 
     way: str
     ari: float
@@ -46,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration found, ready to be written down and drawn."""
+    """The results of the demonstration."""
 
     data: SiteData
     tables: dict[str, Table]
@@ -56,9 +54,9 @@ class Demo:
 
 
 def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | None = None) -> Demo:
-    """Cluster the penguins of three islands: together, each island alone, and pooled.
+    """Cluster the penguins of three islands: together, pooled, and each island alone.
 
-    With ``journal`` every island's own ledger is kept in that folder.
+    ``journal`` is a folder for every island's own ledger.
     """
     data = penguins()
     tables: dict[str, Table] = {
@@ -88,53 +86,50 @@ def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | No
     return Demo(whole, tables, fitted, alone, comparisons)
 
 
-def write_demo(found: Demo, folder: Path) -> Path:
-    """The files of a run, with the comparison and a picture of both ways; return the page."""
+def write_demo(results: Demo, folder: Path) -> Path:
+    """Write the files of the run, with the comparison and a picture; return the path of the report."""
     result = write_run(
-        folder, found.fitted, found.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
+        folder, results.fitted, results.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
     )
-    together = found.comparisons[0]
+    together = results.comparisons[0]
     result |= {
         "title": "Penguins of three islands, clustered without pooling",
         "summary": (
-            f"{len(found.data.rows)} birds, {len(found.alone)} islands, {found.fitted.n_clusters} clusters: "
-            f"{together.rounds} rounds, {together.bytes_up:,} bytes up in all, k-means cost "
+            f"{len(results.data.rows)} birds, {len(results.alone)} islands, {results.fitted.n_clusters} clusters: "
+            f"{together.rounds} rounds, {together.bytes_up:,} bytes sent, k-means cost "
             f"{together.cost_ratio:.4f} times that of the pooled rows."
         ),
         "caption": (
-            "Top: the islands' common clusters, crosses are the centers. Bottom: what each island finds by itself; "
-            "one with a single species splits it up. Grey: the birds of the other islands."
+            "Top: the clusters of all islands together; crosses are centers. Bottom: the clusters of each island "
+            "alone, where an island with a single species splits it. Grey: the birds of the other islands."
         ),
-        "comparisons": [dataclasses.asdict(c) for c in found.comparisons],
+        "comparisons": [dataclasses.asdict(c) for c in results.comparisons],
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    labels = found.fitted.label_rows(found.data.rows)
+    labels = results.fitted.label_rows(results.data.rows)
     draw_clusters_by_site(
         folder / "clusters.png",
-        found.data.rows[:, :2],
-        found.data.site,
+        results.data.rows[:, :2],
+        results.data.site,
         {
-            "together": {name: labels[found.data.site == name] for name in found.alone},
-            "each island alone": found.alone,
+            "together": {name: labels[results.data.site == name] for name in results.alone},
+            "each island alone": results.alone,
         },
-        found.fitted.cluster_centers_[:, :2],
-        [name.replace("_", " ") for name in found.data.columns[:2]],
+        results.fitted.cluster_centers_[:, :2],
+        [name.replace("_", " ") for name in results.data.columns[:2]],
     )
     return write_page(folder)
 
 
 def _quality(data: SiteData, labels: Any) -> tuple[float, float]:
-    return (
-        float(adjusted_rand_score(data.truth, labels)),
-        float(normalized_mutual_info_score(data.truth, labels)),
-    )
+    scores = (adjusted_rand_score, normalized_mutual_info_score)
+    ari, nmi = (float(score(data.truth, labels)) for score in scores)
+    return ari, nmi
 
 
 def _compare(
-    way: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
+    name: str, data: SiteData, scaled: Floats, centers: Floats, best: float, ledger: Ledger | None
 ) -> Comparison:
     labels, squared = nearest(scaled, np.asarray(centers, np.float64))
-    up = (
-        (0, 0, 0) if ledger is None else (ledger.total("floats_up"), ledger.total("bytes_up"), ledger.total("rounds"))
-    )
-    return Comparison(way, *_quality(data, labels), float(squared.sum()) / best, *up)
+    totals = [0 if ledger is None else ledger.total(what) for what in ("floats_up", "bytes_up", "rounds")]
+    return Comparison(name, *_quality(data, labels), float(squared.sum()) / best, *totals)

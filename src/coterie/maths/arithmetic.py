@@ -1,4 +1,4 @@
-"""How numbers are computed: on how many threads, and by which libraries. Both decide the last bits of a result."""
+"""Threads and libraries of the arithmetic, which decide the last bits of a result."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import scipy.linalg  # noqa: F401  (has a BLAS of its own, which must be loaded before it can be limited)
+import scipy.linalg  # noqa: F401  (loads its own BLAS, which can then be limited)
 from numpy.lib import introspect
 from threadpoolctl import ThreadpoolController
 
 THREADS = 1
-"""Threads of BLAS and of OpenMP. More of them take sums in another order, and OpenMP's in the order they finish."""
+"""Threads of BLAS and OpenMP. With more threads the order of sums, and so the last bits, would vary."""
 
 
 @lru_cache(maxsize=1)
 def _pools(n_modules: int) -> tuple[list[Any], list[Any]]:  # noqa: ARG001  (a key)
-    """The thread pools of the libraries loaded: those the process has once, and those every thread has for itself.
+    """The thread pools of the loaded libraries: those of the process, and those of every thread.
 
-    Libraries come with modules: as long as there are as many modules, there are the same libraries.
+    The number of modules is the cache key: new libraries are loaded by new modules.
     """
     shared: list[Any] = []
     own: list[Any] = []
@@ -36,14 +36,19 @@ def _pools(n_modules: int) -> tuple[list[Any], list[Any]]:  # noqa: ARG001  (a k
 _lock = threading.Lock()
 _n_inside = 0
 _before: dict[str, tuple[Any, int]] = {}
-"""The shared pools that are limited by now, with the number of threads each had."""
+"""The limited shared pools, with their original numbers of threads."""
 
 
 @contextmanager
 def fixed_threads() -> Iterator[None]:
-    """Within, BLAS and OpenMP compute on ``THREADS`` threads; whoever leaves last restores the shared pools."""
+    """Limit BLAS and OpenMP to ``THREADS`` threads; the last to leave restores the shared pools."""
+    global _n_inside
     shared, own = _pools(len(sys.modules))
-    _enter(shared)
+    with _lock:
+        _n_inside += 1
+        for pool in shared:
+            _before.setdefault(pool.filepath, (pool, pool.num_threads))
+            _set_threads(pool, THREADS)
     mine = [(pool, pool.num_threads) for pool in own]
     for pool in own:
         pool.set_num_threads(THREADS)
@@ -52,30 +57,16 @@ def fixed_threads() -> Iterator[None]:
     finally:
         for pool, threads in mine:
             pool.set_num_threads(threads)
-        _leave()
-
-
-def _enter(shared: list[Any]) -> None:
-    global _n_inside
-    with _lock:
-        _n_inside += 1
-        for pool in shared:
-            _before.setdefault(pool.filepath, (pool, pool.num_threads))
-            _set_threads(pool, THREADS)
-
-
-def _leave() -> None:
-    global _n_inside
-    with _lock:
-        _n_inside -= 1
-        if not _n_inside:
-            for pool, threads in _before.values():
-                _set_threads(pool, threads)
-            _before.clear()
+        with _lock:
+            _n_inside -= 1
+            if not _n_inside:
+                for pool, threads in _before.values():
+                    _set_threads(pool, threads)
+                _before.clear()
 
 
 def _set_threads(pool: Any, threads: int) -> None:
-    """Set it from any thread: threadpoolctl 3.8 lets the first one only, until that is cleared."""
+    """threadpoolctl 3.8 lets only the first thread set a pool, unless its controlling thread is cleared."""
     clear = getattr(pool, "clear_controlling_thread", lambda **_: None)
     clear(force=True)
     pool.set_num_threads(threads)
@@ -83,7 +74,7 @@ def _set_threads(pool: Any, threads: int) -> None:
 
 
 def described() -> dict[str, Any]:
-    """What decides the last bits of a result on this machine, besides the versions of Python's packages."""
+    """What decides the last bits of a result on this machine, besides package versions."""
     loops = introspect.opt_func_info().values()
     return {
         "threads": THREADS,

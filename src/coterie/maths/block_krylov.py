@@ -1,4 +1,4 @@
-"""Leading eigenpairs of a large symmetric matrix that exists only as products with a few vectors at a time."""
+"""Leading eigenpairs of a large symmetric matrix, given by its products with blocks of vectors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coterie.arrays import Floats
 from coterie.maths.spectra import TOLERANCE, Ritz
 
 SMALL = 1200
-"""Up to so many rows the matrix is solved whole."""
+"""Up to so many rows the dense matrix is solved directly."""
 WRITTEN = 5000
-"""Up to so many rows it may be written down and solved whole, where a few passes do not do."""
+"""Up to so many rows the dense matrix is solved if block Lanczos does not converge."""
 SPARE = 10
-"""Vectors of a block beyond the pairs wanted."""
+"""Vectors of a block beyond the requested pairs."""
 MOST_PASSES = 14
-"""Passes until the basis is cut back to the best vectors in it."""
+"""Passes before a restart with the best vectors of the basis."""
 MOST_RESTARTS = 6
 
 
@@ -27,14 +27,11 @@ def leading_pairs(
 ) -> Ritz:
     """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
 
-    Block Lanczos with full reorthogonalisation: all blocks and their products are kept, so that the Rayleigh-Ritz
-    step and true residuals need no pass of their own. A pass multiplies the matrix with one block. Ends when every
-    residual is below ``TOLERANCE`` times the largest eigenvalue. After ``MOST_PASSES`` the basis is cut back to its
-    best vectors and grows again, a few times; where eigenvalues lie so close that this does not do, a matrix of up to
-    ``WRITTEN`` rows is solved whole, and of a larger one what was found is returned with a warning in the log. Small
-    matrices, and requests for a good part of all pairs, are solved whole at once. A block has ``spare`` vectors
-    beyond the pairs wanted: many make fewer passes, which pays where rows of the matrix cost more to write down than
-    to multiply.
+    Block Lanczos with full reorthogonalisation. All blocks and products are kept, so the Rayleigh-Ritz step and the
+    true residuals need no further pass. Ends when every residual is below ``TOLERANCE`` times the largest eigenvalue;
+    restarts every ``MOST_PASSES``. If clustered eigenvalues prevent convergence, a matrix of up to ``WRITTEN`` rows
+    is solved directly; of a larger one the pairs so far are returned, with a warning in the log. Small matrices, and
+    requests for many of the pairs, are solved directly. A larger ``spare`` means fewer, more costly passes.
     """
     count, spare = min(count, size), min(spare, size // 4)
     if size <= SMALL or 3 * (count + spare) >= size or (size <= WRITTEN and 20 * (count + spare) >= size):
@@ -42,41 +39,40 @@ def leading_pairs(
     rng, width = np.random.default_rng([seed, size, count]), count + spare
     block = linalg.qr(rng.normal(size=(size, width)), mode="economic")[0]
     basis, products = np.zeros((size, 0)), np.zeros((size, 0))
-    found, left = Ritz(np.zeros(0), np.zeros((size, 0))), np.inf
+    pairs, left = Ritz(np.zeros(0), np.zeros((size, 0))), np.inf
     restarts = 1 if size <= WRITTEN else MOST_RESTARTS
     for _ in range(restarts):
         for _ in range(MOST_PASSES):
             product = multiply(block)
             basis, products = np.hstack([basis, block]), np.hstack([products, product])
-            found, left, turn = _ritz(basis, products, count, width)
-            if left <= TOLERANCE * max(float(found.values[0]), 1e-300):
-                return found
+            pairs, left, turn = _ritz(basis, products, count, width)
+            if left <= TOLERANCE * max(float(pairs.values[0]), 1e-300):
+                return pairs
             block = _orthogonal(product, basis, rng)
             if not block.shape[1]:
-                return found
+                return pairs
         basis, products = basis @ turn, products @ turn
         inner = np.sum(basis * products, axis=0)
         block = _orthogonal(products - basis * inner, basis, rng)
     if size <= WRITTEN:
         return _whole(multiply, size, count)
-    share = left / max(float(found.values[0]), 1e-300)
+    share = left / max(float(pairs.values[0]), 1e-300)
     logging.getLogger("coterie").warning(
-        "eigenpairs of %d rows are known to %.1g of the largest only: eigenvalues lie too close to each other",
+        "eigenpairs of %d rows have residuals of %.1g of the largest eigenvalue: eigenvalues are too close",
         size,
         share,
     )
-    return found
+    return pairs
 
 
 def _whole(multiply: Callable[[Floats], Floats], size: int, count: int) -> Ritz:
-    """The matrix written down and solved."""
     whole = multiply(np.eye(size))
     values, vectors = linalg.eigh((whole + whole.T) / 2, subset_by_index=[size - count, size - 1])
     return Ritz(values[::-1], vectors[:, ::-1])
 
 
 def _ritz(basis: Floats, products: Floats, count: int, width: int) -> tuple[Ritz, float, Floats]:
-    """The best pairs within the basis, the longest of their residuals, and what makes its best vectors."""
+    """The Ritz pairs of the basis, their largest residual norm, and the rotation to its best vectors."""
     inner = basis.T @ products
     values, turn = linalg.eigh((inner + inner.T) / 2)
     values, turn = values[::-1][:count], turn[:, ::-1][:, : 2 * width]
@@ -86,22 +82,22 @@ def _ritz(basis: Floats, products: Floats, count: int, width: int) -> tuple[Ritz
 
 
 def _orthogonal(product: Floats, basis: Floats, rng: np.random.Generator) -> Floats:
-    """The next block: what of the product is new, twice freed of the basis; random where nothing is."""
+    """The next block: the part of the product orthogonal to the basis, random where there is none."""
     room = basis.shape[0] - basis.shape[1]
     wanted = min(product.shape[1], room)
     scale = float(np.linalg.norm(product, axis=0).max(initial=0.0))
-    new = _freed(product, basis)
+    new = _projected_out(product, basis)
     lengths = np.linalg.norm(new, axis=0)
     lost = lengths <= 1e-12 * max(scale, 1e-300)
-    if lost.any():  # the space is exhausted in these directions
-        new[:, lost] = _freed(rng.normal(size=(len(new), int(lost.sum()))), basis)
+    if lost.any():  # the Krylov space is exhausted in these directions
+        new[:, lost] = _projected_out(rng.normal(size=(len(new), int(lost.sum()))), basis)
     block = linalg.qr(new / np.maximum(np.linalg.norm(new, axis=0), 1e-300), mode="economic")[0]
     block = block - basis @ (basis.T @ block)
     return np.asarray(linalg.qr(block, mode="economic")[0][:, :wanted])
 
 
-def _freed(block: Floats, basis: Floats) -> Floats:
-    """What of a block is orthogonal to the basis; done twice, as rounding leaves something the first time."""
+def _projected_out(block: Floats, basis: Floats) -> Floats:
+    """The part of a block orthogonal to the basis; projected twice because of rounding."""
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
     return block

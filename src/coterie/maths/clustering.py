@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 SMALL = 1 << 17
-"""Multiplications below which building a sparse matrix costs more than it saves."""
+"""Multiplications below which a dense product is faster than a sparse one."""
 HAIR = 1e-9
-"""How far above its mean a cell is cut, as a share of the root of its squared error."""
+"""Distance of a cut above the mean of its cell, relative to the root of the squared error."""
 
 
 class Moments(NamedTuple):
-    """What a set of rows adds to the k-means problem at given centers."""
+    """Sums, counts and cost of rows at given centers."""
 
     sums: Floats
     counts: Floats
@@ -31,8 +31,8 @@ class Moments(NamedTuple):
 def nearest(rows: Rows, centers: Floats) -> tuple[Indices, Floats]:
     """The nearest center of each row and the squared distance to it.
 
-    Works in the rows' own precision, by |x|^2 - 2<x, c> + |c|^2. Where the centers lie far from the origin
-    compared with their spread, all is moved near it first: the formula would lose the digits that matter.
+    Computed in the rows' precision by |x|^2 - 2<x, c> + |c|^2. Centers far from the origin are shifted first, since
+    the formula would otherwise lose significant digits.
     """
     offset = centers.mean(axis=0)
     spread = np.abs(centers - offset).max(initial=0.0)
@@ -47,7 +47,7 @@ def nearest(rows: Rows, centers: Floats) -> tuple[Indices, Floats]:
 
 
 def nearest_of_each(rows: Rows, starts: Floats) -> Floats:
-    """Of every row the squared distance to the nearest center of each of several sets, by one product of matrices."""
+    """For every row the squared distance to the nearest center of each of several sets, by one matrix product."""
     n_starts, k, d = starts.shape
     centers = starts.reshape(n_starts * k, d)
     scores = rows @ (-2 * centers.T).astype(rows.dtype)
@@ -58,35 +58,33 @@ def nearest_of_each(rows: Rows, starts: Floats) -> Floats:
 
 
 def moments(rows: Rows, centers: Floats, weights: Floats | None = None) -> Moments:
-    """Per nearest center the sum and number of rows (weighted), and the cost; sums in float64."""
+    """Per nearest center the weighted sum and count of rows, in float64, and the cost."""
     return moments_of(rows, *nearest(rows, centers), len(centers), weights)
 
 
 def moments_of(rows: Rows, labels: Indices, squared: Floats, n_cells: int, weights: Floats | None = None) -> Moments:
-    """The moments of rows whose cell and squared distance from its center are known."""
+    """The moments of rows with known cells and squared distances from the centers."""
     each = np.ones(len(rows)) if weights is None else weights
     sums = sums_by_cell(rows, labels, each, n_cells)
     return Moments(sums, counts_by_cell(labels, each, n_cells), np.asarray(squared @ each))
 
 
 def counts_by_cell(labels: Array, weights: Floats, n_cells: int) -> Floats:
-    """The weight of each cell's rows: floats, where there are no labels at all, too."""
-    counted: Floats = np.bincount(labels, weights, n_cells).astype(np.float64, copy=False)
-    return counted
+    """The weight of each cell's rows, as floats even without labels."""
+    return np.asarray(np.bincount(labels, weights, n_cells), np.float64)
 
 
 def sums_by_cell(rows: Rows, labels: Indices, weights: Floats, n_cells: int) -> Floats:
-    """The weighted sum of each cell's rows, in float64: a product with a sparse matrix, or a small dense one."""
+    """The weighted sum of each cell's rows, in float64."""
     n = len(labels)
     if n_cells * rows.size <= SMALL:
         return np.where(labels == np.arange(n_cells)[:, None], weights, 0.0) @ rows
     member = sparse.csc_array((weights, labels, np.arange(n + 1)), shape=(n_cells, n))
-    summed: Floats = member @ rows
-    return summed
+    return np.asarray(member @ rows)
 
 
 def cells_of(rows: Rows, parent: Array, column: Array, threshold: Array) -> Indices:
-    """The cell each row falls into: cut ``i`` moves what lies above it from its parent into cell ``i + 1``."""
+    """The cell of each row: cut ``i`` moves rows above the threshold from the parent cell to cell ``i + 1``."""
     cells = np.zeros(len(rows), np.intp)
     for i, (cell, where, cut) in enumerate(zip(parent, column, threshold, strict=True)):
         cells[(cells == cell) & (rows[:, where] > cut)] = i + 1
@@ -96,42 +94,42 @@ def cells_of(rows: Rows, parent: Array, column: Array, threshold: Array) -> Indi
 def cell_sums(
     rows: Rows, cells: Indices, n_cells: int, origin: Floats, weights: Floats | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """Per cell the number of rows, their sum and their sum of squares by column, about ``origin``."""
+    """Per cell the weight of its rows, and by column their sums and sums of squares about ``origin``."""
     each, about = np.ones(len(rows)) if weights is None else weights, rows - origin
     sums = sums_by_cell(about, cells, each, n_cells)
     return counts_by_cell(cells, each, n_cells), sums, sums_by_cell(about * about, cells, each, n_cells)
 
 
 def means(sums: Floats, counts: Floats, *, fallback: Floats) -> Floats:
-    """The mean of each cell; a cell without rows keeps its fallback."""
+    """The mean of each cell; the fallback for a cell without rows."""
     filled = counts > 0
     divisor = np.where(filled, counts, 1.0)[:, None]
     return np.where(filled[:, None], sums / divisor, fallback)
 
 
 def squared_shift(before: Floats, after: Floats) -> float:
-    """How far centers moved, as the sum of squared distances (scikit-learn's meaning of ``tol``)."""
+    """The sum of squared shifts of the centers, as in scikit-learn's ``tol``."""
     return float(((after - before) ** 2).sum())
 
 
 def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
-    """Centers drawn uniformly in a public box."""
+    """Centers drawn uniformly from a public box."""
     return rng.uniform(low, high, size=(n_centers, len(low)))
 
 
 def largest_first(values: Floats) -> list[int]:
-    """Places from the largest value down. Values that differ by rounding only count as equal, the first goes first:
-    after scaling every column is as wide as any other, and the last digits depend on who holds which row."""
+    """Positions from the largest value down. Values equal up to rounding keep their order: scaled columns all have
+    the same variance, and the last digits depend on how rows are split among sites."""
     steps = np.log(np.maximum(values / max(float(values.max()), 1e-300), 1e-300))
     return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
 
 
 def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, int, float]]:
-    """Which cells to split, along which column and where: the cells of largest squared error, at their mean along
-    their widest column (Su & Dy 2007), at most ``room`` of them and at most each once.
+    """Cells to split, with column and threshold: the cells of largest squared error at their mean along the column of
+    largest error (Su & Dy 2007), at most ``room``.
 
-    The cut is a hair above the mean: rows at the mean itself, such as those whose missing value was filled with it,
-    lie below whatever rounding made of either.
+    The cut is slightly above the mean, so that rows at the mean (filled-in missing values) are below it in spite of
+    rounding.
     """
     order = [cell for cell in largest_first(errors.sum(axis=1)) if errors[cell].max() > 0]
     cuts = []
@@ -142,7 +140,7 @@ def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, 
 
 
 def mean_and_error(counts: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
-    """Each cell's mean and squared error by column; what rounding leaves of one without spread is none."""
+    """Each cell's mean and squared error by column; errors of the size of rounding count as 0."""
     middle = means(sums, counts, fallback=np.zeros_like(sums))
     error = squares - counts[:, None] * middle**2
     noise = np.maximum(1e-12 * np.abs(squares), 1e-11 * squares.sum())
@@ -150,7 +148,7 @@ def mean_and_error(counts: Floats, sums: Floats, squares: Floats) -> tuple[Float
 
 
 def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats:
-    """The var-part rule on points at hand; the same whether a point has weight 2 or is there twice."""
+    """Centers by the var-part rule; a point of weight 2 is equivalent to two points."""
     origin = weights @ points / weights.sum()
     cells, n_cells = np.zeros(len(points), np.intp), 1
     while True:
@@ -164,7 +162,7 @@ def var_part_centers(points: Floats, weights: Floats, n_clusters: int) -> Floats
 
 
 def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int, max_iter: int = 15) -> Floats:
-    """The same sooner: a few steps from one start, in single precision about the mean."""
+    """Approximate k-means centers: a few steps from one start, in single precision."""
     from sklearn.cluster import KMeans
 
     points, weights = points[weights > 0], weights[weights > 0]
@@ -174,47 +172,41 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
     near = (points - middle).astype(np.float32)
     tol = _tolerance(points, weights)
     solver = KMeans(n_clusters, n_init=1, max_iter=max_iter, tol=tol, random_state=seed % 2**32)
-    centers: Floats = _solved(solver, near, weights) + middle
-    return centers
+    return np.asarray(_solved(solver, near, weights) + middle)
 
 
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
-    """The best few different solutions of a weighted k-means problem, the best first."""
-    found: dict[float, Floats] = {}
+    """The best few distinct solutions of a weighted k-means problem, best first."""
+    solutions: dict[float, Floats] = {}
     for i in range(max(20, 3 * most)):
         centers = weighted_kmeans(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
         cost = float(moments(points, centers, weights).cost)
-        if not any(abs(cost - other) <= 1e-6 * other for other in found):
-            found[cost] = centers
-    return [found[cost] for cost in sorted(found)[:most]]
+        if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
+            solutions[cost] = centers
+    return [solutions[cost] for cost in sorted(solutions)[:most]]
 
 
 def n_fingerprints(points: Floats) -> int:
-    """At most as many as there are different points, and hardly ever fewer: 64 bits of each are compared.
-
-    Sorting the points themselves takes longer than clustering them.
-    """
+    """The number of distinct points, by 64-bit hashes: almost never too small, and faster than sorting the points."""
     bits = np.ascontiguousarray(points + 0.0).view(np.uint64)  # one zero only
     factors = np.random.default_rng(0).integers(1, 1 << 63, points.shape[1], np.uint64) | np.uint64(1)
     return len(np.unique((bits * factors).sum(axis=1, dtype=np.uint64)))
 
 
 def _tolerance(points: Floats, weights: Floats) -> float:
-    """scikit-learn's default, which it takes of the variance of points whatever they count, of that of all they
-    stand for: a point of weight 2 is then the same as two points."""
+    """scikit-learn's default ``tol``, corrected from the unweighted to the weighted variance of the points."""
     variance = float(points.var(axis=0).mean())
     middle = np.average(points, axis=0, weights=weights)
-    meant = float(np.average((points - middle) ** 2, axis=0, weights=weights).mean())
-    return 1e-4 * meant / variance if variance > 0 else 0.0
+    weighted = float(np.average((points - middle) ** 2, axis=0, weights=weights).mean())
+    return 1e-4 * weighted / variance if variance > 0 else 0.0
 
 
 def weighted_kmeans(
     points: Floats, weights: Floats, n_clusters: int, *, seed: int | None, n_init: int = 10
 ) -> Floats:
-    """Centers of weighted points; with fewer distinct points than clusters, the points and copies of them.
+    """Centers of weighted points; with fewer distinct points than clusters, the points, repeated.
 
-    Without a seed the start is the var-part rule's: no chance is involved, and a point of weight 2 is the same as
-    two points.
+    Without a seed the start is that of the var-part rule, which is deterministic.
     """
     from sklearn.cluster import KMeans
 
@@ -232,7 +224,7 @@ def weighted_kmeans(
 
 
 def _solved(solver: KMeans, points: Rows, weights: Floats) -> Floats:
-    """The centers a solver finds. Its import may just have loaded OpenMP, which nobody has limited then."""
+    """The centers of a fitted solver, on a fixed number of threads: its import may just have loaded OpenMP."""
     with fixed_threads():
         centers: Floats = solver.fit(points, sample_weight=weights).cluster_centers_
     return centers.astype(np.float64)

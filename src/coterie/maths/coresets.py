@@ -1,4 +1,4 @@
-"""Coresets: a few weighted points whose k-means cost is that of many rows, at any centers."""
+"""Coresets: a few weighted points that approximate the k-means cost of many rows at any centers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Labels = npt.NDArray[np.integer[Any]]
 
 
 def allotted(n_points: int, costs: Floats) -> tuple[int, ...]:
-    """``n_points`` shared out in proportion to ``costs`` by largest remainder; evenly where all costs are zero."""
+    """``n_points`` allotted in proportion to ``costs`` by largest remainder; evenly if all costs are zero."""
     if n_points < 0:
-        raise InputError(f"n_points={n_points} cannot be negative.")
+        raise InputError(f"n_points={n_points} is negative; use n_points >= 0.")
     if not len(costs):
         return ()
     shares = costs if costs.sum() > 0 else np.ones(len(costs))
@@ -31,10 +31,10 @@ def allotted(n_points: int, costs: Floats) -> tuple[int, ...]:
 def importance_sample(
     squared: Floats, counts: Floats, size: int, rng: np.random.Generator
 ) -> tuple[Integers, Floats]:
-    """Places drawn with chance ~ count * squared distance, with replacement, in order, and what each stands for.
+    """Sorted positions drawn with probability ~ count * squared distance, with replacement, and their weights.
 
-    A row of squared distance m drawn once in t draws stands for sum(m) / (t m) rows: sums over the rows off their
-    center are then right on average. Nothing is drawn where every row is a center.
+    A row of squared distance m in t draws gets the weight sum(m) / (t m), so that weighted sums are unbiased. Nothing
+    is drawn if every row is a center.
     """
     chances = counts * squared
     mass = float(chances.sum())
@@ -45,9 +45,9 @@ def importance_sample(
 
 
 def drawn_by_weight(counts: Floats, size: int, seed: int) -> Integers:
-    """Places of ``size`` rows, in order: drawn without replacement, each row being there as often as it counts."""
+    """Sorted positions of ``size`` rows, drawn without replacement, a row of weight w as w copies."""
     ends = np.cumsum(counts)
-    copies = max(int((counts > 0).sum()), int(np.ceil(ends[-1])))  # each as long as a row that counts once, at most
+    copies = max(int((counts > 0).sum()), int(np.ceil(ends[-1])))  # of weight 1 at most
     rng = np.random.default_rng([seed, copies])
     drawn = rng.choice(copies, min(size, copies), replace=False) + rng.random(min(size, copies))
     places: Integers = np.searchsorted(ends, np.sort(drawn) * (ends[-1] / max(copies, 1)), "right")
@@ -55,12 +55,12 @@ def drawn_by_weight(counts: Floats, size: int, seed: int) -> Integers:
 
 
 def cell_remainders(labels: Labels, counts: Floats, drawn: Integers, weights: Floats, k: int) -> Floats:
-    """What is left of every cell's rows for its center once its sampled rows have their weights; may be negative."""
+    """The weight of each cell minus the weights of its sampled rows, for its center; may be negative."""
     return counts_by_cell(labels, counts, k) - counts_by_cell(labels[drawn], weights, k)
 
 
 def solvable_weights(weights: Floats) -> Floats:
-    """Weights without negative ones, of the same sum: what a k-means solver can take."""
+    """Nonnegative weights of the same sum, for a k-means solver."""
     clipped = np.maximum(weights, 0.0)
     scale = weights.sum() / clipped.sum() if clipped.any() else 1.0
     return clipped * scale

@@ -1,4 +1,4 @@
-"""The kernel matrix of a joined table from eigenpairs of every part's kernel matrix (He et al. 2020, eqs. 4 to 8)."""
+"""The kernel matrix of joined columns from eigenpairs of each part's kernel matrix (He et al. 2020, eqs. 4 to 8)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import Ritz
 
 JOINS = ("linear", "rbf")
-"""Kernels of a joined table that follow from its parts': a sum of theirs, or their product entry by entry."""
+"""Kernels whose joined matrix is the sum, or the entrywise product, of the parts' matrices."""
 TILE = 1024
-"""Rows and columns of a matrix that are written down at a time."""
+"""Rows and columns of a tile."""
 
 
 @dataclass(frozen=True)
@@ -30,46 +30,48 @@ class Joined:
 
     def __post_init__(self) -> None:
         if self.kernel not in JOINS:
-            raise InputError(f"kernel={self.kernel!r}; of columns split between sites it is 'rbf' or 'linear'.")
+            raise InputError(f"kernel={self.kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
         if not self.parts or len({len(part.vectors) for part in self.parts}) != 1:
-            raise InputError("every part of a joined table has the same rows.")
+            raise InputError("the parts of a joined table must have the same rows.")
 
     @property
     def size(self) -> int:
-        """How many rows there are, T."""
+        """T, the number of rows."""
         return len(self.parts[0].vectors)
 
     @cached_property
     def roots(self) -> tuple[Floats, ...]:
-        """V_j sqrt(lambda_j): their products are the parts' matrices."""
+        """V_j sqrt(lambda_j), roots of the parts' matrices."""
         return tuple(part.vectors.astype(np.float64) * np.sqrt(np.maximum(part.values, 0.0)) for part in self.parts)
 
     def tile(self, rows: slice, columns: slice) -> Floats:
-        """Some rows and columns of K_hat."""
         first, *others = self.roots
-        made: Floats = first[rows] @ first[columns].T
+        entries: Floats = first[rows] @ first[columns].T
         for root in others:
             part = root[rows] @ root[columns].T
-            made = np.add(made, part, out=made) if self.kernel == "linear" else np.multiply(made, part, out=made)
-        return made
+            entries = (
+                np.add(entries, part, out=entries)
+                if self.kernel == "linear"
+                else np.multiply(entries, part, out=entries)
+            )
+        return entries
 
     def times(self, block: Floats) -> Floats:
-        """K_hat times a few vectors; never more of K_hat at once than a few rows."""
+        """K_hat times a block of vectors; K_hat is never formed as a whole."""
         if self.kernel == "linear":
             return sum((root @ (root.T @ block) for root in self.roots), np.zeros_like(block))
         return symmetric_times(self.tile, self.size, block)
 
     @cached_property
     def means(self) -> Floats:
-        """The mean of every row of K_hat."""
         return np.asarray(self.times(np.full((self.size, 1), 1.0 / self.size))[:, 0])
 
     def error_bound(self) -> float:
-        """K_hat is no farther than this from K, in Frobenius norm, whatever was not sent.
+        """A bound on the Frobenius norm of K_hat - K.
 
-        Of a part of which D of T pairs are known the rest is at most sqrt(T - D) lambda_D (Lemma 2); where the trace
-        is known (rbf) at most the root of lambda_D times what is left of it. The rests of all parts add up, for rbf
-        as well, since no entry of any part exceeds 1.
+        For a part with D of T pairs it is sqrt(T - D) lambda_D (Lemma 2); for rbf, whose trace is known, also the
+        root of lambda_D times the rest of the trace. The bounds of the parts add up, for rbf because no entry of a
+        part exceeds 1.
         """
         bound = 0.0
         for part in self.parts:
@@ -81,8 +83,7 @@ class Joined:
         return bound
 
     def leading(self, count: int, *, center: bool, seed: int) -> Ritz:
-        """The leading eigenpairs of K_hat, or of K_hat with the features' mean taken off."""
-
+        """The leading eigenpairs of K_hat, or of K_hat with centered features."""
         times = self.times
         if self.kernel == "rbf" and SMALL < self.size <= WRITTEN:
             whole = self.tile(slice(None), slice(None))
@@ -93,29 +94,28 @@ class Joined:
         def centered(block: Floats) -> Floats:
             if not center:
                 return times(block)
-            made = times(block - block.mean(axis=0))
-            return np.asarray(made - made.mean(axis=0))
+            product = times(block - block.mean(axis=0))
+            return np.asarray(product - product.mean(axis=0))
 
-        spare = 2 * count + 40 if self.kernel == "rbf" else 10  # rows of a product of matrices are costly
-        found = leading_pairs(centered, self.size, count, seed=seed, spare=spare)
-        return found.signed()
+        spare = 2 * count + 40 if self.kernel == "rbf" else 10  # tiles of an entrywise product are costly
+        return leading_pairs(centered, self.size, count, seed=seed, spare=spare).signed()
 
 
 def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Floats) -> Floats:
-    """A symmetric matrix times a few vectors; every tile on or above the diagonal is written down once."""
-    made = np.zeros((size, block.shape[1]))
+    """A symmetric matrix times a block of vectors; every tile on or above the diagonal is computed once."""
+    product = np.zeros((size, block.shape[1]))
     for i in range(0, size, TILE):
         for j in range(i, size, TILE):
             rows, columns = slice(i, i + TILE), slice(j, j + TILE)
             part = tile(rows, columns)
-            made[rows] += part @ block[columns]
+            product[rows] += part @ block[columns]
             if j > i:
-                made[columns] += part.T @ block[rows]
-    return made
+                product[columns] += part.T @ block[rows]
+    return product
 
 
 def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
-    """The leading eigenpairs of one part's kernel matrix; linear ones by the smaller of its two Grams."""
+    """The leading eigenpairs of one part's kernel matrix; of a linear kernel by the smaller Gram matrix."""
     exact, (n, d) = rows.astype(np.float64, copy=False), rows.shape
     count = min(count, n)
     if kernel == "linear":
@@ -127,7 +127,7 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
         turned = exact @ vectors[:, kept] / np.sqrt(values[kept])
         return _filled(Ritz(values[kept], turned), n, count)
     if kernel != "rbf":
-        raise InputError(f"kernel={kernel!r}; of columns split between sites it is 'rbf' or 'linear'.")
+        raise InputError(f"kernel={kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
     rbf = Kernel("rbf", gamma)
     if SMALL < n <= WRITTEN:
         whole = rbf.quick(exact, exact)
@@ -140,25 +140,25 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
 
 
 def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:
-    """Eigenpairs, how many of them leave out no more than ``share`` (Frobenius norm), and what these leave out.
+    """Eigenpairs, the rank at which the Frobenius norm of the rest is at most ``share``, and that norm.
 
-    What is left out is the root of the sum of the squares of the other eigenvalues (eq. 18), which the proof of Lemma
-    2 bounds. Pairs are found in doubling numbers, so that few are found where few are enough; ``most`` is the end.
+    The norm of the rest is the root of the sum of the other squared eigenvalues (eq. 18), bounded as in the proof of
+    Lemma 2. The number of computed pairs is doubled until the rank is found or is ``most``.
     """
     n, norm = len(rows), _squared_norm(kernel, gamma, rows)
-    found = found_for(n, 1)
+    count = found_for(n, 1)
     while True:
-        pairs = kernel_pairs(kernel, gamma, rows, found, seed=seed)
+        pairs = kernel_pairs(kernel, gamma, rows, count, seed=seed)
         left = pairs_left_out(pairs.values, norm, n)
         enough = np.flatnonzero(left <= share)
-        if len(enough) or found >= most:
+        if len(enough) or count >= most:
             rank = min(most, int(enough[0]) + 1 if len(enough) else most)
             return pairs, rank, float(left[rank - 1])
-        found = found_for(n, found + 1)
+        count = found_for(n, count + 1)
 
 
 def found_for(n: int, rank: int) -> int:
-    """How many pairs of n rows are found where ``rank`` are wanted: all of a small matrix, 16, 32, 64, ... else."""
+    """The number of pairs to compute for ``rank`` of them: all of a small matrix, else 16, 32, 64, ..."""
     if n <= SMALL:
         return n
     return min(n, 16 << max(0, int(np.ceil(np.log2(rank / 16)))))
@@ -167,8 +167,7 @@ def found_for(n: int, rank: int) -> int:
 def pairs_left_out(values: Floats, norm: float, n: int) -> Floats:
     """For 1, 2, ... leading eigenvalues the Frobenius norm of the rest of a matrix of squared norm ``norm``.
 
-    Of all n eigenvalues the rest is summed up; of some it is the smaller of what the norm leaves and what n - D
-    eigenvalues no larger than the next one (Lemma 2) would be.
+    Exact if all n eigenvalues are given, else the smaller of what the norm leaves and the bound of Lemma 2.
     """
     squares = np.maximum(values, 0.0) ** 2
     if len(values) == n:
@@ -180,40 +179,40 @@ def pairs_left_out(values: Floats, norm: float, n: int) -> Floats:
 
 
 def _squared_norm(kernel: str, gamma: float, rows: Rows) -> float:
-    """The squared Frobenius norm of a kernel matrix, a few rows of it at a time."""
+    """The squared Frobenius norm of a kernel matrix, computed by tiles."""
     exact = rows.astype(np.float64, copy=False)
     if kernel == "linear" and exact.shape[1] <= len(exact):
         gram = exact.T @ exact
         return float(np.vdot(gram, gram))
     rbf, total = Kernel("rbf", gamma), 0.0
     for i in range(0, len(rows), TILE):
-        some = exact[i : i + TILE]
-        block = some @ exact.T if kernel == "linear" else rbf.quick(some, exact)
+        part = exact[i : i + TILE]
+        block = part @ exact.T if kernel == "linear" else rbf.quick(part, exact)
         total += float(np.vdot(block, block))
     return total
 
 
 def scaled_distances(new: Floats, rows: Floats, gamma: float) -> Floats:
-    """gamma times the squared distances between two sets of rows, by one product of matrices near the origin."""
+    """gamma times the squared distances between two sets of rows, by one matrix product."""
     middle = rows.mean(axis=0)
-    one, other = new - middle, rows - middle
-    values = one @ (-2 * other.T)
-    values += np.vecdot(other, other)
-    values += np.vecdot(one, one)[:, None]
+    first, second = new - middle, rows - middle
+    values = first @ (-2 * second.T)
+    values += np.vecdot(second, second)
+    values += np.vecdot(first, first)[:, None]
     return np.asarray(np.maximum(values, 0.0) * gamma)
 
 
-def sin_theta(one: Floats, other: Floats) -> float:
-    """The Frobenius norm of the sines of the angles between the spaces that two sets of columns span (eq. 11)."""
-    if one.shape != other.shape:
-        raise InputError(f"angles between {one.shape} and {other.shape}: both need the same rows and columns.")
-    first, second = linalg.qr(one, mode="economic")[0], linalg.qr(other, mode="economic")[0]
+def sin_theta(a: Floats, b: Floats) -> float:
+    """The Frobenius norm of the sines of the principal angles between two column spaces (eq. 11)."""
+    if a.shape != b.shape:
+        raise InputError(f"angles between arrays of shapes {a.shape} and {b.shape}; give arrays of one shape.")
+    first, second = linalg.qr(a, mode="economic")[0], linalg.qr(b, mode="economic")[0]
     return float(np.linalg.norm(second - first @ (first.T @ second)))
 
 
-def _filled(found: Ritz, n: int, count: int) -> Ritz:
-    """As many pairs as asked for, zeros where there are no more."""
-    missing = count - len(found.values)
+def _filled(pairs: Ritz, n: int, count: int) -> Ritz:
+    """Exactly ``count`` pairs, padded with zeros."""
+    missing = count - len(pairs.values)
     if missing <= 0:
-        return found.top(count)
-    return Ritz(np.r_[found.values, np.zeros(missing)], np.hstack([found.vectors, np.zeros((n, missing))]))
+        return pairs.top(count)
+    return Ritz(np.r_[pairs.values, np.zeros(missing)], np.hstack([pairs.vectors, np.zeros((n, missing))]))

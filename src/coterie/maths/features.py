@@ -1,7 +1,7 @@
-"""Random features: rows whose inner products are a kernel's values on average.
+"""Random features: rows whose inner products are unbiased estimates of kernel values.
 
-A map of D features gives a matrix A with E[A A' / D] = K. Everyone who knows (seed, step) draws the same map, so no
-map is ever sent.
+A map of D features gives a matrix A with E[A A' / D] = K. It is drawn from (seed, step) at every site, so it is never
+sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 
 FeatureMap = Callable[[Rows], Rows]
-"""Makes one row of features of every row, in the precision of the frequencies it was drawn with."""
+"""Maps rows to rows of features, in the precision of the map."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class FourierMap:
     phases: Rows | None
 
     def __call__(self, rows: Rows) -> Rows:
-        """The features of rows."""
         angles = rows.astype(self.frequencies.dtype, copy=False) @ self.frequencies
         root = self.frequencies.dtype.type(np.sqrt(2.0))
         if self.phases is None:
@@ -53,7 +52,6 @@ class MaclaurinMap:
     scales: Rows
 
     def __call__(self, rows: Rows) -> Rows:
-        """The features of rows."""
         features = np.broadcast_to(self.scales, (len(rows), len(self.scales))).copy()
         for j, signs in enumerate(self.signs):
             used = self.orders > j
@@ -71,14 +69,14 @@ def draw_features(
     form: str = "phase",
     dtype: npt.DTypeLike = np.float64,
 ) -> FeatureMap:
-    """The map everyone draws for ``(seed, step)``."""
+    """The map of ``(seed, step)``."""
     rng = np.random.default_rng([seed, step])
     if kernel.name == "polynomial":
         return _draw_maclaurin(kernel, n_features, n_columns, rng, dtype)
     if form not in ("phase", "paired"):
-        raise InputError(f"features={form!r}; they are 'phase' or 'paired'.")
+        raise InputError(f"features={form!r} is unknown; use 'phase' or 'paired'.")
     if form == "paired" and n_features % 2:
-        raise InputError(f"n_features={n_features} must be even for features in pairs.")
+        raise InputError(f"n_features={n_features} is odd; features='paired' needs an even number.")
     n_drawn = n_features // 2 if form == "paired" else n_features
     if kernel.name == "rbf":
         drawn = rng.normal(size=(n_columns, n_drawn)) * np.sqrt(2 * kernel.gamma)
@@ -91,7 +89,7 @@ def draw_features(
 def _draw_maclaurin(
     kernel: Kernel, n_features: int, n_columns: int, rng: np.random.Generator, dtype: npt.DTypeLike
 ) -> MaclaurinMap:
-    """Orders n with chance ~ 2^-(n+1), among those whose coefficient is not zero."""
+    """Orders n are drawn with probability ~ 2^-(n+1) among those with nonzero coefficients."""
     orders = np.arange(kernel.degree + 1)
     coefficients = np.array(
         [comb(kernel.degree, n) * kernel.gamma**n * kernel.coef0 ** (kernel.degree - n) for n in orders]

@@ -1,9 +1,9 @@
-"""What a group of rows shows of every column: a mean, and how many values are behind it.
+"""The cells of groups: per group and column a mean, and the weight of the values behind it.
 
-A cell is one column of one group. A cell is thin where few values are behind it, or where all but one or two of its
-rows hold the column's most frequent value: its mean would then tell of those few. Thin cells of a column are pooled:
-each shows the mean of all of them. Where a whole column has too few values to be pooled, none is shown; where one or
-two of its rows alone hold another value than the many others, they count as holding the frequent one.
+A cell is thin if it has few values, or if all but one or two of its rows hold the column's most frequent value: its
+mean would disclose those few. Thin cells of a column are pooled: each shows the mean of all of them. If a column has
+too few values for a pool, they are not shown; if only one or two rows of a pool hold another value than the most
+frequent one, they count as holding that one.
 """
 
 from __future__ import annotations
@@ -15,35 +15,34 @@ import numpy as np
 from coterie.arrays import Array, Floats, Integers, Mask
 
 MOST_OFF = 2
-"""A cell is thin where only so many of its rows hold another value than most rows of the table do."""
+"""A cell is thin if at most so many of its rows differ from the most frequent value of the column."""
 
 
 @dataclass(frozen=True)
 class GroupCells:
-    """Groups of rows, one a row of each array."""
+    """Groups of rows; each array has a row per group."""
 
     sizes: Integers
     """Rows in each group."""
     weights: Floats
-    """What these rows count together."""
+    """The total weight of these rows."""
     means: Floats
-    """Per column the mean that is shown; NaN where nothing is."""
+    """Per column the mean shown; NaN if none is."""
     present: Floats
-    """Per column what the values behind the mean count together; 0 where nothing is shown."""
+    """Per column the weight of the values behind the mean; 0 if none is shown."""
     squares: Floats
-    """Per column the squares of these values about the mean shown."""
+    """Per column the sum of squares of these values about the mean."""
     full: Mask
-    """Per column whether the mean is that of all rows of this group, and of no other."""
+    """Per column whether the mean is that of exactly the rows of this group."""
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def taken(self, which: Array) -> GroupCells:
-        """Some of the groups, by mask or by place."""
+        """A part of the groups, by mask or position."""
         return GroupCells(*[getattr(self, item.name)[which] for item in fields(self)])
 
     def without(self, hidden: Mask) -> GroupCells:
-        """The same groups, with nothing shown in the hidden cells."""
         return replace(
             self,
             means=np.where(hidden, np.nan, self.means),
@@ -54,7 +53,6 @@ class GroupCells:
 
     @classmethod
     def joined(cls, parts: list[GroupCells]) -> GroupCells:
-        """The groups of several parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
         return cls(*[np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(cls)])
@@ -63,9 +61,9 @@ class GroupCells:
 def group_cells(
     rows: Floats, labels: Integers, min_group: int, weights: Floats | None = None, *, pools: bool = True
 ) -> GroupCells:
-    """What groups of rows show; NaN is a missing value. Without ``pools`` thin cells are not shown.
+    """The cells of groups of rows; NaN is a missing value. Without ``pools`` thin cells are hidden.
 
-    No cell has 1 to ``min_group - 1`` values behind it, nor 1 or 2 rows off the column's most frequent value.
+    No cell has 1 to ``min_group - 1`` values, nor 1 or 2 rows that differ from the column's most frequent value.
     """
     order = np.argsort(labels, kind="stable")
     x = np.asarray(rows, np.float64)[order]
@@ -88,14 +86,13 @@ def group_cells(
 
 
 def _is_thin(n_present: Array, n_off: Array, min_group: int) -> Mask:
-    thin: Mask = ((n_present > 0) & (n_present < min_group)) | ((n_off > 0) & (n_off <= MOST_OFF))
-    return thin
+    return np.asarray(((n_present > 0) & (n_present < min_group)) | ((n_off > 0) & (n_off <= MOST_OFF)))
 
 
 def _modes(x: Floats, min_group: int) -> Floats:
-    """The most frequent value of every column, the smallest of several; NaN where fewer than a group hold it."""
+    """The most frequent value of every column, the smallest of several; NaN if fewer than a group hold it."""
     modes = np.full(x.shape[1], np.nan)
-    for column, values in enumerate(np.sort(x, axis=0).T):  # missing values come last
+    for column, values in enumerate(np.sort(x, axis=0).T):  # NaN comes last
         known = values[: np.searchsorted(values, np.nan)]
         if len(known):
             starts = np.flatnonzero(np.append(True, known[1:] != known[:-1]))
@@ -106,7 +103,7 @@ def _modes(x: Floats, min_group: int) -> Floats:
 
 
 class _Groups:
-    """Rows in the order of their groups."""
+    """Rows in order of their groups."""
 
     def __init__(self, starts: Integers, n_rows: int, each: Floats | None) -> None:
         self.starts, self.each = starts, each
@@ -114,11 +111,9 @@ class _Groups:
         self.of_row = np.repeat(np.arange(len(starts)), self.sizes)
 
     def counts(self, values: Mask) -> Integers:
-        """How many rows of each group it is true of."""
         return self._added(values, np.int64)
 
     def sums(self, values: Floats) -> Floats:
-        """By group, each row as often as it counts."""
         if self.each is not None:
             values = values * (self.each if values.ndim == 1 else self.each[:, None])
         return self._added(values, np.float64)
@@ -126,11 +121,9 @@ class _Groups:
     def _added(self, values: Array, kind: type) -> Array:
         if not len(self.starts):
             return np.zeros((0, *values.shape[1:]), kind)
-        added: Array = np.add.reduceat(values, self.starts, axis=0, dtype=kind)
-        return added
+        return np.asarray(np.add.reduceat(values, self.starts, axis=0, dtype=kind))
 
     def cells(self, x: Floats, there: Mask) -> GroupCells:
-        """What groups show of the values that are there."""
         behind = self.sums(there.astype(np.float64))
         shown = np.where(behind > 0, behind, np.nan)
         means = self.sums(np.where(there, x, 0.0)) / shown
@@ -143,7 +136,7 @@ class _Groups:
 
 
 def _pool(n_present: Integers, n_off: Integers, min_group: int) -> Mask | None:
-    """The cells of a column that are pooled, none of them where none is thin; None where no pool is large enough."""
+    """The cells of a column to pool (none if none is thin); None if no pool is large enough."""
     pool = _is_thin(n_present, n_off, min_group)
     if not pool.any() or _is_enough(pool, n_present, n_off, min_group):
         return pool
@@ -152,7 +145,7 @@ def _pool(n_present: Integers, n_off: Integers, min_group: int) -> Mask | None:
 
 
 def _put_pool(cells: GroupCells, column: int, pool: Mask) -> None:
-    """Show the mean of all pooled cells of a column in each of them."""
+    """Replace the pooled cells of a column by their common mean."""
     if not pool.any():
         return
     behind, means, weights = cells.present[pool, column], cells.means[pool, column], cells.weights[pool]
@@ -167,7 +160,7 @@ def _put_pool(cells: GroupCells, column: int, pool: Mask) -> None:
 def _put_reduced(
     cells: GroupCells, column: int, x: Floats, there: Mask, off: Mask, mode: float, groups: _Groups, min_group: int
 ) -> Mask:
-    """Leave values out of a column until its thin cells can be pooled, show the rest, and return the pool."""
+    """Remove values from a column until its thin cells can be pooled, put its cells, and return the pool."""
     pool: Mask | None = None
     while pool is None:
         n_present, n_off = groups.counts(there), groups.counts(off)
@@ -180,9 +173,9 @@ def _put_reduced(
         else:
             there = there & ~in_pool
         off = off & ~in_pool
-    made = groups.cells(x, there)
+    reduced = groups.cells(x, there)
     for name in ("means", "present", "squares", "full"):
-        getattr(cells, name)[:, column] = getattr(made, name)
+        getattr(cells, name)[:, column] = getattr(reduced, name)
     return pool
 
 
@@ -191,7 +184,7 @@ def _is_enough(pool: Mask, n_present: Integers, n_off: Integers, min_group: int)
 
 
 def _enlarged(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) -> Mask:
-    """The pool and the smallest other cell that makes it large enough, where there is one."""
+    """The pool with the smallest other cell that makes it large enough, if there is one."""
     for place in np.argsort(np.where(pool, np.iinfo(np.int64).max, n_off), kind="stable"):
         if pool[place] or n_present[place] < min_group:
             continue
@@ -203,7 +196,6 @@ def _enlarged(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) 
 
 
 def rounded(values: Floats, bits: int) -> Floats:
-    """The values to so many bits each."""
+    """The values, rounded to ``bits`` significant bits."""
     mantissa, exponent = np.frexp(values)
-    found: Floats = np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits)
-    return found
+    return np.asarray(np.ldexp(np.rint(mantissa * 2.0**bits), exponent - bits))

@@ -1,8 +1,8 @@
-"""Groups of at least so many similar rows (microaggregation): a partition whose squares within groups are small.
+"""Microaggregation: groups of at least ``min_group`` similar rows, with a small sum of squares within groups.
 
-Rows are halved until a leaf holds a few hundred. In a leaf, MDAV (Domingo-Ferrer & Mateo-Sanz 2002) gives a first
-partition; pairs of rows change places, and groups are dissolved into others, while the sum of squares within groups
-falls. Many leaves are worked on at once: arrays have the leaf as their first axis.
+Rows are split in halves until a leaf has a few hundred. In a leaf, MDAV (Domingo-Ferrer & Mateo-Sanz 2002) gives a
+first partition; then rows are swapped and groups dissolved while the sum of squares within groups decreases. Many
+leaves are processed at once: arrays have the leaf as their first axis.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from coterie.maths.clustering import counts_by_cell, sums_by_cell
 from coterie.maths.partitions import Partition
 
 LEAF = 256
-"""Rows of a leaf, about; more where groups are large."""
+"""Rows of a leaf, approximately; more if groups are large."""
 SAMPLE = 2048
-"""Rows that a cut is found from, at most."""
+"""The most rows that determine a split."""
 ENTRIES = 1 << 19
-"""Distances that are in memory at once, about."""
+"""Distances in memory at once, approximately."""
 WORST = 256
-"""One of so many groups is formed anew across leaves."""
+"""One of so many groups is formed again across leaves."""
 DISSOLVINGS = 2
-"""How often groups of a leaf are dissolved, at most."""
+"""The most passes that dissolve groups of a leaf."""
 
 
 def group_rows(rows: Array, min_group: int) -> Indices:
     """The number of each row's group: ``min_group`` to ``2 * min_group - 1`` similar rows, by Euclidean distance.
 
-    The partition depends on the rows' values alone, not on their order, and so do the groups' numbers. Another BLAS
-    may round, and thus group, otherwise: store the result.
+    The result depends on the values of the rows, not on their order. Another BLAS may round, and so group,
+    differently: store the result.
     """
     n = len(rows)
     if min_group < 2:
-        raise ValueError(f"min_group={min_group} is no group; use min_group >= 2.")
+        raise ValueError(f"min_group={min_group} is too small; use min_group >= 2.")
     if n < min_group:
-        raise ValueError(f"{n} rows are less than one group of min_group={min_group}; use at least {min_group} rows.")
+        raise ValueError(f"{n} rows are fewer than min_group={min_group}; use at least {min_group} rows.")
     if not np.isfinite(rows).all():
         raise ValueError("rows hold values that are not finite; fill missing values before grouping.")
     rows = np.ascontiguousarray(rows, np.float64)
@@ -48,23 +48,23 @@ def group_rows(rows: Array, min_group: int) -> Indices:
     leaves, groups, done = _leaves(values, min_group), np.empty(n, np.intp), 0
     for batch in _batches(leaves):
         for leaf, labels in zip(batch, _leaf_groups(values, batch, min_group), strict=True):
-            groups[leaf] = labels + n * done  # compressed below
+            groups[leaf] = labels + n * done  # renumbered below
             done += len(leaf)
     groups = np.unique(groups, return_inverse=True)[1]
     if len(leaves) > 1:
-        groups = _mended(values, groups, min_group)
+        groups = _regrouped_across_leaves(values, groups, min_group)
     out = np.empty(n, np.intp)
     out[order] = groups
     return out
 
 
 def chunk_sizes(n_rows: int, min_group: int, target: int = 1 << 15) -> list[int]:
-    """Numbers of rows to group at a time: at most one and a half times ``target`` and two groups, at least one group.
+    """Sizes of chunks to group separately: at most 1.5 ``target`` plus two groups, at least one group.
 
     All but the last are multiples of ``min_group``.
     """
     if n_rows < min_group:
-        raise ValueError(f"{n_rows} rows are less than one group of min_group={min_group}.")
+        raise ValueError(f"{n_rows} rows are fewer than min_group={min_group}; use at least {min_group} rows.")
     units = n_rows // min_group
     n_chunks = max(1, min(round(n_rows / target), units))
     sizes = [min_group * (units * (i + 1) // n_chunks - units * i // n_chunks) for i in range(n_chunks)]
@@ -73,7 +73,7 @@ def chunk_sizes(n_rows: int, min_group: int, target: int = 1 << 15) -> list[int]
 
 
 def within_squares(rows: Array, labels: Indices) -> Floats:
-    """Of each group the sum of squared distances of its rows from their mean."""
+    """Per group the sum of squared distances of its rows from their mean."""
     rows = np.asarray(rows, np.float64)
     counts, about = np.bincount(labels), rows - rows.mean(axis=0)
     means = sums_by_cell(about, labels, np.ones(len(rows)), len(counts)) / np.maximum(counts, 1)[:, None]
@@ -84,12 +84,12 @@ def within_squares(rows: Array, labels: Indices) -> Floats:
 def regroup_remains(rows: Array, origin: npt.NDArray[np.integer[Any]], min_group: int) -> Indices:
     """New groups for rows left over from broken groups: the number of each row's new group, -1 where it has none.
 
-    ``origin`` is the number of the broken group that a row comes from. A new group has exactly ``min_group`` rows,
-    each of another origin, and there are as many new groups as that allows. Similar rows stand together: a group
-    forms about the row farthest from the mean of those left. The order of the rows does not matter.
+    ``origin`` is the broken group that a row comes from. A new group has exactly ``min_group`` rows, all of different
+    origins, and there are as many groups as possible. Each consists of similar rows, near the row farthest from the
+    mean of those left. The order of the rows does not matter.
     """
     if len(rows) != len(origin):
-        raise ValueError(f"{len(rows)} rows have {len(origin)} origins; give one for each row.")
+        raise ValueError(f"{len(rows)} rows have {len(origin)} origins; give one origin per row.")
     groups = np.full(len(rows), -1, np.intp)
     if len(rows) < min_group:
         return groups
@@ -106,8 +106,7 @@ def regroup_remains(rows: Array, origin: npt.NDArray[np.integer[Any]], min_group
 
 
 def _most_groups(counts: Indices, min_group: int) -> int:
-    """How many groups of rows of different origins there can be: the largest k with sum(min(counts, k)) >= k
-    min_group."""
+    """The most groups of rows of different origins: the largest k with sum(min(counts, k)) >= k min_group."""
     most = int(counts.sum())
     while (fewer := int(np.minimum(counts, most).sum()) // min_group) < most:
         most = fewer
@@ -115,10 +114,9 @@ def _most_groups(counts: Indices, min_group: int) -> int:
 
 
 def _one_of_each(rows: Floats, source: Indices, min_group: int, n_groups: int) -> Indices:
-    """One group of rows of different origins near each other, so that ``n_groups - 1`` more can follow.
+    """One group of nearby rows of different origins that leaves ``n_groups - 1`` further groups possible.
 
-    They can if the origins with at least ``n_groups`` rows that have no part in it are at most as many as there are
-    rows to spare.
+    They are if no more origins with at least ``n_groups`` rows are left out of it than there are spare rows.
     """
     counts = np.bincount(source)
     many = counts >= n_groups
@@ -136,14 +134,14 @@ def _one_of_each(rows: Floats, source: Indices, min_group: int, n_groups: int) -
 
 
 def _canonical_order(rows: Floats) -> Indices:
-    """An order of the rows that depends on their values alone, and looks drawn at random: by 64 bits of each.
+    """A pseudo-random order of the rows that depends only on their values: by 64-bit hashes.
 
-    Should the bits of different rows agree, all are sorted by their columns.
+    If the hashes of different rows collide, all rows are sorted by column instead.
     """
     factors = np.random.default_rng(0).integers(1, 1 << 63, rows.shape[1], np.uint64) | np.uint64(1)
     keys = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), SAMPLE):
-        bits = (rows[first : first + SAMPLE] + 0.0).view(np.uint64)  # one zero only
+        bits = (rows[first : first + SAMPLE] + 0.0).view(np.uint64)  # turns -0.0 into 0.0
         bits ^= bits >> np.uint64(32)
         keys[first : first + SAMPLE] = bits @ factors
     order = np.argsort(keys, kind="stable")
@@ -154,7 +152,7 @@ def _canonical_order(rows: Floats) -> Indices:
 
 
 def _centered(rows: Floats) -> Floats:
-    """Move rows, in place, to their mean, and multiply them by a power of two so that no square is too large."""
+    """Center rows in place, after scaling by a power of two so that squares do not overflow."""
     exponent = np.frexp(np.abs(rows).max(initial=0.0))[1]
     np.ldexp(rows, -exponent, out=rows)
     rows -= rows.mean(axis=0)
@@ -169,7 +167,7 @@ def _leaf_size(min_group: int) -> int:
 
 
 def _leaves(rows: Floats, min_group: int) -> list[Indices]:
-    """Rows in leaves, each a multiple of ``min_group`` but one, halved by balanced 2-means."""
+    """Leaves, split by balanced 2-means; all sizes but one are multiples of ``min_group``."""
     most = _leaf_size(min_group) + min_group
     todo, leaves = [np.arange(len(rows))], []
     while todo:
@@ -185,7 +183,7 @@ def _leaves(rows: Floats, min_group: int) -> list[Indices]:
 
 
 def _direction(rows: Floats) -> Floats:
-    """From one mean to the other of balanced 2-means: six power steps towards the main axis, then four mean steps."""
+    """The direction between the means of balanced 2-means: six power steps to the main axis, then four mean steps."""
     near = rows - rows.mean(axis=0)
     towards: Floats = near[np.vecdot(near, near).argmax()]
     for step in range(10):
@@ -201,16 +199,16 @@ def _direction(rows: Floats) -> Floats:
 
 
 def _batches(leaves: list[Indices]) -> Iterator[list[Indices]]:
-    """Leaves that are worked on at once; those of like sizes come together."""
+    """Batches of leaves of similar size."""
     leaves = sorted(leaves, key=len)
     per_batch = max(1, ENTRIES // max(map(len, leaves), default=1) ** 2)
     for first in range(0, len(leaves), per_batch):
         yield leaves[first : first + per_batch]
 
 
-def _mended(rows: Floats, groups: Indices, min_group: int) -> Indices:
-    """Groups across the cuts between leaves: the worst are formed anew, together with the groups nearest to their
-    rows, where the squares within groups fall."""
+def _regrouped_across_leaves(rows: Floats, groups: Indices, min_group: int) -> Indices:
+    """Groups across leaves: the worst groups are formed again with the groups nearest to their rows, if that
+    decreases the squares within groups."""
     number, order, counts = int(groups.max()) + 1, np.argsort(groups, kind="stable"), np.bincount(groups)
     members = np.split(order, np.cumsum(counts)[:-1])
     pools = _pools(rows, groups, members, min_group)
@@ -224,7 +222,7 @@ def _mended(rows: Floats, groups: Indices, min_group: int) -> Indices:
 
 
 def _pools(rows: Floats, groups: Indices, members: list[Indices], min_group: int) -> list[list[int]]:
-    """The worst groups, each with the groups nearest to its rows; those that share a group together, up to a leaf."""
+    """The worst groups, each with the groups nearest to its rows; overlapping ones are merged up to a leaf."""
     counts, most = np.bincount(groups), _leaf_size(min_group)
     means = sums_by_cell(rows, groups, np.ones(len(rows)), len(counts)) / counts[:, None]
     norms = np.vecdot(means, means)
@@ -267,7 +265,7 @@ def _leaf_groups(rows: Floats, leaves: list[Indices], min_group: int) -> list[In
 
 
 def _squared_distances(rows: Floats) -> Floats:
-    """Between the rows of each leaf."""
+    """Squared distances between the rows of each leaf."""
     near = rows - rows.mean(axis=1, keepdims=True)
     norms = np.vecdot(near, near)
     squared: Floats = near @ near.swapaxes(1, 2)
@@ -280,8 +278,8 @@ def _squared_distances(rows: Floats) -> Floats:
 
 
 def _mdav(squared: Floats, sizes: Indices, min_group: int) -> Indices:
-    """Groups of ``min_group``: about the row farthest from the mean of those left, then about the one farthest from
-    that, and so on; the last group takes what is left."""
+    """Groups of ``min_group``, alternately around the row farthest from the mean of those left and around the row
+    farthest from that one; the last group takes the rest."""
     n_leaves, n_rows, _ = squared.shape
     every = np.arange(n_leaves)
     left = np.arange(n_rows) < sizes[:, None]

@@ -1,4 +1,4 @@
-"""Kernels: what they are, and their exact values between rows at hand."""
+"""Kernels and their exact values."""
 
 from __future__ import annotations
 
@@ -29,26 +29,25 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if self.name not in KERNELS:
-            raise InputError(f"kernel={self.name!r} is not known; there are {', '.join(KERNELS)}.")
+            raise InputError(f"kernel={self.name!r} is unknown; use {', '.join(KERNELS)}.")
         if not (np.isfinite(self.gamma) and self.gamma > 0):
-            raise InputError(f"gamma={self.gamma} must be above 0.")
+            raise InputError(f"gamma={self.gamma} must be finite and above 0.")
         if self.degree < 1 or not self.coef0 >= 0:
             raise InputError(f"degree={self.degree} must be at least 1 and coef0={self.coef0} at least 0.")
 
-    def between(self, one: Rows, other: Rows) -> Floats:
+    def between(self, rows: Rows, others: Rows) -> Floats:
         """The matrix of kernel values between two sets of rows."""
         from sklearn.metrics.pairwise import pairwise_kernels
 
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return np.asarray(pairwise_kernels(one, other, self.name, filter_params=True, **settings), np.float64)
+        return np.asarray(pairwise_kernels(rows, others, self.name, filter_params=True, **settings), np.float64)
 
     def quick(self, rows: Rows, points: Floats, variance: Rows | None = None) -> Rows:
-        """The same in the rows' own precision, for an rbf kernel by one product of matrices.
+        """The same in the rows' precision, for an rbf kernel by one matrix product, shifted to the origin if needed.
 
-        Where the points lie far from the origin compared with their spread, all is moved near it first. A row may
-        stand for rows around it, ``variance`` is theirs by column: then values are those of the rbf kernel averaged
-        over a Gaussian of that variance, (1 + 2 gamma v)^(-d/2) exp(-gamma |x - y|^2 / (1 + 2 gamma v)). Other
-        kernels take the row itself.
+        ``variance`` is that, per column, of the rows behind each row of a group. Values are then those of the rbf
+        kernel averaged over a Gaussian of that variance, (1 + 2 gamma v)^(-d/2) exp(-gamma |x - y|^2 / (1 + 2 gamma
+        v)). Other kernels ignore it.
         """
         if self.name != "rbf":
             return self.between(rows, points).astype(rows.dtype, copy=False)
@@ -69,7 +68,6 @@ class Kernel:
         return np.exp(values, out=values)
 
     def diagonal(self, rows: Rows) -> Floats:
-        """The kernel of every row with itself."""
         if self.name != "polynomial":
             return np.ones(len(rows))
         squared: Floats = np.vecdot(rows, rows).astype(np.float64)
@@ -83,5 +81,5 @@ def average_distance_gamma(rows: float, sums: Floats, squares: float) -> float:
     """
     apart = 2 * rows * squares - 2 * float(sums @ sums)
     if not apart > 1e-12 * max(rows * squares, 1e-300):
-        raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
+        raise InputError("all rows are equal, so gamma cannot be computed from their distances; set gamma.")
     return rows**2 / (2 * apart)

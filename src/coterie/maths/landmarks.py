@@ -1,4 +1,4 @@
-"""Landmarks: points, coarse ones too, through whose kernel values rows are embedded."""
+"""Landmarks: points whose kernel values with rows embed the rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.spectra import inverse_root
 
 THRESHOLD = {8: 1e-12, 4: 1e-8}
-"""Eigenvalues of K(L, L) below this share of the largest count as none, by the bytes of a row's numbers: what is lost
-in rounding kernel values would be divided by their root."""
+"""Eigenvalues of K(L, L) below this share of the largest count as zero, by the bytes of a row's values: rounding
+errors of kernel values would be divided by their root."""
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Points, how many rows each stands for, and the rows' squared distances from their mean in all."""
+    """Points, the number of rows each represents, and the sum of squared distances of the rows from their mean."""
 
     points: Floats
     weights: Floats
@@ -26,13 +26,12 @@ class Landmarks:
 
     @property
     def n_rows(self) -> float:
-        """How many rows they stand for."""
         return float(self.weights.sum())
 
 
 @dataclass(frozen=True)
 class LandmarkMap:
-    """Rows embedded through their kernel values with landmarks: k(x, L) P, less a shift where they are centered."""
+    """The embedding k(x, L) P of rows x, minus a shift if it is centered."""
 
     kernel: Kernel
     landmarks: Floats
@@ -41,21 +40,20 @@ class LandmarkMap:
 
     @classmethod
     def of(cls, kernel: Kernel, landmarks: Floats, projection: Floats) -> LandmarkMap:
-        """A map that is not centered."""
+        """A map without a shift."""
         return cls(kernel, landmarks, projection, np.zeros(projection.shape[1]))
 
     def embed(self, rows: Rows, variance: Rows | None = None) -> Rows:
-        """One embedded row for every row, in the rows' precision; ``variance`` as :meth:`Kernel.quick` has it."""
-        made: Rows = self.kernel.quick(rows, self.landmarks, variance) @ self.projection.astype(rows.dtype)
-        made -= self.shift.astype(rows.dtype)
-        return made
+        """The embedded rows, in the rows' precision; ``variance`` as in :meth:`Kernel.quick`."""
+        embedded: Rows = self.kernel.quick(rows, self.landmarks, variance) @ self.projection.astype(rows.dtype)
+        embedded -= self.shift.astype(rows.dtype)
+        return embedded
 
     def within(self, rows: Rows, variance: Floats, counts: Floats, root: Floats) -> Floats:
-        """The scatter of features about those of the rows shown, which stand for rows of this ``variance`` a column.
+        """The scatter of features within groups, to first order, for an rbf kernel.
 
-        To first order, of an rbf kernel: v J C J' for each row shown, J the derivative of its features, C the
-        covariance of rows about the row shown, alike but for its size; ``root`` is C's root, scaled so that
-        C's trace is the number of columns.
+        Per group v J C J', with v its ``variance``, J the derivative of its features and C the common covariance
+        within groups; ``root`` is a root of C, scaled so that the trace of C is the number of columns.
         """
         values = self.kernel.quick(rows.astype(np.float64), self.landmarks, variance)
         slopes = 2 * self.kernel.gamma / (1 + 2 * self.kernel.gamma * variance) * np.sqrt(counts * variance)
@@ -64,12 +62,11 @@ class LandmarkMap:
         mixed = values.T @ (values * (near @ points.T))
         scatter = (values * np.vecdot(near, near)[:, None]).T @ values - mixed - mixed.T
         scatter += (values.T @ values) * (points @ points.T)
-        found: Floats = self.projection.T @ scatter @ self.projection
-        return found
+        return np.asarray(self.projection.T @ scatter @ self.projection)
 
 
 def coded(values: Floats, bits: int, n_ranges: int) -> tuple[Integers, Floats, Floats]:
-    """Values as integers of so many bits between the smallest and the largest one, of each column or of all."""
+    """Values as integers of ``bits`` bits over the range of each column or of all columns; with lows and spans."""
     axis = 0 if n_ranges > 1 else None
     low = np.full(n_ranges, np.min(values, axis=axis, initial=np.inf)) if values.size else np.zeros(n_ranges)
     high = np.full(n_ranges, np.max(values, axis=axis, initial=-np.inf)) if values.size else np.zeros(n_ranges)
@@ -80,12 +77,12 @@ def coded(values: Floats, bits: int, n_ranges: int) -> tuple[Integers, Floats, F
 
 
 def decoded(codes: Integers, low: Floats, span: Floats, bits: int) -> Floats:
-    """The values that codes stand for."""
+    """The values of codes."""
     return codes * (span / ((1 << bits) - 1)) + low
 
 
 def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Floats, Floats]:
-    """The same points, or where there are more than twice ``most`` their centers, with the rows each stands for."""
+    """The distinct points, or k-means centers if they are more than twice ``most``, with their weights."""
     points, weights = points[weights > 0], weights[weights > 0]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
     together = counts_by_cell(place.ravel(), weights, len(distinct))
@@ -99,18 +96,18 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
 def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Floats:
     """R with phi(x) = k(x, L) R and phi(l)'phi(l') = k(l, l'): a root of the pseudoinverse of K(L, L).
 
-    Where K(L, L) has not full rank, and it often has not, there are fewer columns than landmarks.
+    It has fewer columns than landmarks if K(L, L) does not have full rank.
     """
     return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])
 
 
-def missed_share(kernel: Kernel, found: Landmarks, *, seed: int, n_splits: int = 20) -> float:
-    """How much of half of the landmarks the other half does not see, as a share of how far landmarks are apart.
+def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:
+    """The share of the landmarks' scatter that half of them does not explain in the other half, over random halves.
 
-    The mean over some halves drawn at random. Where it is large, as many landmarks again would show what these miss.
+    If it is large, twice as many landmarks would explain more of the rows.
     """
-    n, weights = len(found.points), found.weights
-    between, rng = kernel.between(found.points, found.points), np.random.default_rng([seed, 7])
+    n, weights = len(landmarks.points), landmarks.weights
+    between, rng = kernel.between(landmarks.points, landmarks.points), np.random.default_rng([seed, 7])
     alone, share = np.diag(between), weights / weights.sum()
     apart = float(share @ alone - share @ between @ share)
     if n < 2 or not apart > 1e-12 * float(alone.max()):

@@ -1,4 +1,4 @@
-"""Fixed-point numbers in a ring, and streams that mask them."""
+"""Fixed-point numbers in a ring, and the streams that mask them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Narrow = npt.NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits``, so that ``n_sites`` of them add up
+    """Numbers of magnitude at most ``bound`` as integers of a ring of ``2**bits`` in which ``n_sites`` of them add up
     without wrapping.
 
-    A sum is then right to within half a step for each site: every site's number is rounded once. Several bounds are
-    for the places of the numbers' last axis.
+    A sum is exact to half a step per site, since every number is rounded once. An array of bounds is for the
+    positions of the last axis.
     """
 
     bits: int
@@ -31,29 +31,28 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         if not 8 <= self.bits <= 64:
-            raise ValueError(f"a ring of {self.bits} bits; it has 8 to 64")
+            raise ValueError(f"a ring of {self.bits} bits is not supported; use 8 to 64 bits")
         if not np.all(np.isfinite(self.bound) & (np.asarray(self.bound) > 0)):
-            raise ValueError(f"a bound of {np.max(self.bound)}; a finite number above 0 is needed")
+            raise ValueError(f"the bound {np.max(self.bound)} is not a finite number above 0")
         if self.largest < 1:
             raise ValueError(f"a ring of {self.bits} bits is too small for {self.n_sites} sites")
 
     @property
     def largest(self) -> int:
-        """The largest integer one site may send: the sum of all stays below half the ring."""
+        """The largest integer of one site, so that the sum stays below half the ring."""
         return ((1 << (self.bits - 1)) - 1) // self.n_sites
 
     @property
     def scale(self) -> Floats:
-        """Integers to one unit: a power of two, so that scaling rounds nothing."""
+        """Ring integers per unit: a power of two, so that scaling is exact."""
         exponent = np.floor(np.log2(float(min(self.largest, 1 << 62)) / np.asarray(self.bound, float)))
-        scale: Floats = np.ldexp(1.0, np.clip(exponent, -1000, 1000).astype(int))
-        return scale
+        return np.asarray(np.ldexp(1.0, np.clip(exponent, -1000, 1000).astype(int)))
 
     def encode(self, values: Array) -> Ring:
-        """The ring's integers for ``values``; what is not finite or beyond the bound is a ``ValueError``."""
+        """The ring integers of ``values``; ``ValueError`` if a value is not finite or beyond the bound."""
         numbers = np.asarray(values, np.float64)
         shares, most = (numbers, self.bound) if np.ndim(self.bound) == 0 else (numbers / self.bound, 1.0)
-        largest = float(max(-shares.min(), shares.max())) if numbers.size else 0.0  # NaN where a number is NaN
+        largest = float(max(-shares.min(), shares.max())) if numbers.size else 0.0  # NaN if a number is NaN
         if not math.isfinite(largest):
             raise ValueError("a number is not finite")
         if largest > most * (1 + 1e-9):
@@ -63,56 +62,52 @@ class FixedPoint:
         return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
 
     def decode(self, total: Ring) -> Floats:
-        """The sum that ring integers stand for."""
-        if self.bits == 64:
-            return self._unscaled(total.view(np.int64))
-        shift = np.uint64(64 - self.bits)
-        signed = (total << shift).view(np.int64) >> np.int64(64 - self.bits)
-        return self._unscaled(signed)
-
-    def _unscaled(self, whole: npt.NDArray[np.int64]) -> Floats:
-        numbers: Floats = whole.astype(np.float64) / self.scale
-        return numbers
+        """The sum in ring integers as floats."""
+        unused = 64 - self.bits
+        signed = (total << np.uint64(unused)).view(np.int64) >> np.int64(unused)
+        return np.asarray(signed.astype(np.float64) / self.scale)
 
 
 @dataclass(frozen=True)
 class WholeNumbers:
-    """Whole numbers from 0 up whose sum over all sites stays below ``2**bits``: coded as they are."""
+    """Nonnegative integers whose sum over all sites is below ``2**bits``."""
 
     bits: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 32:
-            raise ValueError(f"a ring of {self.bits} bits for small whole numbers; it has 1 to 32")
+            raise ValueError(f"a ring of {self.bits} bits is not supported for small integers; use 1 to 32 bits")
 
     def encode(self, values: Array) -> Ring:
-        """The numbers; what is none of the ring is a ``ValueError``."""
+        """The numbers; ``ValueError`` if one is not in the ring."""
         numbers = np.asarray(values, np.float64)
         if not ((numbers >= 0) & (numbers < 1 << self.bits) & (numbers == np.rint(numbers))).all():
-            raise ValueError("a number is not one of the ring")
+            raise ValueError("a number is not in the ring")
         return numbers.astype(np.uint64)
 
     def decode(self, total: Ring) -> Floats:
-        """Their sum."""
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
 
 
 def mask_stream(key: bytes, count: int, bits: int) -> Ring:
-    """``count`` numbers uniform in the ring, the same for the same key."""
+    """``count`` uniform numbers of the ring, determined by the key."""
     return add_streams(np.zeros(count, np.uint64), [(key, False)], bits).astype(np.uint64)
 
 
 def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> Narrow:
-    """``total`` plus the streams of these keys (minus where True is said), in the ring of ``2**bits``.
+    """``total`` plus the streams of these keys (minus if the flag is True), in the ring of ``2**bits``.
 
-    A stream is AES-256 in counter mode over zeros. Keys are used once, so the counter may start at zero. The numbers
-    are the narrowest that hold the ring: they wrap where it does or at a multiple of it.
+    A stream is AES-256 in counter mode. Keys are used once, so the counter starts at zero. The result has the
+    narrowest type that holds the ring.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     result = total.astype(f"<u{width}")
-    zeros, stream = bytes(result.nbytes), bytearray(result.nbytes + 16)  # one buffer: fresh pages cost more than AES
+    zeros, stream = (
+        bytes(result.nbytes),
+        bytearray(result.nbytes + 16),
+    )  # one buffer, since fresh pages cost more than AES
     numbers, start = np.frombuffer(stream, result.dtype, len(result)), modes.CTR(bytes(16))
     for key, minus in keys:
         Cipher(algorithms.AES(key), start).encryptor().update_into(zeros, stream)

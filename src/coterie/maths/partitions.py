@@ -1,7 +1,7 @@
-"""A partition of rows into groups, made tighter: rows change places, groups are dissolved into others.
+"""Improving a partition of rows into groups: rows are swapped, groups are dissolved into others.
 
-Many small sets of rows, called leaves, are worked on at once: arrays have the leaf as their first axis. All that is
-needed of the rows is the squared distances between them.
+Many small sets of rows, called leaves, are processed at once: arrays have the leaf as their first axis. Only squared
+distances between rows are needed.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ import numpy as np
 from coterie.arrays import Floats, Indices
 
 TOLERANCE = 1e-11
-"""Gains below it, as a share of a leaf's largest squared distance, may be rounding."""
+"""Smaller gains, relative to a leaf's largest squared distance, may be rounding errors."""
 SLACK = 1.2
-"""How many times its squares the rows of a group may add elsewhere, each on its own, for dissolving to be tried."""
+"""Dissolving is tried if the rows of a group, each alone, would add less than so many times its squares elsewhere."""
 SWEEPS = 1000
-"""How often exchanges are looked for, at most."""
+"""The most sweeps of swaps."""
 
 
 class Partition:
-    """Leaves in groups. A row has a slot: the k-th of its group; slots without a row fill groups up to one size."""
+    """Leaves in groups. A row has a slot, the k-th of its group; empty slots pad groups to one size."""
 
     def __init__(self, squared: Floats, labels: Indices, rows: Indices | None = None) -> None:
-        """From squared distances, and the group, of the rows of each leaf; -1: there is no such row."""
+        """From the squared distances and the groups of each leaf's rows; -1 for padding."""
         slots, self.sizes = _slots(labels)
         n_leaves, width, n_groups = slots.shape
         self.taken = slots >= 0
         flat = np.maximum(slots, 0).reshape(n_leaves, -1)
         self.rows = slots if rows is None else rows[np.arange(n_leaves)[:, None, None], slots]
-        """Which of the leaf's rows has a slot; anything where the slot is not taken."""
+        """The row in each slot; undefined for empty slots."""
         self.squared = np.stack([leaf[at][:, at] for leaf, at in zip(squared, flat, strict=True)])
         self.squared = self.squared.reshape(n_leaves, width, n_groups, width, n_groups)
         """Distances between slots."""
         self.squared[~self.taken] = 0.0
         self.share = 1.0 / np.maximum(self.sizes, 1)
         self.sums: Floats = self.squared.sum(axis=1)
-        """Of squared distances from all rows of a group to each slot."""
+        """Sums of squared distances from all rows of a group to each slot."""
         self.within: Floats = np.empty(self.sizes.shape)
         """Mean squared distance of a group's rows from their mean."""
         self.own: Floats = np.empty(slots.shape)
-        """Squared distance of each row from its group's mean; minus infinity where there is no row."""
+        """Squared distance of each row from its group's mean; minus infinity for empty slots."""
         self._measure(*np.indices(self.sizes.shape).reshape(2, -1))
 
     def _measure(self, leaf: Indices, group: Indices) -> None:
-        """Bring ``within`` and ``own`` of some groups up to date."""
+        """Update ``within`` and ``own`` of these groups."""
         share, taken = self.share[leaf, group], self.taken[leaf, :, group]
         sums = np.where(taken, self.sums[leaf, group, :, group], 0.0)
         within = sums.sum(axis=1) * share**2 / 2
@@ -51,18 +51,17 @@ class Partition:
         self.own[leaf, :, group] = np.where(taken, sums * share[:, None] - within[:, None], -np.inf)
 
     def labels(self, n_rows: int) -> Indices:
-        """The group of each row of a leaf."""
         labels = np.full((len(self.rows), n_rows), -1, np.intp)
         leaf, place, group = np.nonzero(self.taken)
         labels[leaf, self.rows[leaf, place, group]] = group
         return labels
 
-    # If row i of group a and row j of group b change places, the squares within groups fall by
+    # If row i of group a and row j of group b are swapped, the squares within groups decrease by
     #   2 (M_a - M_b).(x_j - x_i) + |x_i - x_j|^2 (1/n_a + 1/n_b)
     #   = (|x_i - M_a|^2 - |x_i - M_b|^2) + (|x_j - M_b|^2 - |x_j - M_a|^2) + |x_i - x_j|^2 (1/n_a + 1/n_b).
 
     def swap(self) -> None:
-        """Let pairs of rows change places while the squares within groups fall; groups keep their sizes."""
+        """Swap pairs of rows while the squares within groups decrease; groups keep their sizes."""
         n_leaves, n_groups = self.sizes.shape
         least = TOLERANCE * self.squared.reshape(n_leaves, -1).max(axis=1)
         gains = np.empty((n_leaves, n_groups, n_groups))
@@ -78,7 +77,7 @@ class Partition:
             leaf, group = np.concatenate([leaf, leaf]), np.concatenate([a, b])
 
     def _best_gains(self, leaf: Indices, group: Indices) -> Floats:
-        """Of some groups, with every other group of their leaf: the largest gain of a pair of rows."""
+        """For these groups and every other group of their leaf, the largest gain of swapping two rows."""
         share = self.share[leaf] + self.share[leaf, group][:, None]
         leaving = self.own[leaf, :, group][:, :, None] - self._from_means(leaf, group)
         leaving /= share[:, None]
@@ -98,12 +97,12 @@ class Partition:
         return most
 
     def _from_means(self, leaf: Indices, group: Indices) -> Floats:
-        """Squared distances of the rows of some groups from the means of all groups of their leaf."""
+        """Squared distances of the rows of these groups from the means of all groups of their leaf."""
         sums = self.sums[leaf, :, :, group].swapaxes(1, 2)
         return sums * self.share[leaf][:, None] - self.within[leaf][:, None]
 
     def _exchange(self, leaf: Indices, a: Indices, b: Indices) -> None:
-        """Carry out the best exchange between each pair of groups; no group is in two pairs."""
+        """Swap the best two rows of each pair of groups; no group is in two pairs."""
         gains = self.squared[leaf, :, a, :, b] * (self.share[leaf, a] + self.share[leaf, b])[:, None, None]
         gains += self._leaving(leaf, a, b)[:, :, None] + self._leaving(leaf, b, a)[:, None, :]
         best = gains.reshape(len(leaf), -1).argmax(axis=1)
@@ -118,13 +117,13 @@ class Partition:
         self._measure(np.concatenate([leaf, leaf]), np.concatenate([a, b]))
 
     def _leaving(self, leaf: Indices, group: Indices, other: Indices) -> Floats:
-        """By how much the rows of a group are nearer to another group's mean than to their own."""
+        """Squared distances of a group's rows from its mean, minus those from another group's mean."""
         apart = self.sums[leaf, other, :, group] * self.share[leaf, other][:, None]
         return self.own[leaf, :, group] - apart + self.within[leaf, other][:, None]
 
     def dissolved(self, min_group: int) -> tuple[Indices, Indices]:
-        """Let the rows of a group join the nearest groups that have room, the worst group first, where the squares
-        within groups fall. The leaves where that happens, and the new group of every slot of theirs."""
+        """Move the rows of a group to the nearest groups with room, worst groups first, if the squares within groups
+        decrease. Returns the changed leaves, and the new group of each of their slots."""
         room = 2 * min_group - 1
         total, size = self.within * self.sizes, np.where(self.sizes > 0, self.sizes, room).astype(float)
         old = np.where(self.taken, np.arange(self.sizes.shape[1]), -1)
@@ -150,20 +149,19 @@ class Partition:
         return changed, new.reshape(len(new), -1)[changed]
 
     def _joined_alone(self, size: Floats, room: int) -> Floats:
-        """What the rows of each group would add to the squares of the groups they join if each were the only one."""
+        """What the rows of each group would add to the squares of the groups they join, each row alone."""
         least = np.full_like(self.own, np.inf)
         for other in range(size.shape[1]):
             n, share, within = (of[:, other, None, None] for of in (size, self.share, self.within))
             cost = np.where(n < room, n / (n + 1) * (self.sums[:, other] * share - within), np.inf)
             cost[:, :, other] = np.inf
             np.minimum(least, cost, out=least)
-        added: Floats = np.where(self.taken, least, 0.0).sum(axis=1)
-        return added
+        return np.asarray(np.where(self.taken, least, 0.0).sum(axis=1))
 
     def _joined(
         self, leaf: Indices, group: Indices, size: Floats, total: Floats, room: int
     ) -> tuple[Floats, Indices]:
-        """What the rows of a group, one after the other, add to the squares of the groups they join; and which."""
+        """What the rows of a group, in turn, add to the squares of the groups they join; and these groups."""
         lines, n = np.arange(len(leaf)), size[leaf]
         n[lines, group] = room
         apart = self.sums[leaf, :, :, group].swapaxes(1, 2) / n[:, None] - (total[leaf] / n)[:, None]
@@ -182,14 +180,14 @@ class Partition:
         return added, target
 
     def regrouped(self, leaf: Indices, labels: Indices) -> Partition:
-        """Some of the leaves, their slots in other groups."""
+        """These leaves with new groups of their slots."""
         n_slots = labels.shape[1]
         squared = self.squared[leaf].reshape(len(leaf), n_slots, n_slots)
         return Partition(squared, labels, self.rows[leaf].reshape(len(leaf), n_slots))
 
 
 def _largest(values: Floats) -> Floats:
-    """The maximum over the second axis; NumPy's own is slow along short axes."""
+    """The maximum over the second axis; NumPy's is slow along short axes."""
     largest = values[:, 0].copy()
     for place in range(1, values.shape[1]):
         np.maximum(largest, values[:, place], out=largest)
@@ -197,7 +195,7 @@ def _largest(values: Floats) -> Floats:
 
 
 def _slots(labels: Indices) -> tuple[Indices, Indices]:
-    """Which row is the k-th of each group, -1 where a group has fewer, and the groups' sizes."""
+    """The k-th row of each group, -1 if it has fewer, and the sizes of the groups."""
     n_leaves, n_groups = len(labels), int(labels.max()) + 1
     order = np.argsort(labels, axis=1, kind="stable")
     ordered = np.take_along_axis(labels, order, axis=1)
@@ -212,8 +210,8 @@ def _slots(labels: Indices) -> tuple[Indices, Indices]:
 
 
 def _pairs(gains: Floats, leaves: Indices, least: Floats) -> tuple[Indices, Indices, Indices]:
-    """Pairs of groups to exchange rows: of each leaf the pair of largest gain, and others that no better one touches,
-    three times over; no group is in two."""
+    """Disjoint pairs of groups to swap rows between: in each of three passes, the pairs of largest gain that share no
+    group with a better pair."""
     left, out = gains[leaves], []
     for _ in range(3):
         partner = left.argmax(axis=2)

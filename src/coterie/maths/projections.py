@@ -1,4 +1,4 @@
-"""Linear maps onto fewer columns, and back: random ones that are a seed (Johnson-Lindenstrauss), and given bases."""
+"""Linear maps onto fewer columns, and back: random projections (Johnson-Lindenstrauss) and bases."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from coterie.errors import InputError
 FORMS = ("gaussian", "sparse", "orthogonal")
 """Of random projections."""
 LARGE = 1 << 24
-"""Entries beyond which a sparse matrix is used as one: below, a dense product is faster."""
+"""Entries beyond which a sparse product is used; below, a dense one is faster."""
 MOST_DRAWS = 20
-"""A sparse matrix may miss a column; it is drawn again until none is missed."""
+"""A sparse matrix without full rank is drawn again, at most so often."""
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A random projection, the same wherever it is drawn: p' = p Pi, of expected length 1 for a row of length 1.
+    """A random projection p' = p Pi, determined by its seed, that preserves squared lengths in expectation.
 
-    ``gaussian``: independent normal entries; ``sparse``: one in sqrt(d) entries, signs only (Li, Hastie & Church
-    2006), small even for millions of columns; ``orthogonal``: orthonormal columns times sqrt(d / p), which
-    turns rows and changes nothing where p = d.
+    ``gaussian``: independent normal entries; ``sparse``: one in sqrt(d) entries is nonzero (Li, Hastie & Church
+    2006), for many columns; ``orthogonal``: orthonormal columns times sqrt(d / p), a rotation if p = d.
     """
 
     form: str
@@ -37,54 +36,52 @@ class Projection:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise InputError(f"a projection of form {self.form!r}; there are {', '.join(FORMS)}.")
+            raise InputError(f"the form {self.form!r} of a projection is unknown; use {', '.join(FORMS)}.")
         if not 1 <= self.p <= self.d:
-            raise InputError(f"{self.d} columns cannot be projected onto {self.p}; 1 to {self.d} are possible.")
+            raise InputError(f"{self.d} columns cannot be projected onto {self.p}; use 1 to {self.d}.")
 
     @cached_property
     def matrix(self) -> Any:
-        """Pi: d rows, p columns; sparse where its form is."""
+        """Pi, d x p; sparse if the form is."""
         rng = np.random.default_rng([self.seed, self.d, self.p])
         for _ in range(MOST_DRAWS):
             drawn = self._drawn(int(rng.integers(2**31 - 1)))
             if self.form != "sparse" or np.linalg.matrix_rank(drawn.toarray()) == self.p:
                 return drawn
-        return self._gaussian(int(rng.integers(2**31 - 1)))  # so sparse that columns are missed: d and p are small
+        return self._gaussian(int(rng.integers(2**31 - 1)))  # d and p are small
 
     def _drawn(self, seed: int) -> Any:
         if self.form == "sparse":
             from sklearn.random_projection import SparseRandomProjection
 
-            made = SparseRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d)))
-            return sparse.csc_array(made.components_.T)
+            projection = SparseRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d)))
+            return sparse.csc_array(projection.components_.T)
         drawn = self._gaussian(seed)
         return drawn if self.form == "gaussian" else linalg.qr(drawn, mode="economic")[0] * np.sqrt(self.d / self.p)
 
     def _gaussian(self, seed: int) -> Floats:
         from sklearn.random_projection import GaussianRandomProjection
 
-        made: Floats = GaussianRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d))).components_.T
-        return made
+        return np.asarray(
+            GaussianRandomProjection(self.p, random_state=seed).fit(np.zeros((1, self.d))).components_.T
+        )
 
     @property
     def dense(self) -> Floats:
-        """The same, never sparse."""
         return np.asarray(self.matrix.toarray() if sparse.issparse(self.matrix) else self.matrix)
 
     @cached_property
     def inverse(self) -> Floats:
-        """Pi^+, Moore and Penrose's: p rows, d columns."""
+        """Pi^+, the pseudoinverse, p x d."""
         return np.asarray(np.linalg.pinv(self.dense))
 
     @cached_property
     def _quick(self) -> Any:
-        """The matrix as products with it are fastest: dense unless that is large."""
+        """Pi for products: dense unless it is large."""
         return self.dense if self.d * self.p <= LARGE else self.matrix
 
     def apply(self, rows: Rows) -> Rows:
-        """Rows mapped, in their own precision."""
-        made: Rows = np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
-        return made
+        return np.asarray(rows @ self._quick.astype(rows.dtype, copy=False))
 
     def lift(self, points: Floats) -> Floats:
         """X = X' Pi^+ (line 7 of Algorithms 2 and 4, 6 of 5, 8 of 6)."""
@@ -99,51 +96,45 @@ class Basis:
 
     @property
     def d(self) -> int:
-        """Columns before."""
         return len(self.vectors)
 
     @property
     def p(self) -> int:
-        """Columns after."""
         return int(self.vectors.shape[1])
 
     @property
     def dense(self) -> Floats:
-        """V itself."""
         return self.vectors
 
     def apply(self, rows: Rows) -> Rows:
-        """Coordinates of rows."""
-        made: Rows = rows @ self.vectors.astype(rows.dtype)
-        return made
+        return np.asarray(rows @ self.vectors.astype(rows.dtype))
 
     def lift(self, points: Floats) -> Floats:
-        """The point of the subspace that has these coordinates."""
         return np.asarray(points @ self.vectors.T)
 
 
 LinearMap = Projection | Basis
-"""Rows of ``d`` columns to rows of ``p``, and points back: to the shortest one that is mapped onto each."""
+"""Maps rows of ``d`` columns to rows of ``p``, and points back to their shortest preimage."""
 
 
 def mapped(rows: Rows, shift: Floats | None, maps: Sequence[LinearMap]) -> Rows:
-    """Rows less a shift, in its full precision, through maps one after the other; in the rows' own precision."""
+    """Rows minus a shift, mapped by all maps in order; in the rows' precision."""
     seen: Rows = rows if shift is None else (rows - shift).astype(rows.dtype)
-    for one in maps:
-        seen = one.apply(seen)
+    for step in maps:
+        seen = step.apply(seen)
     return seen
 
 
 def product(maps: Sequence[LinearMap]) -> Floats:
-    """The matrix of maps, at least one, applied one after the other."""
-    made = maps[0].dense
-    for one in maps[1:]:
-        made = np.asarray(one.apply(made), np.float64)
-    return made
+    """The product of the matrices of at least one map."""
+    matrix = maps[0].dense
+    for step in maps[1:]:
+        matrix = np.asarray(step.apply(matrix), np.float64)
+    return matrix
 
 
 def lifted(points: Floats, maps: Sequence[LinearMap]) -> Floats:
-    """Points taken back through maps, the last one first: maps applied to the result give the points again."""
-    for one in reversed(maps):
-        points = one.lift(points)
+    """Preimages of points under all maps, the last map first."""
+    for step in reversed(maps):
+        points = step.lift(points)
     return points

@@ -10,7 +10,7 @@ from scipy import linalg
 from coterie.arrays import Floats
 
 TOLERANCE = 1e-10
-"""A residual below this share of the largest eigenvalue counts as none."""
+"""A residual below this share of the largest eigenvalue counts as zero."""
 
 
 class Ritz(NamedTuple):
@@ -20,13 +20,12 @@ class Ritz(NamedTuple):
     vectors: Floats
 
     def top(self, count: int) -> Ritz:
-        """The first few."""
         return Ritz(self.values[:count], self.vectors[:, :count])
 
     def signed(self) -> Ritz:
-        """The same with every vector's largest entry positive: eigenvectors leave their sign open.
+        """The same pairs with the sign that makes each vector's largest entry positive.
 
-        Of entries that differ by rounding only the first counts as the largest.
+        Of entries equal up to rounding the first counts as the largest.
         """
         if not len(self.values):
             return self
@@ -36,17 +35,15 @@ class Ritz(NamedTuple):
         return Ritz(self.values, self.vectors * signs)
 
     def above(self, threshold: float) -> Ritz:
-        """Those above a threshold."""
         return self.top(int((self.values > threshold).sum()))
 
 
 class Krylov:
-    """The Lanczos algorithm (Algorithm 2 of the paper) as a basis that grows by one product at a time.
+    """The Lanczos algorithm (Algorithm 2 of the paper) as a basis that grows with every product.
 
-    Line 7 is replaced by full reorthogonalisation, called twice (equation 3). Products are kept, so that residuals
-    are true ones and no recurrence has to be trusted. Where the space is exhausted before the matrix is (beta = 0,
-    lines 9 to 11), it goes on with a fresh direction orthogonal to all: an eigenvalue that is there twice is found
-    twice.
+    Line 7 is replaced by full reorthogonalisation, applied twice (equation 3). Products are kept, so residuals are
+    computed, not estimated. At a breakdown (beta = 0, lines 9 to 11) it continues with a random direction orthogonal
+    to the basis, so that multiple eigenvalues are found.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
@@ -58,11 +55,11 @@ class Krylov:
 
     @property
     def n_products(self) -> int:
-        """How many products were taken in: Q."""
+        """Q, the number of products so far."""
         return self._products.shape[1]
 
     def extend(self, product: Floats) -> None:
-        """Take in the product with :attr:`newest` and find the next direction."""
+        """Add the product with :attr:`newest` and compute the next direction."""
         self._basis = np.column_stack([self._basis, self.newest])
         self._products = np.column_stack([self._products, product])
         if self.n_products == self.size:
@@ -76,8 +73,9 @@ class Krylov:
             self.newest = self._orthogonal(left / beta)
 
     def has_converged(self, threshold: float, at_least: int = 1) -> bool:
-        """Whether every Ritz value that is or may still come above ``threshold``, and the first ``at_least``, have no
-        residual left. After a breakdown, only once a fresh direction leads to nothing above the threshold.
+        """Whether the first ``at_least`` Ritz values, and all that may be above ``threshold``, have converged.
+
+        After a breakdown, only once a fresh direction has led to no value above the threshold.
         """
         start = self._fresh_at[-1]
         if self.n_products == self.size:
@@ -97,11 +95,10 @@ class Krylov:
         return bool(left[0] <= smallest) and (start == 0 or bool(newest.values[0] <= threshold))
 
     def ritz(self) -> Ritz:
-        """All Ritz pairs found so far."""
         return self._pairs()[0]
 
     def _pairs(self, start: int = 0) -> tuple[Ritz, Floats]:
-        """Ritz pairs of the basis from a direction on, and the length of their residuals."""
+        """Ritz pairs of the basis from direction ``start`` on, and the norms of their residuals."""
         values, small = linalg.eigh(self._projected(start))
         values, small = values[::-1], small[:, ::-1]
         vectors = self._basis[:, start:] @ small
@@ -127,12 +124,11 @@ class Krylov:
 
 def triangle(matrix: Floats) -> Floats:
     """The upper triangle of a symmetric matrix, row by row."""
-    packed: Floats = matrix[np.triu_indices(len(matrix))]
-    return packed
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
 
 
 def full_matrix(packed: Floats, size: int) -> Floats:
-    """The symmetric matrix of a triangle."""
+    """The symmetric matrix with this upper triangle."""
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size)] = packed
     return matrix + np.triu(matrix, 1).T
@@ -145,9 +141,8 @@ def eigenpairs_above(matrix: Floats, threshold: float = -np.inf) -> Ritz:
 
 
 def inverse_root(matrix: Floats, threshold: float = 1e-12) -> Floats:
-    """R with R' M R = I on the range of a positive semidefinite M: eigenvalues below ``threshold`` times the largest
-    count as zero, so a matrix without full rank gives fewer columns. Signs are those of ``Ritz.signed``."""
-    found = eigenpairs_above(matrix).signed()
-    kept = found.above(threshold * max(float(found.values[0]), 1e-300)) if len(found.values) else found
-    scaled: Floats = kept.vectors / np.sqrt(kept.values)
-    return scaled
+    """R with R' M R = I on the range of a positive semidefinite M; eigenvalues below ``threshold`` times the largest
+    count as zero and give no column. Signs are those of ``Ritz.signed``."""
+    pairs = eigenpairs_above(matrix).signed()
+    kept = pairs.above(threshold * max(float(pairs.values[0]), 1e-300)) if len(pairs.values) else pairs
+    return np.asarray(kept.vectors / np.sqrt(kept.values))

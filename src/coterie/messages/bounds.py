@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Limits: TypeAlias = Mapping[str, float | tuple[float, ...]]
-"""Limits a question is asked under, by name; several numbers are for the places of an answer's last axis."""
+"""Limits of a question, by name; a tuple has a limit for each position of an answer's last axis."""
 Magnitude: TypeAlias = float | npt.NDArray[np.float64]
 
 _NODES = (ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.Add, ast.Mult, ast.Pow)
@@ -20,9 +20,9 @@ _NODES = (ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.Add, ast.Mult, ast.Po
 class Bound:
     """An upper bound on the magnitude of every number in an array, over named sizes and limits.
 
-    Names are axes of the message (``k``, ``d``), numbers its request carries, its arrays (``centers``), which stand
-    for the largest magnitude in them, and limits: ``rows`` (rows a site may hold) and ``box`` (largest magnitude of a
-    value). A name without a value makes the bound infinite: only finiteness is checked then.
+    Names are axes of the message (``k``, ``d``), numbers of its request, arrays of its request (``centers``: their
+    largest magnitude), and limits: ``rows`` (the rows of a site) and ``box`` (the largest magnitude of a value).
+    A name without a value makes the bound infinite: then only finiteness is checked.
 
     >>> Bound("rows * box**2").value({"rows": 10, "box": 2})
     40.0
@@ -35,7 +35,7 @@ class Bound:
         try:
             self._tree = ast.parse(text, mode="eval").body
         except SyntaxError:
-            raise ValueError(f"bound {text!r} is no expression") from None
+            raise ValueError(f"bound {text!r} is not an expression") from None
         nodes = list(ast.walk(self._tree))
         values = [node.value for node in nodes if isinstance(node, ast.Constant)]
         if not all(isinstance(node, _NODES) for node in nodes) or any(type(v) not in (int, float) for v in values):
@@ -43,9 +43,9 @@ class Bound:
         self.names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
 
     def value(self, names: Limits) -> Magnitude:
-        """The bound, infinite where nothing can be said: a name is missing, the number too large.
+        """The bound, infinite if a name is missing or the number too large.
 
-        A number, or one for every place of the last axis where a limit has several.
+        An array with a bound for each position of the last axis if a limit is a tuple.
         """
         if not self.names.issubset(names):
             return math.inf

@@ -1,8 +1,8 @@
-"""Append-only lines, each sealed with the hash of all before it.
+"""Append-only lines, chained by hashes.
 
 A line is a JSON object whose ``chain`` is the SHA-256 of the previous ``chain`` and the line itself. Editing,
-dropping, adding or reordering a line breaks the chain there; a small head file beside the lines keeps their
-number and the last hash, so that cutting off the end shows as well.
+dropping, adding or reordering a line breaks the chain there. A head file beside the lines holds their number and
+the last hash, so that truncation is detected as well.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _HEAD = "{:020d} {}\n"
 
 
 def seal(previous: str, line: bytes) -> str:
-    """The hash that ties ``line`` to everything before it."""
+    """The hash of ``line`` and of the chain before it."""
     return hashlib.sha256(previous.encode() + line).hexdigest()
 
 
 class Chain:
-    """Sealed lines in memory or, with a path, in a file that is written before :meth:`append` returns.
+    """Chained lines in memory or, with a path, in a file that is written before :meth:`append` returns.
 
-    ``durable`` waits for the disk at every line, for machines that may lose power; without it a killed
-    process loses nothing, a killed machine perhaps the last lines.
+    ``durable`` waits for the disk at every line. Without it a killed process loses nothing, but a machine that loses
+    power may lose the last lines.
     """
 
     def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
@@ -41,14 +41,14 @@ class Chain:
         self.n_lines = 0
         self.head = START
         self.size = 0
-        """Bytes in the file: where the next line will begin."""
+        """Bytes in the file: the start of the next line."""
         self._files: tuple[int, int] | None = None
         self._is_abandoned = False
 
     def reopen(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Where each line already in the file begins, and the line; the chain then goes on behind the last.
+        """The start of each line in the file, and the line; the chain then continues after the last line.
 
-        A last line torn by a crash was never acted upon: it is cut off.
+        An incomplete last line, left by a crash, was never acted upon and is removed.
         """
         if self.path is None or not self.path.exists():
             return
@@ -57,20 +57,20 @@ class Chain:
             start, self.size = self.size, end
             self.head, self.n_lines = line["chain"], self.n_lines + 1
             if written == self.n_lines and head != self.head:
-                raise LedgerBroken(f"{self.path}: line {self.n_lines} is not the one that was written last")
+                raise LedgerBroken(f"{self.path}: line {self.n_lines} is not the line that was written last")
             yield start, line
         if self.n_lines < written:
             raise LedgerBroken(f"{self.path}: {written - self.n_lines} lines are missing at the end")
-        if self.n_lines > written + 1:  # a crash can part one line from the head, not two
-            raise LedgerBroken(f"{self.path}: its head is gone or old, so lines may be missing or added")
+        if self.n_lines > written + 1:  # a crash can leave the head one line behind, not two
+            raise LedgerBroken(f"{self.path}: its head file is missing or outdated, so lines may be missing or added")
         os.truncate(self.path, self.size)
 
     def append(self, line: dict[str, Any]) -> str:
-        """Seal and store one line; return its hash. A line that cannot be stored leaves no trace."""
+        """Store one line and return its hash. A line that cannot be stored leaves no trace."""
         if not line:
-            raise ValueError("a line of a ledger says something")
+            raise ValueError("a line of a ledger cannot be empty")
         if self._is_abandoned:
-            raise OSError(f"{self.path or 'the ledger'} is written by someone else now")
+            raise OSError(f"{self.path or 'the ledger'} is now written by another process")
         raw = msgspec.json.encode(line)
         head = seal(self.head, raw)
         if self.path is not None:
@@ -87,19 +87,19 @@ class Chain:
             return msgspec.json.decode(file.readline(), type=dict[str, Any])
 
     def close(self) -> None:
-        """Give the files back; a further line opens them again."""
+        """Close the files; the next line opens them again."""
         if self._files is not None:
             for file in self._files:
                 os.close(file)
             self._files = None
 
     def abandon(self) -> None:
-        """Refuse every further line: two that write the same file would cut off each other's."""
+        """Refuse further lines, since another writer has taken over the file."""
         self._is_abandoned = True
 
     def _write(self, line: bytes, head: str) -> None:
         lines, heads = self._open()
-        if os.fstat(lines).st_size != self.size:  # half a line that could not be taken back when it failed
+        if os.fstat(lines).st_size != self.size:  # part of a line whose write failed
             os.ftruncate(lines, self.size)
         try:
             written = os.write(lines, line)
@@ -124,37 +124,37 @@ class Chain:
 
 
 def head_path(path: Path) -> Path:
-    """Where the number of lines and the last hash of a chain are kept."""
+    """The file with the number of lines and the last hash of a chain."""
     return path.with_name(path.name + ".head")
 
 
 def read_chain(path: Path) -> list[dict[str, Any]]:
-    """All lines of a finished chain; :class:`LedgerBroken` names the first one that does not hold."""
-    found = [line for line, _ in _lines(path, torn_tail_allowed=False)]
+    """All lines of a finished chain; :class:`LedgerBroken` names the first line that fails verification."""
+    lines = [line for line, _ in _lines(path, torn_tail_allowed=False)]
     expected = _read_head(path)
     if expected is None:
         raise LedgerBroken(f"{head_path(path)} is missing, so lines may be missing at the end of {path}")
-    head = found[-1]["chain"] if found else START
-    if expected != (len(found), head):
-        raise LedgerBroken(f"{path} holds {len(found)} lines; its head says {expected[0]} were written")
-    return found
+    head = lines[-1]["chain"] if lines else START
+    if expected != (len(lines), head):
+        raise LedgerBroken(f"{path} holds {len(lines)} lines; according to its head file, {expected[0]} were written")
+    return lines
 
 
 def read_open_chain(path: Path) -> list[dict[str, Any]]:
-    """The same of a chain that is being written, or whose writer was killed.
+    """All lines of a chain that is being written, or whose writer was killed.
 
-    Lines may be there that the head does not know yet, and a last one may be torn; none that it knows may be missing.
+    The file may have newer lines than the head, and an incomplete last line; no line of the head may be missing.
     """
     written, head = _read_head(path) or (0, START)
-    found = [line for line, _ in _lines(path, torn_tail_allowed=True)]
-    if len(found) < written or (written and found[written - 1]["chain"] != head):
-        raise LedgerBroken(f"{path} holds {len(found)} lines, or others; its head says {written} were written")
-    return found
+    lines = [line for line, _ in _lines(path, torn_tail_allowed=True)]
+    if len(lines) < written or (written and lines[written - 1]["chain"] != head):
+        raise LedgerBroken(f"{path} does not hold the {written} lines of its head file")
+    return lines
 
 
 def _read_head(path: Path) -> tuple[int, str] | None:
     head = head_path(path)
-    if not head.exists() or not head.stat().st_size:  # a crash before the first line was whole
+    if not head.exists() or not head.stat().st_size:  # a crash before the first line was complete
         return None
     try:
         lines, chain = head.read_text().split()
@@ -164,7 +164,7 @@ def _read_head(path: Path) -> tuple[int, str] | None:
 
 
 def _lines(path: Path, *, torn_tail_allowed: bool) -> Iterator[tuple[dict[str, Any], int]]:
-    """Each line with its hash checked, and the byte behind it."""
+    """Each verified line, and the position of its end."""
     previous, end = START, 0
     with path.open("rb") as file:
         for number, text in enumerate(file, start=1):
@@ -172,7 +172,7 @@ def _lines(path: Path, *, torn_tail_allowed: bool) -> Iterator[tuple[dict[str, A
             if not text.endswith(b"\n"):
                 if torn_tail_allowed:
                     return
-                raise LedgerBroken(f"{path}: line {number} is cut short")
+                raise LedgerBroken(f"{path}: line {number} is truncated")
             body, mark, tail = text.rpartition(_MARK)
             stated = tail[:64].decode("ascii", "replace")
             if not mark or tail[64:] != b'"}\n' or seal(previous, body + b"}") != stated:

@@ -1,4 +1,4 @@
-"""How numbers lie in bytes: floats of 16, 32 and 64 bits, integers of 1 to 64 bits, little-endian, packed."""
+"""Numbers as bytes: floats of 16, 32 and 64 bits, integers of 1 to 64 bits, little-endian, packed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(float|uint|int)([1-9][0-9]?)")
 
 @dataclass(frozen=True)
 class Wire:
-    """One kind of number on the wire, for example ``Wire("uint", 3)``."""
+    """A type of number in a message, for example ``Wire("uint", 3)``."""
 
     family: str
     bits: int
@@ -36,13 +36,13 @@ class Wire:
 
     @cached_property
     def byte_dtype(self) -> np.dtype[Any] | None:
-        """What lies in the bytes, where numbers take whole ones."""
+        """The type in the bytes, if a number takes whole bytes."""
         letter = {"float": "f", "uint": "u", "int": "i"}[self.family]
         return np.dtype(f"<{letter}{self.bits // 8}") if self.bits in (8, 16, 32, 64) else None
 
     @cached_property
     def memory_dtype(self) -> np.dtype[Any]:
-        """What such numbers are read into: floats keep their width, integers become 64-bit ones."""
+        """The type in memory: floats keep their width, integers have 64 bits."""
         if self.is_float:
             return np.dtype(f"<f{self.bits // 8}")
         return np.dtype("<u8") if (self.family, self.bits) == ("uint", 64) else np.dtype("<i8")
@@ -56,16 +56,16 @@ class Wire:
         return (1 << (self.bits - 1)) - 1 if self.family == "int" else (1 << self.bits) - 1
 
     def n_bytes(self, count: int) -> int:
-        """How many bytes ``count`` of them take."""
+        """Bytes of ``count`` numbers."""
         return (count * self.bits + 7) // 8
 
     def rounded(self, values: Array) -> Array:
-        """``values`` as the other end will read them; ``ValueError`` for integers that do not fit."""
+        """``values`` as the receiver will read them; ``ValueError`` for integers that do not fit."""
         if not self.is_float:
             return self._whole(values)
         if values.dtype == self.memory_dtype:
             return values
-        with np.errstate(over="ignore"):  # an overflow becomes infinity, which the caller refuses
+        with np.errstate(over="ignore"):  # overflow gives infinity, which the caller refuses
             return values.astype(self.memory_dtype)
 
     def to_bytes(self, values: Array) -> bytes:
@@ -86,12 +86,12 @@ class Wire:
         return raw.view("<i8").reshape(shape)
 
     def _packed(self, raw: npt.NDArray[np.uint64]) -> bytes:
-        """The lowest bits of some numbers, side by side; a chunk at a time: a bit takes bytes while it is moved."""
+        """The lowest bits of numbers, packed; called by chunk, since an unpacked bit takes a byte."""
         digits = (raw[:, None] >> np.arange(self.bits, dtype="<u8")).astype(np.uint8) & np.uint8(1)
         return np.packbits(digits, bitorder="little").tobytes()
 
     def _unpacked(self, buffer: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.uint64]:
-        """The other way round."""
+        """The inverse of :meth:`_packed`."""
         raw = np.empty(count, "<u8")
         for start in range(0, count, CHUNK):  # a chunk of 8n numbers begins at a whole byte
             stop = min(start + CHUNK, count)
@@ -108,7 +108,7 @@ class Wire:
             rounded = np.rint(values)
             if not np.array_equal(rounded, values):  # also false for NaN
                 raise ValueError(f"{self.name} holds whole numbers only")
-            # Infinity is equal to itself; and beyond 2**63 no float is one of our integers.
+            # Infinity is equal to itself, and floats beyond 2**63 do not fit.
             if values.size and not (np.abs(rounded.astype(np.float64)) < 2.0**63).all():
                 raise ValueError(f"a number is outside {self.name}")
             values = rounded.astype("<i8")
@@ -119,11 +119,11 @@ class Wire:
 
 @lru_cache(maxsize=256)
 def wire(name: str) -> Wire:
-    """The kind of number called ``name``: ``float16|32|64``, ``uint1`` to ``uint64``, ``int2`` to ``int64``."""
-    found = _NAME.fullmatch(name)
-    if found:
-        family, bits = found[1], int(found[2])
+    """The type of number by name: ``float16|32|64``, ``uint1`` to ``uint64``, ``int2`` to ``int64``."""
+    match = _NAME.fullmatch(name)
+    if match:
+        family, bits = match[1], int(match[2])
         smallest = {"float": 16, "uint": 1, "int": 2}[family]
         if smallest <= bits <= 64 and (family != "float" or bits in (16, 32, 64)):
             return Wire(family, bits)
-    raise ValueError(f"no kind of number is called {name!r}; use float16|32|64, uint1..64 or int2..64")
+    raise ValueError(f"the type of number {name!r} is unknown; use float16|32|64, uint1..64 or int2..64")

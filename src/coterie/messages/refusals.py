@@ -1,4 +1,4 @@
-"""The codes with which a site declines. A code is all that leaves; the sentence for it is known at both ends."""
+"""The codes of refusals. Only a code leaves the site; both ends know the sentence for it."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from typing import Literal
 
 
 class Refusal(IntEnum):
-    """Why a site did not answer. The site's own log has the details, which never travel."""
+    """Why a site refused. The details stay in the site's own log."""
 
     sentence: str
-    """What the code means, in words fit for anyone."""
+    """What the code means; it contains nothing about the site's rows."""
     declines: Literal["", "question", "run"]
 
     def __new__(cls, code: int, sentence: str = "", declines: Literal["", "question", "run"] = "") -> Refusal:
-        """A code, its sentence, and what the site declines for good with it."""
-        made = int.__new__(cls, code)
-        made._value_, made.sentence, made.declines = code, sentence, declines
-        return made
+        """A code, its sentence, and what the site refuses for good: this question, the run, or neither."""
+        refusal = int.__new__(cls, code)
+        refusal._value_, refusal.sentence, refusal.declines = code, sentence, declines
+        return refusal
 
     MALFORMED = 1, "the question arrived damaged"
-    UNKNOWN_QUESTION = 2, "the site does not know this question (is its coterie older?)", "run"
+    UNKNOWN_QUESTION = 2, "the site's version of coterie does not know this question", "run"
     FOREIGN = 3, "the question was addressed to another site"
     STALE = 4, "the question belongs to a round that is over"
-    CONFLICT = 5, "another question was already answered under the same round and attempt"
-    FORGOT = 6, "the site has to be brought up to date first"
+    CONFLICT = 5, "another question was already answered in the same round and attempt"
+    FORGOT = 6, "the site must be brought up to date first"
     METHOD_FORBIDDEN = 7, "the site's policy does not allow this method", "run"
-    SINGLE_ANSWER_FORBIDDEN = 8, "the site's policy does not let the server see this answer by itself", "question"
-    ROWS_FORBIDDEN = 9, "the site's policy does not allow answers with a number for every row", "question"
+    SINGLE_ANSWER_FORBIDDEN = 8, "the site's policy does not allow this per-site result", "question"
+    ROWS_FORBIDDEN = 9, "the site's policy does not allow answers with a value for every row", "question"
     TOO_MANY_QUESTIONS = 10, "the site's policy allows no more questions in this run, or no more runs", "run"
-    TOO_LARGE = 11, "the answer would be larger than a site ever sends", "question"
+    TOO_LARGE = 11, "the answer would be too large to send", "question"
     TOO_FEW_ROWS = 12, "the site holds too few rows to take part", "run"
     MISSING_VALUES = 13, "the site's table holds missing values, and the run does not say how to treat them", "run"
     OUT_OF_RANGE = 14, "the site's table holds values outside the declared range", "run"
-    INVALID_ANSWER = 15, "the site's own check stopped an answer that was not finite or not within bounds"
+    INVALID_ANSWER = 15, "the site's own check stopped an answer that was not finite or out of bounds"
     FAILED = 16, "the site's computation failed; its log says why"
-    ROSTER_FORBIDDEN = 18, "the site's policy does not let it be summed up with these sites", "run"
-    UNMASKING_FORBIDDEN = 19, "the site does not unmask this sum"
+    ROSTER_FORBIDDEN = 18, "the site's policy does not allow a sum over these sites", "run"
+    UNMASKING_FORBIDDEN = 19, "the site refused to unmask this sum"
     UNALIGNED = 20, "the site has no keys or no alignment_key to match rows by, or not the rows asked for", "run"
-    OTHER_ROWS = 21, "the site's rows are not those it began this run with", "run"
-    ROWS_PROTECTED = 23, "the method needs rows as such, and the site's policy protects them by groups", "run"
+    OTHER_ROWS = 21, "the site's rows have changed since this run began", "run"
+    ROWS_PROTECTED = 23, "the method needs single rows, and the site's policy protects them by groups", "run"
 
     @property
     def is_final(self) -> bool:
-        """Whether asking the same site again in this run is pointless."""
+        """Whether the site refuses every further question of the run."""
         return self.declines == "run"
 
     @property
     def is_about_the_question(self) -> bool:
-        """Whether the site declines this one question and stays in the run for others."""
+        """Whether the site refuses this question only and stays in the run."""
         return self.declines == "question"

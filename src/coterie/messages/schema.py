@@ -1,8 +1,8 @@
-"""What may be asked and what may be answered, declared as types.
+"""Questions and answers, declared as types.
 
-A request is a frozen dataclass that names the one type of reply that answers it. Every array declares its
-axes, its kind of number and, where one can be given, a bound. Every axis of a reply is a size its request
-states, so the size of an answer is known before it is asked for and tells nothing about the site's rows.
+A request is a frozen dataclass that names the type of its reply. Every array declares its axes, its type of number
+and, if possible, a bound. Every axis of a reply is stated by its request, so the size of an answer is known in
+advance and discloses nothing about the site's rows.
 
 >>> class Counts(Reply, content="sums"):
 ...     counts: Floats = array("k", bound="rows", nonnegative=True)
@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -36,8 +37,8 @@ from coterie.messages.bounds import Bound, Limits, Magnitude
 from coterie.messages.numbers import Wire, wire
 
 Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
-"""What an answer is made of, from harmless to disclosing. Grams are sums of products of features: enough of them give
-the rows a site shows, groups by default."""
+"""The content of an answer, from harmless to disclosing. Grams are sums of products of features: enough of them
+disclose the rows of a site's view, groups by default."""
 
 SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4
@@ -47,20 +48,20 @@ Of = TypeVar("Of")
 
 
 def cached(function: Callable[[Any], Of]) -> Callable[[Any], Of]:
-    """``functools.cache`` for functions of a type, which mypy does not take for hashable."""
+    """``functools.cache`` for functions of a type, which mypy does not consider hashable."""
     return cache(function)
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The declaration behind one array of a message."""
+    """The declaration of an array of a message."""
 
     axes: tuple[str | int, ...]
     dtype: str
     bound: Bound | None
     nonnegative: bool
     is_counted: bool = True
-    """Whether these are numbers of the algorithm; keys and shares of masks are not."""
+    """Whether these are values of the algorithm; keys and shares of masks are not."""
 
     def range(self, names: Limits, shape: tuple[int, ...]) -> tuple[Magnitude, Magnitude]:
         """The lowest and the highest value allowed, given the values of names in the bound."""
@@ -71,7 +72,7 @@ class ArraySpec:
         return 0.0 if self.nonnegative else -high, high
 
     def wire(self, request: Request[Any]) -> Wire:
-        """The kind of number, with ``{names}`` filled in from the request's own fields."""
+        """The type of number, with ``{names}`` replaced by fields of the request."""
         return wire(self.dtype.format_map(request.__dict__)) if "{" in self.dtype else wire(self.dtype)
 
 
@@ -84,8 +85,8 @@ def array(
 ) -> Any:
     """Declare an array of a message.
 
-    ``dtype`` may name fields of the request, ``"uint{bits}"`` or ``"{precision}"``, so that one type serves
-    several precisions. ``bound`` is read by :class:`~coterie.messages.bounds.Bound`.
+    ``dtype`` may name fields of the request, as in ``"uint{bits}"``. ``bound`` is a
+    :class:`~coterie.messages.bounds.Bound`.
     """
     if len(axes) > MAX_AXES:
         raise TypeError(f"an array has at most {MAX_AXES} axes, not {len(axes)}")
@@ -103,7 +104,7 @@ class FieldSpec(NamedTuple):
 
 @cached
 def message_fields(message: Any) -> tuple[FieldSpec, ...]:
-    """The fields of a message type, in the order they travel."""
+    """The fields of a message type, in order."""
     name: str = message.__name__
     hints = typing.get_type_hints(message)
     specs = []
@@ -120,7 +121,7 @@ def message_fields(message: Any) -> tuple[FieldSpec, ...]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(array,))
 class Fields:
-    """Declared fields of a message: every class below is a frozen dataclass. Requests may share some."""
+    """Base of messages and of fields that requests share: every subclass is a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -128,7 +129,7 @@ class Fields:
 
 
 class Reply(Fields):
-    """What a site sends back. Replies of one type add up, which is all a server needs of most of them."""
+    """The answer of a site. Replies of one type can be added."""
 
     content: ClassVar[Content] = "sums"
 
@@ -142,7 +143,6 @@ class Reply(Fields):
                 object.__setattr__(self, name, np.asarray(value))
 
     def arrays(self) -> Iterable[Array]:
-        """The arrays of this reply in the order they travel."""
         return self.__dict__.values()
 
     @classmethod
@@ -162,22 +162,26 @@ class Nothing(Reply, content="nothing"):
 
 
 class Request(Fields, Generic[R]):
-    """What a server may ask. ``Request[Moments]`` can be answered by ``Moments`` only.
+    """A question to sites. ``Request[Moments]`` can be answered by ``Moments`` only.
 
-    ``remembered=True`` marks a request that changes what a site remembers. The run keeps these, so that a
-    site that restarted, was away or joined late can be brought up to date by sending them again.
+    ``remembered=True`` marks a request that changes a site's memory. The run keeps these requests and sends them
+    again to a site that restarted, dropped out for some rounds or joined late. ``doing="assigning rows"`` is shown
+    in progress lines.
     """
 
     kind: ClassVar[str]
     remembered: ClassVar[bool] = False
+    doing: ClassVar[str]
+    """What a round with this request does, for people who watch a run: declared, or the docstring's first clause."""
 
-    def __init_subclass__(cls, remembered: bool = False) -> None:
+    def __init_subclass__(cls, remembered: bool = False, doing: str = "") -> None:
+        cls.doing = doing or _first_clause(cls)
         super().__init_subclass__()
         cls.remembered = remembered
         cls.kind = f"{_package_of(cls.__module__)}.{cls.__name__}"
         known = _KINDS.get(cls.kind)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"two requests are called {cls.kind}: in {known.__module__} and {cls.__module__}")
+            raise TypeError(f"two requests are named {cls.kind}: in {known.__module__} and {cls.__module__}")
         _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
@@ -187,20 +191,20 @@ class Request(Fields, Generic[R]):
             elif item.array is not None:
                 value = np.asarray(getattr(self, item.name))
                 number = item.array.wire(self)
-                if number.is_float:  # both ends shall see the same numbers, so round to the wire's width here
+                if number.is_float:  # round here, so that both ends see the same numbers
                     value = value.astype(number.memory_dtype, copy=False)
                 object.__setattr__(self, item.name, value)
         _ = self.axes
 
     @cached_property
     def axes(self) -> dict[str, int]:
-        """Every size this request states: its integer fields and the axes of its arrays."""
-        found: dict[str, int] = {}
+        """The sizes this request states: its integer fields and the axes of its arrays."""
+        sizes: dict[str, int] = {}
         for item in message_fields(type(self)):
             value = getattr(self, item.name)
             if item.array is None:
-                if item.type is int and found.setdefault(item.name, int(value)) != value:
-                    raise ValueError(f"{type(self).__name__}.{item.name} is {value}, not {found[item.name]}")
+                if item.type is int and sizes.setdefault(item.name, int(value)) != value:
+                    raise ValueError(f"{type(self).__name__}.{item.name} is {value}, not {sizes[item.name]}")
                 continue
             if value.ndim != len(item.array.axes):
                 raise ValueError(
@@ -208,45 +212,45 @@ class Request(Fields, Generic[R]):
                     f"declared are {', '.join(map(str, item.array.axes)) or 'none'}"
                 )
             for axis, length in zip(item.array.axes, value.shape, strict=True):
-                expected = found.setdefault(axis, length) if isinstance(axis, str) else axis
+                expected = sizes.setdefault(axis, length) if isinstance(axis, str) else axis
                 if expected != length:
                     raise ValueError(
                         f"{type(self).__name__}.{item.name}: axis {axis} is {length} long, not {expected}"
                     )
-        return found
+        return sizes
 
     @cached_property
     def numbers(self) -> dict[str, float]:
-        """The names a bound may use: the axes and the numbers this request carries."""
+        """The names a bound may use: the axes and the numbers of this request."""
         fields = [item.name for item in message_fields(type(self)) if item.type in (int, float)]
         return {**self.axes, **{name: float(getattr(self, name)) for name in fields}}
 
     @property
     def subject(self) -> type[Request[Any]]:
-        """What is asked in the end: a request that carries another one in its body is about that one."""
+        """The type of this request, or of the request it carries in its body."""
         return type(self)
 
     @property
     def measure(self) -> Request[Any] | None:
-        """The request whose answers give the limits that the bounds of this one's answers lack.
+        """The request that asks sites for the limits this one's bounds lack.
 
-        None: how many rows a site shows, and how large their values are.
+        None: the number of rows of a site's view, and their largest magnitude.
         """
         return None
 
     def limits_after(self, limits: Limits) -> Limits:
-        """Which limits of the rows shown still hold after this request, or are known through it."""
+        """The limits that still hold after this request, or that it sets."""
         return {} if self.remembered else limits
 
     @property
     def ring(self) -> int | None:
-        """Bits of the ring in which whole numbers of all sites' answers add up without wrapping, where this request
-        makes sure of that; None: whatever holds as many of them as there are sites."""
+        """Bits of a ring that holds the sum of all sites' integers, if this request ensures that; None: large enough
+        for the number of sites."""
         return None
 
     @cached_property
     def layout(self) -> Layout:
-        """What an answer to this very request looks like; found from the types and the request alone."""
+        """The layout of the answer to this request, from the types and the request alone."""
         reply = reply_type(type(self))
         laid, start, numbers, entries = [], 0, 0, 0
         for item in message_fields(reply):
@@ -264,8 +268,15 @@ class Request(Fields, Generic[R]):
 _KINDS: dict[str, type[Request[Any]]] = {}
 
 
+def _first_clause(request: type) -> str:
+    """``Put every row to its nearest center: ...`` as ``put every row to its nearest center``."""
+    text = " ".join((request.__doc__ or request.__name__).split("\n\n")[0].split()).replace("``", "")
+    clause = re.split(r"(?<=\?)|[.:;](?:\s|$)|\s\(", text)[0]
+    return clause[:1].lower() + clause[1:]
+
+
 def _package_of(module: str) -> str:
-    """What a request's name begins with: its family of methods or its package in coterie; elsewhere its module."""
+    """The prefix of a request's kind: its family of methods or package in coterie; elsewhere its module."""
     first, *inner = module.removeprefix("coterie.methods.").split(".")
     return (
         inner[0] if first == "coterie" else first if module.startswith("coterie.methods.") else module.split(".")[-1]
@@ -277,9 +288,15 @@ def request_type(kind: str) -> type[Request[Any]] | None:
     return _KINDS.get(kind)
 
 
+def doing_of(kinds: str) -> str:
+    """What a round with requests of these kinds (joined by ``+``) does; an unknown kind is shown by its name."""
+    known = {kind: request_type(kind) for kind in kinds.split("+")}
+    return ", ".join(dict.fromkeys(kind.rpartition(".")[2] if t is None else t.doing for kind, t in known.items()))
+
+
 @cached
 def reply_type(request: Any) -> type[Reply]:
-    """The type of reply that answers a type of request, after checking that the request fixes its every axis."""
+    """The reply type of a request type; ``TypeError`` unless the request states every axis of the reply."""
     for base in request.__orig_bases__:
         if typing.get_origin(base) is Request:
             reply: type[Reply] = typing.get_args(base)[0]
@@ -299,7 +316,7 @@ def reply_type(request: Any) -> type[Reply]:
 
 
 class LaidField(NamedTuple):
-    """One array of an answer: where it lies, how it is read, what it may hold."""
+    """One array of an answer: its position, its type and its declaration."""
 
     name: str
     shape: tuple[int, ...]
@@ -312,17 +329,17 @@ class LaidField(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """The exact form of the answer to one request."""
+    """The exact layout of the answer to a request."""
 
     reply: type[Reply]
     fields: tuple[LaidField, ...]
     numbers: int
-    """How many numbers of the algorithm an answer holds."""
+    """Values of the algorithm in an answer."""
     size: int
-    """How many entries of any kind."""
+    """Entries of any kind."""
     n_bytes: int
     tag: bytes
-    """Four bytes that differ where two ends have different ideas of the same answer."""
+    """Four bytes that identify the layout, so that two versions of an answer are not confused."""
     names: Mapping[str, float]
     _bounds: dict[Any, tuple[tuple[Magnitude, Magnitude], ...]] = field(default_factory=dict)
 
@@ -335,12 +352,12 @@ class Layout:
         return self._bounds[key]
 
     def is_bounded(self, limits: Limits) -> bool:
-        """Whether every number of an answer has a bound under these limits."""
+        """Whether every number of an answer is bounded under these limits."""
         return all(np.isfinite(high).all() for _, high in self.bounds(limits))
 
 
 def _names(request: Request[Any], laid: Iterable[LaidField]) -> Mapping[str, float]:
-    """What bounds may name: the request's numbers, and of its arrays that are named the largest magnitude."""
+    """The values of names in bounds: the request's numbers, and the largest magnitudes of its arrays."""
     used = {name for item in laid if item.spec.bound is not None for name in item.spec.bound.names}
     arrays = {item.name for item in message_fields(type(request)) if item.array is not None}
     largest = {name: float(np.abs(getattr(request, name)).max(initial=0.0)) for name in used & arrays}

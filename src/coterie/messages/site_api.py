@@ -1,4 +1,4 @@
-"""What a site's functions are given: its table, its memory, and how they are found for a request."""
+"""The interface of a site's functions: tables, memory, and the registration of functions by request."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Column:
 
 
 class Block(NamedTuple):
-    """Some rows of a table, C-ordered float32 or float64, and what each counts (None: once).
+    """Rows of a table, C-ordered float32 or float64, and their weights (None: 1 each).
 
-    A row may stand for several: ``within`` is then, for each row shown, the sum of squares of the rows behind it
-    about it, in the units of the rows (an estimate where columns were scaled). None where rows are shown as they are.
-    ``present`` is, for each value shown, what the values behind it count; None where every row behind has one.
+    A row may represent a group of rows. ``within`` is then the sum of squared distances of these rows from it, in the
+    units of the rows (an estimate if columns were scaled); None if rows are single rows. ``present`` is the weight of
+    the values behind each value; None if no value is missing.
     """
 
     rows: Rows
@@ -40,26 +40,24 @@ class Block(NamedTuple):
 
     @property
     def counts(self) -> Floats:
-        """What each row counts."""
         return np.ones(len(self.rows)) if self.weights is None else self.weights
 
     @property
     def values(self) -> Floats:
-        """What the values behind each value shown count; 0 where it is missing."""
+        """The weight behind each value; 0 if it is missing."""
         return self.counts[:, None] * ~np.isnan(self.rows) if self.present is None else self.present
 
     @property
     def variance(self) -> Floats | None:
-        """By column, of the rows behind each row shown; None where rows are shown as they are."""
+        """The variance, per column, of the rows behind each row; None for single rows."""
         return None if self.within is None else self.within / (self.counts * self.rows.shape[1])
 
     def part(self, which: slice | Mask) -> Block:
-        """Some of these rows."""
         return Block(*[None if part is None else part[which] for part in self])  # type: ignore[arg-type]
 
 
 class Table(Protocol):
-    """A site's rows, a block at a time, because a table may exceed memory."""
+    """A site's rows, in blocks, since a table may exceed memory."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -70,43 +68,43 @@ class Table(Protocol):
         """How many rows there are."""
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The rows, in order, as they are: missing values are NaN."""
+        """The rows, in order; missing values are NaN."""
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, in order, every value finite; ``MissingValues`` is raised where one is not."""
+        """The rows, in order; ``MissingValues`` if a value is not finite."""
 
 
 def keys_of(table: Table) -> tuple[str, ...] | None:
-    """What names each row, the same at every site that holds columns of it; None where rows go by their place."""
+    """The keys of a table's rows, by which sites match them; None if rows are matched by position."""
     keys: tuple[str, ...] | None = getattr(table, "keys", None)
     return keys
 
 
 def new_rows_of(table: Table) -> Table | None:
-    """Rows of the same columns that came later, to be embedded as the others were."""
+    """New rows of the same columns, to be embedded like the others."""
     new: Table | None = getattr(table, "new", None)
     return new
 
 
 def rows_behind(table: Table) -> int:
-    """How many of the site's rows a table stands for."""
+    """The number of a site's rows that a table represents."""
     return int(getattr(table, "n_grouped", table.n_rows))
 
 
 def within_columns(table: Table) -> Floats:
-    """For every column the sum of squares of a table's rows about the rows it shows; zeros where it shows these."""
-    found: Floats | None = getattr(table, "within_columns", None)
-    return np.zeros(len(table.columns)) if found is None else found
+    """Per column the sum of squares within groups; zeros for a table of single rows."""
+    squares: Floats | None = getattr(table, "within_columns", None)
+    return np.zeros(len(table.columns)) if squares is None else squares
 
 
 def within_scatter(table: Table) -> Floats | None:
-    """The same for every pair of columns: the products' sums as a matrix; None where the table does not offer it."""
-    found: Floats | None = getattr(table, "within_scatter", None)
-    return found
+    """The scatter matrix within groups; None if the table does not have it."""
+    scatter: Floats | None = getattr(table, "within_scatter", None)
+    return scatter
 
 
 def rows_at(table: Table, places: Integers) -> tuple[Floats, Floats]:
-    """The rows at places given in order, which may repeat, and what each row counts."""
+    """The rows at sorted positions, which may repeat, and their weights."""
     rows, counts, start = [np.zeros((0, len(table.columns)))], [np.zeros(0)], 0
     for block in table.blocks():
         stop = start + len(block.rows)
@@ -118,14 +116,14 @@ def rows_at(table: Table, places: Integers) -> tuple[Floats, Floats]:
 
 
 class Memory(dict[str, Any]):
-    """What a site keeps within one run: only what its rows and the requests so far can rebuild."""
+    """What a site keeps during a run: only what its rows and the requests so far can rebuild."""
 
     table: Table | None = None
-    """A prepared view of the site's table that later requests see in its place."""
+    """A prepared view of the site's table, which later requests get instead of it."""
     allows: int = 2
-    """What the site's policy lets be seen of it by itself: nothing (0), averages (1), or rows (2)."""
+    """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
     alignment_key: bytes | None = None
-    """The sites' common secret, by which keys of rows become tags."""
+    """The sites' common secret, which turns keys of rows into tags."""
 
     def cached(self, key: str, compute: Callable[[], T]) -> T:
         """``self[key]``, computed the first time."""
@@ -140,7 +138,7 @@ Keeping = Callable[[Table, Memory, Any], None]
 
 
 class Evaluated(NamedTuple):
-    """What a site computed for a request another request carries; it has not left and is not yet checked in bytes."""
+    """The reply to a carried request, before it is encoded and sent."""
 
     request: Request[Any]
     reply: Reply
@@ -148,52 +146,52 @@ class Evaluated(NamedTuple):
 
 
 class Exit(Protocol):
-    """What the function of a carrying request may use of its site."""
+    """What the function of a carrying request may use."""
 
     name: str
     masking_key: bytes
-    """The site's own secret; it never leaves."""
+    """The site's own secret, which never leaves."""
     peers: Mapping[str, bytes] | None
-    """Other sites' public keys as the site's owner pinned them; None trusts what the server introduces."""
+    """Public keys of other sites, pinned by the data officer; None trusts the server's introduction."""
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
-        """Agree to be summed up with these sites; the site's policy may refuse."""
+        """Agree to sums over these sites; the site's policy may refuse."""
 
     def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
-        """Agree that an upload is summed up with those left; the site's policy may refuse."""
+        """Agree to unmask a sum over the remaining sites; the site's policy may refuse."""
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
-        """The answer to a carried request, once the site's policy has nothing against it."""
+        """The answer to a carried request, if the site's policy allows it."""
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
-        """The bytes of an answer this site gave earlier in the run."""
+        """The bytes of an earlier answer of this run."""
 
     def once(self, run: bytes, what: str) -> bool:
-        """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
+        """Whether ``what`` happens for the first time in the run; restarts included."""
 
 
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]
-"""Takes the site's exit, the run's memory, the envelope and the request."""
+"""A function of the site's exit, the run's memory, the envelope and the request."""
 CARRIERS: dict[type[Request[Any]], Carrying] = {}
 ANSWERS: dict[type[Request[Any]], Answering] = {}
 KEEPERS: dict[type[Request[Any]], Keeping] = {}
-"""The functions installed, by the type of request."""
+"""The registered functions, by type of request."""
 
 
 def answers(
     request: type[Request[R]],
 ) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
-    """Mark the function with which a site answers ``request``."""
+    """Register the function that answers ``request``."""
     return _registered(ANSWERS, request)
 
 
 def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
-    """Mark the function that answers a request which carries another one, or belongs to carrying (masks)."""
+    """Register the function that answers a request which carries another one, or sets up masks."""
     return _registered(CARRIERS, request)
 
 
 def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[Any]]) -> Callable[[T], T]:
-    """Enter the function that is marked; a request that does not fix its reply's every axis is refused here."""
+    """Register a function; ``TypeError`` if the request does not state every axis of its reply."""
     reply_type(request)
 
     def register(function: T) -> T:
@@ -204,13 +202,13 @@ def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[
 
 
 def remembers(request: type[Request[Any]]) -> Callable[[Keeping], Keeping]:
-    """Mark the function with which a site updates its memory on ``request``, before it answers.
+    """Register the function that updates a site's memory on ``request``, before it answers.
 
-    It runs again, without an answer, when a site is brought up to date; so it may depend on the site's
-    rows and on earlier requests only.
+    It runs again when the site is brought up to date, so it may depend on the site's rows and on earlier requests
+    only.
     """
     if not request.remembered:
         raise TypeError(f"declare class {request.__name__}(Request[...], remembered=True) first")
-    if reply_type(request) is Nothing:  # unless a function of its own looks at the rows once more
+    if reply_type(request) is Nothing:  # unless a function is registered for the answer
         ANSWERS.setdefault(request, lambda *_: Nothing())
     return _registered(KEEPERS, request)

@@ -1,7 +1,7 @@
-"""The two verbs with which a protocol asks, and the question they make.
+"""The two verbs of a protocol, and the questions they create.
 
-``total`` shows the server a sum, ``each`` every answer. ``grep "each("`` lists every place where single
-answers are seen. ``present`` asks nobody anything: it tells a protocol who is there.
+``total`` shows the server a sum, ``each`` every answer; ``grep "each("`` lists every place where per-site results are
+seen. ``present`` returns the current sites and sends nothing.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ T = TypeVar("T")
 
 
 class Seen(IntEnum):
-    """What the server will see of an answer; said to the site with the question."""
+    """What the server will see of an answer; part of the question."""
 
     SINGLE = 0
     """The answer itself."""
     SUMMED = 1
-    """The answer itself; the server says it only adds it up."""
+    """The answer itself; the server declares that it only sums it."""
     MASKED = 2
-    """Nothing but the sum over the roster."""
+    """Only the sum over the roster."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A request, or one request per site, on its way to sites."""
+    """A request to sites, or one request per site."""
 
     request: Request[Any] | Mapping[str, Request[Any]]
     to: tuple[str, ...] | None = None
     """The sites asked; None is all of them."""
     summed: bool = False
-    """Whether the sum is wanted rather than every answer; a layer lowers this to what travels."""
+    """Whether only the sum is needed; a layer lowers this to what is sent."""
     complete: bool = False
-    """Whether losing one of the sites asked makes the answer worthless (``RosterChanged`` is raised)."""
+    """Whether the dropout of a site makes the answer useless (``RosterChanged`` is raised)."""
     limits: Limits = field(default_factory=dict)
-    """What bounds of answers name beside the request's own numbers, such as ``rows`` and ``box``."""
+    """Values of further names in bounds, such as ``rows`` and ``box``."""
     bits: int | None = None
-    """How large a ring is enough for a masked sum; None leaves it to the layer."""
+    """Bits of a ring that is large enough for a masked sum; None leaves it to the layer."""
     seen: Seen = Seen.SINGLE
     needed: int | None = None
-    """How many answers will do; None leaves it to the run's quorum."""
+    """How many answers suffice; None: the run's quorum."""
     is_for_all: bool = False
-    """Whether ``to`` are all sites that are left of the run: a quorum is then a share of all it ever had."""
+    """Whether ``to`` are all remaining sites of the run: the quorum is then a share of all sites it ever had."""
     phase: str = "algorithm"
-    """What the exchange is counted as: ``algorithm`` or ``masking``."""
+    """``algorithm`` or ``masking``, for the ledger."""
 
     @property
     def requests(self) -> Mapping[str, Request[Any]]:
@@ -58,27 +58,26 @@ class Question:
         return self.request if isinstance(self.request, Mapping) else {"": self.request}
 
     def request_for(self, site: str) -> Request[Any]:
-        """What this site is asked."""
         return self.request[site] if isinstance(self.request, Mapping) else self.request
 
 
 @dataclass(frozen=True)
 class Present:
-    """Who is there? Answered by the run itself."""
+    """Asks the run for the current sites."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Under which run, round and attempt goes the next question? Asked by layers, answered by the run itself."""
+    """Asks the run for the run, round and attempt of the next question; used by layers."""
 
 
 @dataclass(frozen=True)
 class Remain:
-    """From now on the run is with these sites only. Told by layers, heeded by the run itself."""
+    """Restricts the run to these sites from now on; used by layers."""
 
     names: frozenset[str]
     is_begun: bool = False
-    """Whether to heed it only where masked sums were begun, perhaps by a server that was killed since."""
+    """Whether this applies only if masked sums have begun, perhaps before a restart of the server."""
 
 
 Protocol: TypeAlias = Generator[Question | Present, Any, T]
@@ -88,7 +87,7 @@ Protocol: TypeAlias = Generator[Question | Present, Any, T]
 def total(
     request: Request[R], to: Iterable[str] | None = None, *, complete: bool = False, bits: int | None = None
 ) -> Protocol[R]:
-    """Ask sites and see the sum of their answers; ``bits`` is how large a ring is enough where it is masked."""
+    """Ask sites and see the sum of their answers; ``bits`` of a ring suffice for it if it is masked."""
     answer: R = yield Question(request, _names(to), summed=True, complete=complete, bits=bits)
     return answer
 
@@ -106,7 +105,7 @@ def each(
 
 
 def present() -> Protocol[tuple[str, ...]]:
-    """The sites that take part now, in roster order. Nothing is sent."""
+    """The current sites, in roster order. Nothing is sent."""
     names: tuple[str, ...] = yield Present()
     return names
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: files for programs and people, written when everything has succeeded."""
+"""The result files of a run, written after it has succeeded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAWN_SITES = 12
 
 
 def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
-    """One Parquet column ``cluster`` in the order of the rows (null: left out); how many rows, how many left out."""
+    """Write a Parquet column ``cluster`` (null: no label); return the numbers of rows and of rows without a label."""
     path.parent.mkdir(parents=True, exist_ok=True)
     schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
     with pq.ParquetWriter(path, schema) as writer:
@@ -43,9 +43,9 @@ def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[
 
 
 def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """Every kind of question in the order first asked: how often, and how many numbers one site answered at most.
+    """Every kind of question, in order: how often it was asked, and the most values one site sent in answer.
 
-    What only sets masks up and takes them off is one line, at the end.
+    Rounds for keys and masks are one line at the end.
     """
 
     def kind(exchange: Exchange) -> dict[str, str]:
@@ -54,16 +54,18 @@ def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
         asked = exchange.asked.rpartition(".")[2]
         return {"asked": asked, "answer": exchange.answer, "content": exchange.content, "seen": exchange.seen}
 
-    found = []
+    kinds = []
     in_order = sorted(ledger.exchanges, key=lambda exchange: exchange.phase == "masking")
     for same, group in groupby(in_order, kind):
         counts = [[count.floats_up for count in exchange.sites.values()] for exchange in group]
-        found.append({**same, "times": len(counts), "numbers": max((n for one in counts for n in one), default=0)})
-    return found
+        kinds.append(
+            {**same, "times": len(counts), "numbers": max((n for sites in counts for n in sites), default=0)}
+        )
+    return kinds
 
 
 def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The result as plain numbers and words."""
+    """The contents of ``result.json``."""
     ledger = estimator.ledger_
     return {
         "schema": RESULT_SCHEMA,
@@ -85,35 +87,35 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         ),
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes up in all, k-means cost {_cost(estimator)}.{_lost(ledger)}"
+            f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {_cost(estimator)}.{_dropouts(ledger)}"
         ),
         "caption": (
-            "The plane that shows most of the centers' spread; a sample of each site's rows, coloured by cluster, "
-            "over the other sites' rows in grey. Crosses are centers."
+            "The plane of the two main directions of the centers. Each panel shows a sample of a site's rows, "
+            "coloured by cluster, over the other sites' rows in grey. Crosses are centers."
         ),
     }
 
 
 def _cost(estimator: Any) -> str:
-    """The cost, and what it and the sizes are."""
+    """The cost, and how exact it and the sizes are."""
     least = estimator.min_group_
     if not least:
         return f"{estimator.inertia_:.6g}"
     return f"{estimator.cost_over_groups} {estimator.inertia_:.6g}; sizes count whole groups of at least {least} rows"
 
 
-def _lost(ledger: Ledger) -> str:
-    """Who is not in all of it, since when."""
-    lost = [f"{name} since round {since}" for name, since in ledger.lost().items()]
-    return f" Lost on the way: {', '.join(lost)}; sums told before that hold their rows, too." if lost else ""
+def _dropouts(ledger: Ledger) -> str:
+    """The sites that dropped out, and when."""
+    dropouts = [f"{name} in round {since}" for name, since in ledger.lost().items()]
+    return f" Dropped out: {', '.join(dropouts)}; earlier sums include their rows." if dropouts else ""
 
 
 def write_run(
     folder: Path, estimator: FederatedKMeans, tables: Mapping[str, Table], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All of a run's files: result, centers, labels by site, ledger, model, picture, page.
+    """Write all files of a run: result, centers, labels by site, ledger, model, picture and report.
 
-    Where tables stay at their sites there are none here, so neither labels nor a picture.
+    There are no labels and no picture if the tables are at remote sites.
     """
     folder.mkdir(parents=True, exist_ok=True)
     columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
@@ -127,7 +129,7 @@ def write_run(
 
 
 def write_result(folder: Path, estimator: Any, result: Mapping[str, Any]) -> None:
-    """Centers (one line a cluster: its rows and its center), ledger, model, result and page."""
+    """Write centers (one line per cluster), ledger, model, result and report."""
     with (folder / "centers.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["cluster", "rows", *result["columns"]])
@@ -140,7 +142,7 @@ def write_result(folder: Path, estimator: Any, result: Mapping[str, Any]) -> Non
 
 
 def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -> None:
-    """Draw a sample of rows of the first sites in the plane of the centers' largest spread."""
+    """Draw a sample of rows of the first sites in the plane of the centers' main directions."""
     points, sites, labels = [], [], {}
     for name in list(tables)[:DRAWN_SITES]:
         rows, own = _sample(estimator, tables[name])
@@ -161,7 +163,7 @@ def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -
 
 
 def _sample(estimator: FederatedKMeans, table: Table) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Prepared rows, evenly strewn over the table, and their labels."""
+    """Prepared rows at regular steps of the table, and their labels."""
     step = max(1, table.n_rows // DRAWN_ROWS)
     rows = [block.rows[::step] for block in table.raw_blocks()]
     raw = np.concatenate(rows)[:DRAWN_ROWS] if rows else np.zeros((0, len(table.columns)))
@@ -171,8 +173,8 @@ def _sample(estimator: FederatedKMeans, table: Table) -> tuple[npt.NDArray[np.fl
 
 
 def _plane(spread: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Two orthonormal directions, the centers' principal ones; with a single column the second is nothing."""
+    """The two principal directions of the centers; with a single column the second is zero."""
     d = spread.shape[1]
     directions = np.linalg.svd(spread, full_matrices=True)[2]
-    found = directions[: min(2, d)]
-    return np.vstack([found, np.zeros((2 - len(found), d))])
+    axes = directions[: min(2, d)]
+    return np.vstack([axes, np.zeros((2 - len(axes), d))])

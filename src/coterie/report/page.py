@@ -1,4 +1,4 @@
-"""A page of its own, made from a run's result files: it opens from disk and asks nobody for anything."""
+"""``report.html``: one self-contained page, made from the result files of a run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ SHOWN_COLUMNS = 12
 
 
 def write_page(folder: Path) -> Path:
-    """``report.html`` from ``result.json``, ``ledger.json`` and, if it is there, ``clusters.png`` of the folder."""
+    """Write ``report.html`` from ``result.json``, ``ledger.json`` and, if it exists, ``clusters.png``."""
     result = json.loads((folder / "result.json").read_text())
     ledger = json.loads((folder / "ledger.json").read_text())
     parts = [f"<h1>{escape(result['title'])}</h1><p class=lead>{escape(result['summary'])}</p>"]
     if "comparisons" in result:
-        parts += ["<h2>Together, pooled, and each site alone</h2>", _comparisons(result["comparisons"]), _LEGEND]
+        parts += [
+            "<h2>Federated, pooled, and each site alone</h2>",
+            _table(*comparison_table(result["comparisons"]), first="ours"),
+            _LEGEND,
+        ]
     parts += [
         _picture(folder / "clusters.png", result["caption"]),
         "<h2>What left each site</h2>",
         _sites(ledger["sites"]),
-        f"<h2>What was asked</h2>{_asked(result['asked'])}",
+        f"<h2>Questions</h2>{_asked(result['asked'])}",
         f"<h2>Centers</h2>{_centers(result['columns'], result['centers'], result['counts'])}",
     ]
     head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -43,36 +47,41 @@ def write_page(folder: Path) -> Path:
 
 
 _LEGEND = (
-    "<p><small>ARI and NMI against the known classes, over all rows; cost as a ratio to the pooled optimum. "
-    "Pooling sends every value of every row.</small></p>"
+    "<p><small>ARI and NMI compare with the known classes, over all rows. The cost is relative to the pooled "
+    "optimum. Values and bytes are those sent by all sites; pooling sends every value of every row.</small></p>"
 )
 
 
 def _picture(path: Path, caption: str) -> str:
     if not path.exists():
-        return "<p><small>Rows stayed at their sites, so there is no picture of them here.</small></p>"
+        return "<p><small>The rows are at remote sites, so there is no picture of them.</small></p>"
     data = base64.b64encode(path.read_bytes()).decode()
     image = f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{data}'>"
     return f"{image}<p><small>{escape(caption)}</small></p>"
 
 
-def _comparisons(rows: list[dict[str, Any]]) -> str:
-    head = ["", "ARI", "NMI", "cost ratio", "values sent", "bytes sent", "rounds"]
-    lines = []
-    for row in rows:
-        quality = [row["way"], f"{row['ari']:.3f}", f"{row['nmi']:.3f}", f"{row['cost_ratio']:.4f}"]
-        lines.append([*quality, f"{row['floats_up']:,}", f"{row['bytes_up']:,}", str(row["rounds"])])
-    return _table(head, lines, first="ours")
+def comparison_table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The head and the cells of the comparison of clusterings."""
+    columns = {
+        "": "{way}",
+        "ARI": "{ari:.3f}",
+        "NMI": "{nmi:.3f}",
+        "cost ratio": "{cost_ratio:.4f}",
+        "values": "{floats_up:,}",
+        "bytes": "{bytes_up:,}",
+        "rounds": "{rounds}",
+    }
+    return list(columns), [[cell.format_map(row) for cell in columns.values()] for row in rows]
 
 
 def _sites(sites: dict[str, dict[str, int]]) -> str:
-    head = ["site", "values sent", "bytes up", "bytes down", "rounds"]
+    head = ["site", "values sent", "bytes sent", "bytes received", "rounds"]
     names = ("floats_up", "bytes_up", "bytes_down", "rounds")
     return _table(head, [[s, *[f"{c[n]:,}" for n in names]] for s, c in sites.items()])
 
 
 def _asked(rows: list[dict[str, Any]]) -> str:
-    head = ["question", "answer", "content", "the server sees", "times", "numbers a site"]
+    head = ["question", "answer", "content", "the server sees", "times", "values per site"]
     names = ("asked", "answer", "content", "seen", "times", "numbers")
     return _table(head, [[str(row[n]) for n in names] for row in rows])
 
@@ -88,7 +97,7 @@ def _centers(columns: list[str], centers: list[list[float]], counts: list[float]
 
 
 def _table(head: list[str], lines: list[list[str]], first: str = "") -> str:
-    """A table; ``first`` is the class of its first line, where it has one."""
+    """A table; ``first`` is the CSS class of its first line."""
     heads = "".join(f"<th>{escape(h)}</th>" for h in head)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in cells)}</tr>" for cells in lines)
     if first:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
-"""Told apart with any kind of colour vision (Okabe & Ito)."""
+"""Distinct for every kind of colour vision (Okabe & Ito)."""
 
 
 def draw_clusters_by_site(
@@ -24,27 +24,27 @@ def draw_clusters_by_site(
     centers: npt.NDArray[np.float64],
     axes_names: Sequence[str],
 ) -> None:
-    """A panel for every site and way of clustering; two columns of numbers span every panel.
+    """A panel for every site and clustering, over two columns of ``rows``.
 
-    ``panels`` maps the name of a way to each site's labels; the first way is drawn with ``centers``.
+    ``panels`` maps the name of a clustering to each site's labels; ``centers`` are those of the first clustering.
     """
     names = list(next(iter(panels.values())))
     across = min(len(names), 4)
-    tiers = [(way, names[i : i + across]) for way in panels for i in range(0, len(names), across)]
+    tiers = [(clustering, names[i : i + across]) for clustering in panels for i in range(0, len(names), across)]
     with matplotlib.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(3.2 * across, 2.9 * len(tiers) + 0.3), layout="constrained", dpi=130)
         grid = figure.subplots(len(tiers), across, sharex=True, sharey=True, squeeze=False)
-        for i, (way, shown) in enumerate(tiers):
+        for i, (clustering, shown) in enumerate(tiers):
             for j, panel in enumerate(grid[i]):
                 if j >= len(shown):
                     panel.set_axis_off()
                     continue
-                _draw_site(panel, rows, rows[sites == shown[j]], panels[way][shown[j]])
+                _draw_site(panel, rows, rows[sites == shown[j]], panels[clustering][shown[j]])
                 panel.set_title(f"{shown[j]} ({(sites == shown[j]).sum()})")
-                if way == next(iter(panels)):
+                if clustering == next(iter(panels)):
                     panel.scatter(centers[:, 0], centers[:, 1], s=90, marker="X", c="black", edgecolors="white")
                 if j == 0:
-                    panel.set_ylabel(f"{way}\n{axes_names[1]}")
+                    panel.set_ylabel(f"{clustering}\n{axes_names[1]}")
                 if i == len(tiers) - 1:
                     panel.set_xlabel(axes_names[0])
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a run over columns of the same rows leaves behind."""
+"""The result files of a run over columns of the same rows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ DRAWN_ROWS = 4000
 def labels_at_site(
     estimator: VerticalKernelKMeans, table: Table, alignment_key: bytes | None
 ) -> npt.NDArray[np.int32]:
-    """The labels in the order of a site's own rows: by their tags, where rows have keys."""
+    """The labels in the order of a site's rows, matched by tag if rows have keys."""
     keys = keys_of(table)
     if estimator.tags_ is None or keys is None:
         return estimator.labels_
     if alignment_key is None:
-        raise InputError("there is no alignment_key to tag keys with.")
+        raise InputError("the site's policy has no alignment_key; set it to match rows by key.")
     tags = row_tags(keys, alignment_key)
     places = np.minimum(np.searchsorted(estimator.tags_, tags), len(estimator.tags_) - 1)
     if (estimator.tags_[places] != tags).any():
-        raise Unaligned("a site's rows are not those that were clustered: other keys, or another alignment_key.")
+        raise Unaligned("a site's rows do not match the clustered rows: the keys or the alignment_key changed.")
     return estimator.labels_[places]
 
 
@@ -46,7 +46,7 @@ def write_vertical_run(
     policies: Mapping[str, Policy],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Result, components and labels by tag, labels by site, ledger, model, picture, page."""
+    """Write result, components by tag, labels by site, ledger, model, picture and report."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
     low, high = min(estimator.local_ranks_.values()), max(estimator.local_ranks_.values())
@@ -55,8 +55,8 @@ def write_vertical_run(
         "gamma": estimator.gamma_,
         "local_ranks": estimator.local_ranks_,
         "error_bound": estimator.error_bound_,
-        "caption": "The rows' first two components, coloured by cluster; crosses are centers. No site has them all: "
-        f"they were found from {low if low == high else f'{low} to {high}'} eigenpairs of each site's columns.",
+        "caption": "The first two components of the rows, coloured by cluster. Crosses are centers. The components "
+        f"were computed from {low if low == high else f'{low} to {high}'} eigenpairs of each site's kernel matrix.",
     }
     _write_components(folder / "components.parquet", estimator, columns)
     for name, table in tables.items():
@@ -68,7 +68,7 @@ def write_vertical_run(
 
 
 def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list[str]) -> None:
-    """What the center has of every row: its tag (or place), its components and its cluster."""
+    """What the server has of every row: its tag, its components and its cluster."""
     named = {} if estimator.tags_ is None else {"tag": pa.array(estimator.tags_, pa.uint64())}
     parts = {name: estimator.embedding_[:, i] for i, name in enumerate(columns)}
     pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), path)

@@ -68,11 +68,11 @@ class PublicKey(Reply, content="nothing"):
     key: Bytes = array(KEY_BYTES, dtype="uint8", is_counted=False)
 
 
-class AskKey(Request[PublicKey]):
+class AskKey(Request[PublicKey], doing="exchanging public keys"):
     """What is your public key?"""
 
 
-class Introduce(Request[Nothing], remembered=True):
+class Introduce(Request[Nothing], remembered=True, doing="introducing the sites to each other"):
     """These are the sites and their public keys."""
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ class Masked(Reply, content="sums"):
     shares: Bytes = array("n", SEALED_BYTES, dtype="uint8", is_counted=False)
 
 
-class AskMasked(Request[Masked]):
+class AskMasked(Request[Masked], doing="summing masked answers"):
     """Answer the request in ``body``, masked for this roster."""
 
     bits: int
@@ -108,7 +108,7 @@ class Revealed(Reply, content="nothing"):
     seeds: Bytes = array("gone", KEY_BYTES, dtype="uint8", is_counted=False)
 
 
-class Reveal(Request[Revealed]):
+class Reveal(Request[Revealed], doing="unmasking the sum"):
     """Unmask the sum of an earlier round; the sealed shares are those the survivors sent for you."""
 
     n: int

@@ -318,7 +318,7 @@ def test_other_columns_or_larger_groups_need_the_data_officers_word_once_somethi
     ledger.answer(asked, b"sums", 1)
     with pytest.raises(InputError, match="coterie site regroup"):
         grouped_view(ArrayTable(rows[:, :2]), 5, ledger)
-    with pytest.raises(InputError, match=r"at least 5 rows.*asks for 10"):
+    with pytest.raises(InputError, match=r"at least 5 rows.*requires 10"):
         grouped_view(ArrayTable(rows), 10, ledger)
     assert grouped_view(ArrayTable(rows), 10, ledger, anew=True).min_group == 10
     assert grouped_view(ArrayTable(rows), 10, ledger).min_group == 10

@@ -1,69 +1,40 @@
-"""Messages to bytes and back: the only place where either happens.
+"""Encoding and decoding of messages.
 
 A frame is a fixed header, the method's name, and one of four forms:
 
 - question: ``transcript`` (8 bytes), ``seen`` (1), then the request's body;
-- recall: the bodies of the run's remembered requests, to bring a site up to date; its answer is empty;
-- answer: a tag of the answer's form (4), its numbers and nothing else, a checksum (4); the question fixes all sizes;
+- recall: the bodies of the run's remembered requests, to bring a site up to date; the answer is empty;
+- answer: a tag of the answer's layout (4), its numbers, a checksum (4); the question fixes all sizes;
 - refusal: one code (1).
 
 Any byte string decodes to a valid message or raises :class:`MalformedMessage` (:class:`BadAnswer` for answers).
-Nothing is allocated that the frame does not already hold.
+No more memory is allocated than the frame holds.
 """
 
-from coterie.messages.codec.arrays import pack_arrays, reply_from_arrays, unpack_arrays
-from coterie.messages.codec.bodies import Body, decode_body, encode_body, kind_of
-from coterie.messages.codec.envelope import (
-    FORMAT_VERSION,
-    MAX_ANSWER_BYTES,
-    MAX_FRAME_BYTES,
-    NO_TRANSCRIPT,
-    Envelope,
-    Form,
-    extend_transcript,
-    read_envelope,
-    roster_digest,
-    site_tag,
-)
-from coterie.messages.codec.frames import (
-    EMPTY_LAYOUT,
-    Decoded,
-    answer_header_bytes,
-    decode_answer,
-    decode_question,
-    encode_answer,
-    encode_question,
-    encode_recall,
-    encode_refusal,
-    question_header_bytes,
-)
-
-__all__ = [
-    "EMPTY_LAYOUT",
-    "FORMAT_VERSION",
-    "MAX_ANSWER_BYTES",
-    "MAX_FRAME_BYTES",
-    "NO_TRANSCRIPT",
-    "Body",
-    "Decoded",
-    "Envelope",
-    "Form",
-    "answer_header_bytes",
-    "decode_answer",
-    "decode_body",
-    "decode_question",
-    "encode_answer",
-    "encode_body",
-    "encode_question",
-    "encode_recall",
-    "encode_refusal",
-    "extend_transcript",
-    "kind_of",
-    "pack_arrays",
-    "question_header_bytes",
-    "read_envelope",
-    "reply_from_arrays",
-    "roster_digest",
-    "site_tag",
-    "unpack_arrays",
-]
+from coterie.messages.codec.arrays import pack_arrays as pack_arrays
+from coterie.messages.codec.arrays import reply_from_arrays as reply_from_arrays
+from coterie.messages.codec.arrays import unpack_arrays as unpack_arrays
+from coterie.messages.codec.bodies import Body as Body
+from coterie.messages.codec.bodies import decode_body as decode_body
+from coterie.messages.codec.bodies import encode_body as encode_body
+from coterie.messages.codec.bodies import kind_of as kind_of
+from coterie.messages.codec.envelope import FORMAT_VERSION as FORMAT_VERSION
+from coterie.messages.codec.envelope import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
+from coterie.messages.codec.envelope import MAX_FRAME_BYTES as MAX_FRAME_BYTES
+from coterie.messages.codec.envelope import NO_TRANSCRIPT as NO_TRANSCRIPT
+from coterie.messages.codec.envelope import Envelope as Envelope
+from coterie.messages.codec.envelope import Form as Form
+from coterie.messages.codec.envelope import extend_transcript as extend_transcript
+from coterie.messages.codec.envelope import read_envelope as read_envelope
+from coterie.messages.codec.envelope import roster_digest as roster_digest
+from coterie.messages.codec.envelope import site_tag as site_tag
+from coterie.messages.codec.frames import EMPTY_LAYOUT as EMPTY_LAYOUT
+from coterie.messages.codec.frames import Decoded as Decoded
+from coterie.messages.codec.frames import answer_header_bytes as answer_header_bytes
+from coterie.messages.codec.frames import decode_answer as decode_answer
+from coterie.messages.codec.frames import decode_question as decode_question
+from coterie.messages.codec.frames import encode_answer as encode_answer
+from coterie.messages.codec.frames import encode_question as encode_question
+from coterie.messages.codec.frames import encode_recall as encode_recall
+from coterie.messages.codec.frames import encode_refusal as encode_refusal
+from coterie.messages.codec.frames import question_header_bytes as question_header_bytes

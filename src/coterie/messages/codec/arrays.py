@@ -1,4 +1,4 @@
-"""Arrays by themselves, with their shapes and exact numbers: for the journal rather than for the wire."""
+"""Arrays with their shapes and exact numbers, for the journal."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def unpack_arrays(data: bytes) -> list[Array]:
     """The arrays of :func:`pack_arrays`; :class:`MalformedMessage` for anything else."""
     try:
         free = _FREE.decode(data)
-        found = []
+        arrays = []
         for item in free:
             number = wire(item.number)
             if len(item.data) != number.n_bytes(math.prod(item.shape)):
-                raise MalformedMessage("recorded numbers are cut short")
-            found.append(number.from_bytes(item.data, tuple(item.shape)))
+                raise MalformedMessage("recorded numbers are truncated")
+            arrays.append(number.from_bytes(item.data, tuple(item.shape)))
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         raise MalformedMessage("recorded numbers cannot be read") from None
-    return found
+    return arrays
 
 
 def reply_from_arrays(request: type[Request[Any]], arrays: Sequence[Array]) -> Reply:

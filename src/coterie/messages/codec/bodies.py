@@ -16,7 +16,7 @@ from coterie.messages.numbers import wire
 from coterie.messages.schema import Request, cached, message_fields, request_type
 
 MAX_ITEMS = 1 << 17
-"""How many strings or recalled requests one message may list."""
+"""The most strings or recalled requests in one message."""
 MAX_LIMITS = 16
 
 
@@ -48,12 +48,12 @@ def _coder(kind: Any) -> _Coder:
     for item in message_fields(kind):
         plain = Annotated[item.type, MANY] if item.type == tuple[str, ...] else item.type
         fields.append((item.name, plain if item.array is None else _Packed))
-    made = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
-    return _Coder(made, msgspec.msgpack.Decoder(made))
+    struct = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
+    return _Coder(struct, msgspec.msgpack.Decoder(struct))
 
 
 def encode_body(request: Request[Any], limits: Limits) -> Body:
-    """The bytes of a request and the limits it is asked under; what no site would read is not written.
+    """The bytes of a request and its limits; ``MalformedMessage`` for a request that no site would accept.
 
     A request keeps its bytes: the journal, a layer and the run all need them, and it is encoded once.
     """
@@ -80,13 +80,13 @@ def _encode(request: Request[Any], limits: Limits) -> Body:
 
 
 def kind_of(data: bytes) -> type[Request[Any]] | None:
-    """The type of the request in these bytes, read from its name alone; None where it is not known here."""
+    """The type of the request in these bytes, by its name; None if it is unknown."""
     return request_type(data[1 : 1 + data[0]].decode(errors="replace")) if data else None
 
 
-@lru_cache(maxsize=16)  # in one process many sites are asked the same
+@lru_cache(maxsize=16)  # sites in one process get the same bytes
 def decode_body(data: bytes) -> tuple[Request[Any] | None, Limits]:
-    """The request in ``data`` and its limits; None for a request this installation does not know."""
+    """The request in ``data`` and its limits; None for an unknown request."""
     if len(data) < 2 or len(data) < 1 + data[0]:
         raise MalformedMessage("the request is cut short")
     try:
@@ -108,7 +108,7 @@ def decode_body(data: bytes) -> tuple[Request[Any] | None, Limits]:
 def _check_limits(name: str, limits: Limits) -> None:
     numbers = [n for limit in limits.values() for n in (limit if isinstance(limit, tuple) else (limit,))]
     if len(limits) > MAX_LIMITS or not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise MalformedMessage(f"{name}: limits are at most {MAX_LIMITS} finite numbers above 0")
+        raise MalformedMessage(f"{name}: limits must be at most {MAX_LIMITS} finite numbers above 0")
 
 
 def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
@@ -121,19 +121,19 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
         try:
             number = wire(item.array.dtype.format_map(plain))
         except (ValueError, KeyError):
-            raise MalformedMessage(f"{kind.kind}.{item.name} has no such kind of number") from None
+            raise MalformedMessage(f"{kind.kind}.{item.name} has an unknown type of number") from None
         count = math.prod(packed.shape)
         if len(packed.data) != number.n_bytes(count):
-            raise MalformedMessage(f"{kind.kind}.{item.name} has not the bytes its shape needs")
-        if not count and any(length > MAX_ITEMS for length in packed.shape):  # long axes that cost nothing to send
-            raise MalformedMessage(f"{kind.kind}.{item.name} is empty and claims a long axis")
+            raise MalformedMessage(f"{kind.kind}.{item.name} does not have the number of bytes of its shape")
+        if not count and any(length > MAX_ITEMS for length in packed.shape):  # such axes cost nothing to send
+            raise MalformedMessage(f"{kind.kind}.{item.name} is empty but has a long axis")
         try:
             value = number.from_bytes(packed.data, tuple(packed.shape))
         except (ValueError, OverflowError):  # an empty array with an axis numpy cannot hold
             raise MalformedMessage(f"{kind.kind}.{item.name} has an impossible shape") from None
         if number.is_float and not np.isfinite(value).all():
             raise MalformedMessage(f"{kind.kind}.{item.name} is not finite")
-        value.flags.writeable = False  # one reading may serve many sites
+        value.flags.writeable = False  # shared by the sites of one process
         values[item.name] = value
     try:
         return kind(**values)

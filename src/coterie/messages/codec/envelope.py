@@ -1,4 +1,4 @@
-"""The header every frame begins with, and the digests in it."""
+"""The header of every frame, and the digests in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Form(IntEnum):
 
 
 class Envelope(NamedTuple):
-    """What every message says of itself."""
+    """The header of every message."""
 
     version: int
     run: bytes
@@ -37,7 +37,7 @@ class Envelope(NamedTuple):
     roster: bytes
     """Digest of the names of the sites asked in this exchange."""
     site: bytes
-    """Digest of the one site this message goes to or comes from."""
+    """Digest of the site this message is sent to or comes from."""
     request: bytes
     """Digest of the request's body."""
     method: str
@@ -80,14 +80,16 @@ def header(form: Form, envelope: Envelope) -> bytes:
 def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
     """The form and envelope of any frame, and where the rest begins."""
     if len(frame) > MAX_FRAME_BYTES:
-        raise MalformedMessage(f"a message has at most {MAX_FRAME_BYTES} bytes")
+        raise MalformedMessage(f"the message has more than {MAX_FRAME_BYTES} bytes")
     if len(frame) < HEADER.size:
         raise MalformedMessage("the message is shorter than its header")
     version, form, run, round_, attempt, roster, site, request, length = HEADER.unpack_from(frame)
     if version != FORMAT_VERSION:
-        raise MalformedMessage(f"message format {version} is not known here; this end speaks {FORMAT_VERSION}")
+        raise MalformedMessage(
+            f"message format {version} is not supported; this version uses format {FORMAT_VERSION}"
+        )
     if form not in _FORMS:
-        raise MalformedMessage(f"no message has form {form}")
+        raise MalformedMessage(f"form {form} of a message is unknown")
     start = HEADER.size + length
     name = frame[HEADER.size : start]
     if length > MAX_METHOD_BYTES or len(name) != length or not (name.isascii() and name.decode().isprintable()):

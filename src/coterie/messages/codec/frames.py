@@ -39,12 +39,12 @@ _SUM_BYTES = 4
 
 
 def answer_header_bytes(method: str) -> int:
-    """What an answer weighs besides its numbers."""
+    """Bytes of an answer besides its numbers."""
     return HEADER.size + len(method) + _TAG_BYTES + _SUM_BYTES
 
 
 def question_header_bytes(method: str) -> int:
-    """What a question weighs besides its request's body."""
+    """Bytes of a question besides the body of its request."""
     return HEADER.size + len(method) + _QUESTION.size + _SUM_BYTES
 
 
@@ -62,31 +62,30 @@ class Decoded:
 
 
 def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen) -> bytes:
-    """A request on its way to one site. Its digest tells whether the body is whole, a checksum whether all before it
-    is: another round would be another question."""
+    """A question to one site. The digest in the envelope protects the body, a checksum protects what comes before."""
     head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen)
     return _sized(head + _checksum(head) + body.data)
 
 
 def encode_recall(envelope: Envelope, bodies: Sequence[bytes]) -> bytes:
-    """All remembered requests of a run, for a site that has to be brought up to date."""
+    """All remembered requests of a run, to bring a site up to date."""
     data = msgspec.msgpack.encode(list(bodies))
     return _sized(header(Form.RECALL, envelope._replace(request=request_digest(data))) + data)
 
 
 def _sized(frame: bytes) -> bytes:
     if len(frame) > MAX_FRAME_BYTES:
-        raise MalformedMessage(f"a message of {len(frame)} bytes; it may have at most {MAX_FRAME_BYTES}")
+        raise MalformedMessage(f"a message of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     return frame
 
 
 def encode_refusal(envelope: Envelope, code: Refusal) -> bytes:
-    """A site's no: one byte of it."""
+    """A refusal: its code is one byte."""
     return header(Form.REFUSAL, envelope) + bytes([code])
 
 
 def decode_question(frame: bytes) -> Decoded:
-    """A question or recall as a site reads it; ``request`` is None where its kind is unknown here."""
+    """A question or recall as a site reads it; ``request`` is None if its kind is unknown."""
     form, envelope, start = read_envelope(frame)
     if form is Form.RECALL:
         data = memoryview(frame)[start:]
@@ -99,7 +98,7 @@ def decode_question(frame: bytes) -> Decoded:
         return Decoded(envelope, form, bodies, None, {}, Seen.SINGLE, NO_TRANSCRIPT)
     ends = start + _QUESTION.size
     if form is not Form.QUESTION or len(frame) < ends + _SUM_BYTES:
-        raise MalformedMessage("the message is no question")
+        raise MalformedMessage("the message is not a question")
     if _checksum(frame[:ends]) != frame[ends : ends + _SUM_BYTES]:
         raise MalformedMessage("the head of the question arrived damaged")
     transcript, seen = _QUESTION.unpack_from(frame, start)
@@ -109,7 +108,7 @@ def decode_question(frame: bytes) -> Decoded:
     try:
         seen = Seen(seen)
     except ValueError:
-        raise MalformedMessage(f"nobody sees an answer in way {seen}") from None
+        raise MalformedMessage(f"the question does not say how its answer is seen ({seen})") from None
     request, limits = decode_body(body)
     return Decoded(envelope, form, (body,), request, limits, seen, transcript)
 
@@ -118,7 +117,7 @@ def decode_question(frame: bytes) -> Decoded:
 
 
 def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Bounds) -> bytes:
-    """An answer's bytes; :class:`BadAnswer` unless it is what its request asked for, finite and within bounds."""
+    """An answer's bytes; :class:`BadAnswer` unless it fits its request and is finite and within bounds."""
     if type(reply) is not layout.reply:
         raise BadAnswer(f"the answer is {type(reply).__name__}, not {layout.reply.__name__}")
     parts = [header(Form.ANSWER, envelope), layout.tag]
@@ -138,12 +137,12 @@ def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Boun
 
 
 def _checksum(frame: bytes | memoryview) -> bytes:
-    """Four bytes against damage on the way; against people there is the engine's own encryption."""
+    """Four bytes against damage; the engine's encryption protects against attackers."""
     return zlib.crc32(frame).to_bytes(_SUM_BYTES, "little")
 
 
 def decode_answer(frame: bytes, expected: Envelope, layout: Layout, bounds: Bounds) -> Reply | Refusal:
-    """What a site sent, checked against what it was asked; :class:`BadAnswer` says what does not fit."""
+    """A site's answer, checked against its question; :class:`BadAnswer` says what does not fit."""
     start = HEADER.size + len(expected.method) + _TAG_BYTES
     if not frame.startswith(header(Form.ANSWER, expected) + layout.tag):
         return _explain(frame, expected, layout)
@@ -162,7 +161,7 @@ def decode_answer(frame: bytes, expected: Envelope, layout: Layout, bounds: Boun
 
 
 def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
-    """The refusal in a frame that is not the answer expected, or :class:`BadAnswer` with what it is instead."""
+    """The refusal in a frame that is not the expected answer; :class:`BadAnswer` for anything else."""
     try:
         form, envelope, start = read_envelope(frame)
     except MalformedMessage as problem:
@@ -172,24 +171,24 @@ def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
     if envelope != expected:
         raise BadAnswer(_misfit(envelope, expected))
     if form is not Form.ANSWER:
-        raise BadAnswer(f"its message is no answer but a {form.name.lower()}")
-    raise BadAnswer(f"its answer is not the {layout.reply.__name__} asked for")
+        raise BadAnswer(f"its message is a {form.name.lower()}, not an answer")
+    raise BadAnswer(f"its answer is not of the type {layout.reply.__name__}")
 
 
 def _refusal(code: int, envelope: Envelope, expected: Envelope) -> Refusal:
-    # A site that could not read a question, or found it was another's, cannot name it: it leaves everything blank.
+    # A site that could not read a question, or that got another site's, leaves the envelope blank.
     blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
     if envelope != expected and not (envelope == blank and code in (Refusal.MALFORMED, Refusal.FOREIGN)):
         raise BadAnswer(_misfit(envelope, expected))
     try:
         return Refusal(code)
     except ValueError:
-        raise BadAnswer(f"it refused with code {code}, which means nothing here") from None
+        raise BadAnswer(f"it refused with the unknown code {code}") from None
 
 
 def _misfit(envelope: Envelope, expected: Envelope) -> str:
     if envelope.site != expected.site:
-        return "its answer was made by another site"
+        return "its answer is from another site"
     for name in ("run", "round", "attempt", "roster", "request", "method"):
         if getattr(envelope, name) != getattr(expected, name):
             return f"its answer belongs to another {name}"
@@ -201,16 +200,16 @@ def _check(item: LaidField, value: Array, bound: tuple[Magnitude, Magnitude]) ->
     if not item.size:
         return
     low, high = bound
-    if isinstance(high, np.ndarray):  # bounds by column: in units of these
+    if isinstance(high, np.ndarray):  # bounds by column: compare in units of these
         value, low, high = value / high, 0.0 if item.spec.nonnegative else -1.0, 1.0
     assert not isinstance(low, np.ndarray)
     slack = _SLACK[item.wire.bits] * high if item.wire.is_float and high < math.inf else 0.0
     if value.ndim == 0:
         smallest = largest = value.item()
-    else:  # ufunc.reduce is what min() and max() come down to; here every microsecond is paid per site and round
+    else:  # faster than min() and max(); this runs for every site and round
         smallest = np.minimum.reduce(value, None).item()
         largest = np.maximum.reduce(value, None).item()
-    # Comparisons with NaN are false, so this one line also finds what is not a number at all.
+    # Comparisons with NaN are false, so this also finds NaN.
     if (
         (low - slack if low else low) <= smallest
         and largest <= high + slack
@@ -223,12 +222,12 @@ def _check(item: LaidField, value: Array, bound: tuple[Magnitude, Magnitude]) ->
     raise BadAnswer(f"its {item.name} is outside the declared bound")
 
 
-# Rounding may carry a sum a hair beyond an exact bound; the hair is stated, by width of the number.
+# Rounding may carry a sum slightly beyond an exact bound: the relative slack, by width of the number.
 _SLACK = {64: 1e-9, 32: 1e-5, 16: 2e-3}
 
 
 class _Recalled(Request[Nothing]):
-    """Stands for a recall where the form of its empty answer is needed."""
+    """Stands for a recall, whose answer is empty."""
 
 
 EMPTY_LAYOUT = _Recalled().layout

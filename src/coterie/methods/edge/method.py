@@ -132,7 +132,7 @@ METHODS = (
         "each site's own centers, or sums alone; with stages of one's own what these disclose",
         optional="where every site allows averages; only pipelines of one's own ask for rows",
         settings=(EdgeKMeansSettings,),
-        use="Clusters with few bytes: a few steps, or a budget.",
+        use="for k-means clusters where sites should send as little as possible",
     ),
     *(
         _pipeline(name, title, (SendSummary,), f"{numbers} + 1 for C points of t axes", _PROJECTED)

@@ -204,5 +204,5 @@ METHOD = Method(
     "local: each site's principal axes; sums: products of all pairs of columns over all sites",
     optional="only with local axes (where every site allows averages)",
     settings=(PCASettings,),
-    use="Principal components.",
+    use="for principal components",
 )

@@ -110,7 +110,7 @@ class Subspace(Reply, content="grams"):
     squares: Floats = array(bound="rows * d * (reach * box)**2", nonnegative=True)
 
 
-class SendSubspace(Viewed, Request[Subspace]):
+class SendSubspace(Viewed, Request[Subspace], doing="computing each site's principal axes"):
     """Send the first ``t`` rows of Sigma V' of your rows as seen: step 1 of disPCA."""
 
     t: int = 0
@@ -138,7 +138,7 @@ class Scatter(Reply, content="grams"):
     inexact: Floats = array(bound="rows", nonnegative=True)
 
 
-class SendScatter(Viewed, Request[Scatter]):
+class SendScatter(Viewed, Request[Scatter], doing="summing products of columns"):
     """Sum up the products of all pairs of columns over your rows as seen."""
 
     entries: int = 0
@@ -174,7 +174,7 @@ class ReducedCost(Reply, content="sums"):
     cost: Floats = array(bound="16 * rows * d * (reach * box)**2", nonnegative=True)
 
 
-class SumReducedCost(Viewed, Request[ReducedCost]):
+class SumReducedCost(Viewed, Request[ReducedCost], doing="measuring the sites' k-means costs"):
     """Solve k-means on your own rows as seen: at what cost? Step 1 of disSS."""
 
     k: int = 0
@@ -217,7 +217,7 @@ class SummaryPart(Reply, content="rows"):
     delta: Floats = array(nonnegative=True)
 
 
-class SendSummary(Viewed, Request[SummaryPart]):
+class SendSummary(Viewed, Request[SummaryPart], doing="sampling a coreset"):
     """Draw ``rows`` of your rows as seen by their squared distance to your own solution of k-means.
 
     With ``t`` above 0 only in the subspace of your own first t principal axes; coordinates are sent with the basis
@@ -274,7 +274,7 @@ class ReducedCenters(Reply, content="averages"):
     counts: Floats = array("q", bound="rows", nonnegative=True)
 
 
-class SendCenters(Viewed, Request[ReducedCenters]):
+class SendCenters(Viewed, Request[ReducedCenters], doing="clustering each site's own rows"):
     """Cluster your own rows as seen into at most ``q`` centers."""
 
     q: int = 0
@@ -299,7 +299,7 @@ class WholeMoments(Reply, content="sums"):
     counts: Floats = array("k", bound="rows", nonnegative=True)
 
 
-class SumByCell(Viewed, Request[WholeMoments]):
+class SumByCell(Viewed, Request[WholeMoments], doing="summing rows by cluster"):
     """Put every row as seen to its nearest center, and sum up whole rows: lines 4 to 7 of Algorithm 1."""
 
     centers: Floats = array("k", "p")

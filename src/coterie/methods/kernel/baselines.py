@@ -73,7 +73,7 @@ def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedT
 # ---------------------------------------------------------------- RFK: random features, once
 
 
-class MapFeatures(Drawn, Request[Nothing], remembered=True):
+class MapFeatures(Drawn, Request[Nothing], remembered=True, doing="computing random features"):
     """From now on a row is its random features, over sqrt(D)."""
 
 

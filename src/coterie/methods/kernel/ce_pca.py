@@ -33,7 +33,7 @@ class Sketch(Reply, content="rows"):
     sketch: Floats = array("rows", "t")
 
 
-class SketchFeatures(Drawn, Request[Sketch], remembered=True):
+class SketchFeatures(Drawn, Request[Sketch], remembered=True, doing="sketching random features"):
     """Embed your random features in ``t`` dimensions, keep that, and sketch your rows of it into ``rows``."""
 
     rows: int
@@ -46,13 +46,13 @@ class Mass(Reply, content="rows"):
     mass: Floats = array(nonnegative=True)
 
 
-class ScoreByLeverage(Request[Mass], remembered=True):
+class ScoreByLeverage(Request[Mass], remembered=True, doing="scoring rows by leverage"):
     """Score every row by its leverage, the squared length of its embedded features times ``inverse``."""
 
     inverse: Floats = array("t", "t")
 
 
-class ScoreByResidual(Request[Mass], remembered=True):
+class ScoreByResidual(Request[Mass], remembered=True, doing="scoring rows by residual"):
     """Score every row by its squared distance, in the kernel's space, to the span of these rows."""
 
     landmarks: Floats = array("p", "d")
@@ -64,7 +64,7 @@ class DrawnRows(Reply, content="rows"):
     points: Floats = array("rows", "d", bound="box")
 
 
-class DrawRows(Request[DrawnRows]):
+class DrawRows(Request[DrawnRows], doing="sampling rows"):
     """Draw rows by their scores, without replacement."""
 
     rows: int
@@ -74,7 +74,7 @@ class DrawRows(Request[DrawnRows]):
     place: int
 
 
-class ProjectRows(Request[Sketch], remembered=True):
+class ProjectRows(Request[Sketch], remembered=True, doing="projecting rows on the landmarks"):
     """Add these landmarks; project your rows on the span of all ``t`` of them and sketch that into ``rows``."""
 
     rows: int
@@ -83,7 +83,7 @@ class ProjectRows(Request[Sketch], remembered=True):
     landmarks: Floats = array("p", "d")
 
 
-class EmbedRows(Request[Nothing], remembered=True):
+class EmbedRows(Request[Nothing], remembered=True, doing="embedding rows"):
     """From now on a row is its kernel values with the landmarks, times ``projection``."""
 
     projection: Floats = array("t", "s")

@@ -19,7 +19,7 @@ class Lengths(Reply, content="sums"):
     squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
 
 
-class SumLengths(Request[Lengths]):
+class SumLengths(Request[Lengths], doing="summing rows and squared lengths, for gamma"):
     """Sum up your rows and their squared lengths."""
 
     d: int

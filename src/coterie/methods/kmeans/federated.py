@@ -41,7 +41,7 @@ class WeightedCenters(Reply, content="sums"):
     sizes: Floats = array("k", bound="rows", nonnegative=True)
 
 
-class Train(Request[WeightedCenters]):
+class Train(Request[WeightedCenters], doing="training centers at the sites"):
     """ClientKMeans: move these centers over your rows for some epochs."""
 
     epochs: int
@@ -270,5 +270,5 @@ METHOD = Method(
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
     optional="only with a one-shot start (the default where every site allows averages)",
     settings=(FederatedSettings,),
-    use="Clusters of rows as they are: the default.",
+    use="for k-means clusters: the default",
 )

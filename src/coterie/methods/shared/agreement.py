@@ -56,7 +56,7 @@ class ColumnReport(Reply, content="schema"):
     min_group: Integers = array(dtype="uint8")
 
 
-class Agree(Request[ColumnReport]):
+class Agree(Request[ColumnReport], doing="comparing the sites' columns"):
     """Are these your columns, in this order?"""
 
     d: int

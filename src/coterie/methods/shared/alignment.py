@@ -37,7 +37,7 @@ class Attendance(Reply, content="rows"):
     weighted: Integers = array(dtype="uint1")
 
 
-class Attend(Request[Attendance]):
+class Attend(Request[Attendance], doing="counting the sites' rows and keys"):
     """How many rows do you hold, or, if ``new``, how many came later? Have they keys?"""
 
     new: bool
@@ -49,7 +49,7 @@ class RowTags(Reply, content="rows"):
     tags: Tags = array("rows", dtype="uint64")
 
 
-class SendTags(Request[RowTags], remembered=True):
+class SendTags(Request[RowTags], remembered=True, doing="matching rows by tag"):
     """Order your ``rows`` rows (or the new ones) by their tags from now on, and send these."""
 
     rows: int

@@ -42,7 +42,7 @@ class LocalCost(Reply, content="sums"):
     cost: Floats = array(bound="16 * rows * d * box**2", nonnegative=True)
 
 
-class SumCost(Request[LocalCost]):
+class SumCost(Request[LocalCost], doing="measuring the sites' k-means costs"):
     """Solve k-means on your own rows: at what cost?"""
 
     k: int
@@ -59,7 +59,7 @@ class CoresetPart(Reply, content="rows"):
     left: Floats = array("k")
 
 
-class SampleCoreset(Request[CoresetPart]):
+class SampleCoreset(Request[CoresetPart], doing="sampling a coreset"):
     """Draw ``rows`` of your rows by their squared distance to your own solution of k-means."""
 
     rows: int

@@ -17,7 +17,7 @@ class RowCounts(Reply, content="sums"):
     weighted: Floats = array(bound="1", nonnegative=True)
 
 
-class CountRows(Request[RowCounts]):
+class CountRows(Request[RowCounts], doing="counting rows"):
     """How many rows do you hold?"""
 
 
@@ -28,7 +28,7 @@ class PooledRows(Reply, content="rows"):
     weights: Floats = array("weighted", nonnegative=True)
 
 
-class PoolRows(Request[PooledRows]):
+class PoolRows(Request[PooledRows], doing="pooling rows"):
     """Send all your ``rows`` rows; ``weighted`` is as many, or 0 where every row counts once."""
 
     rows: int

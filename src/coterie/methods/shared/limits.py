@@ -32,7 +32,7 @@ class Magnitudes(Reply, content="sums"):
     box: Integers = array("groups", N_MARKS, dtype="uint1", bound="1")
 
 
-class ReportMagnitude(Request[Magnitudes]):
+class ReportMagnitude(Request[Magnitudes], doing="finding the largest magnitude of the values"):
     """Mark how many rows you show, and how far the largest value is from ``origin`` (none: from zero).
 
     There is one group of all columns, or one for every column. Missing values do not count.

@@ -22,7 +22,7 @@ class Moments(Reply, content="sums"):
     cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
-class Assign(Request[Moments]):
+class Assign(Request[Moments], doing="assigning rows to their nearest centers"):
     """Put every row to its nearest center."""
 
     centers: Floats = array("k", "d")
@@ -35,7 +35,7 @@ class Sizes(Reply, content="sums"):
     cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 
 
-class Close(Request[Sizes]):
+class Close(Request[Sizes], doing="counting the rows of the final clusters"):
     """How many rows are nearest to each of the final centers, and at what cost?"""
 
     centers: Floats = array("k", "d")

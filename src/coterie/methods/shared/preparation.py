@@ -33,7 +33,7 @@ class ColumnSums(Reply, content="sums"):
     squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
-class SumColumns(Request[ColumnSums]):
+class SumColumns(Request[ColumnSums], doing="summing columns"):
     """Sum up every column about ``origin``, missing values left out (``drop``: whole rows)."""
 
     drop: bool

@@ -28,7 +28,7 @@ Missing = Literal["refuse", "mean", "drop"]
 RANGE_SLACK = 1e-6
 
 
-class Prepare(Request[Nothing], remembered=True):
+class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' rows"):
     """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
 
     ``bounded`` asks that every value then lies between 0 and 1; a site where one does not says so.

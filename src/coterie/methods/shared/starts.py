@@ -45,7 +45,7 @@ class LocalCenters(Reply, content="averages"):
     counts: Floats = array("q", bound="rows", nonnegative=True)
 
 
-class Summarise(Request[LocalCenters]):
+class Summarise(Request[LocalCenters], doing="clustering each site's own rows"):
     """Cluster your own rows into at most ``q`` centers."""
 
     q: int
@@ -123,7 +123,7 @@ class CellSums(Reply, content="sums"):
     squares: Floats = array("cells", "d", bound="rows * (box + origin)**2", nonnegative=True)
 
 
-class Split(Request[CellSums]):
+class Split(Request[CellSums], doing="summing up the cells of the initial partition"):
     """Walk every row down a tree of cuts to its cell and sum up each cell.
 
     Cut ``i`` splits cell ``parent[i]`` at ``threshold[i]`` of column ``column[i]``: what lies above becomes

@@ -32,7 +32,7 @@ class ColumnCount(Reply, content="rows"):
     columns: Integers = array(dtype="uint32")
 
 
-class CountColumns(Request[ColumnCount]):
+class CountColumns(Request[ColumnCount], doing="counting columns"):
     """How many columns do you hold?"""
 
 
@@ -47,7 +47,7 @@ class Copy(Reply, content="rows"):
     copy: Floats = array("rows", "rank")
 
 
-class SolveCopy(Request[Copy]):
+class SolveCopy(Request[Copy], doing="taking an ADMM step"):
     """One inner step: the copy that suits your rows and your neighbours' pull.
 
     ``begun`` is your copy at the outer step's beginning, for which you solve for B_j; ``weight`` is 2 rho times the
@@ -75,7 +75,7 @@ class Components(Reply, content="rows"):
     components: Floats = array("columns", "rank")
 
 
-class SendComponents(Request[Components]):
+class SendComponents(Request[Components], doing="collecting the components"):
     """Send your part of the components, for your last copy."""
 
     columns: int

@@ -131,7 +131,7 @@ METHOD = Method(
     visibility="rows",
     settings=(VerticalClusterSettings, VerticalComponentSettings),
     needs_rows=True,
-    use="Sites that hold columns of the same rows, and trust the server with their rows up to a rotation.",
+    use="where sites hold different columns of the same rows",
 )
 DPCA = Method(
     "dpca",

@@ -20,7 +20,7 @@ FAR = 750.0
 """Beyond this many units of the kernel a value is 0 in double precision, so a distance may as well stop here."""
 
 
-class Treat(Request[Nothing], remembered=True):
+class Treat(Request[Nothing], remembered=True, doing="preparing the sites' columns"):
     """From now on see your columns so. ``missing="mean"``: columns with more than a tenth missing are left out, in
     others the mean stands in; ``scale="center"``: mean 0; ``scale="standard"``: and variance 1."""
 
@@ -35,7 +35,7 @@ class Spreads(Reply, content="rows"):
     squares: Floats = array(nonnegative=True)
 
 
-class MeasureSpread(Request[Spreads]):
+class MeasureSpread(Request[Spreads], doing="measuring the spread of rows"):
     """How far do your rows spread?"""
 
 
@@ -47,7 +47,7 @@ class RankFound(Reply, content="rows"):
     left: Floats = array(nonnegative=True)
 
 
-class FindRank(Request[RankFound]):
+class FindRank(Request[RankFound], doing="finding the rank of each site's kernel matrix"):
     """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
 
     kernel: str
@@ -65,7 +65,7 @@ class Pairs(Reply, content="rows"):
     values: Floats = array("rank", nonnegative=True)
 
 
-class Decompose(Request[Pairs]):
+class Decompose(Request[Pairs], doing="computing eigenpairs of each site's kernel matrix"):
     """Send the leading ``rank`` eigenpairs of your kernel matrix, out of ``found`` that you find."""
 
     kernel: str
@@ -83,7 +83,7 @@ class Distances(Reply, content="rows"):
     values: Floats = array("some", "rows", dtype="{precision}", bound="750", nonnegative=True)
 
 
-class SumDistances(Request[Distances]):
+class SumDistances(Request[Distances], doing="summing distances of new rows"):
     """How far are ``some`` new rows, from the ``first`` on, from every row? (eq. 10)"""
 
     gamma: float
@@ -99,7 +99,7 @@ class Products(Reply, content="rows"):
     values: Floats = array("c", "some", bound="largest")
 
 
-class SumProducts(Request[Products]):
+class SumProducts(Request[Products], doing="summing products with new rows"):
     """Multiply ``some`` new rows, from the ``first`` on, with your rows summed up by ``vectors``. (eq. 9)"""
 
     first: int
@@ -118,7 +118,7 @@ class ProductMagnitudes(Reply, content="rows"):
     largest: Integers = array("some", N_MARKS, dtype="uint1", bound="1")
 
 
-class ReportProducts(Request[ProductMagnitudes]):
+class ReportProducts(Request[ProductMagnitudes], doing="finding the magnitude of the products"):
     """Mark the power of sixteen above the largest of these products, for ``some`` new rows from the ``first`` on."""
 
     first: int

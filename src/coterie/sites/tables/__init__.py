@@ -1,19 +1,12 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
-from coterie.sites.tables.opening import open_table, read_columns, read_keys
-from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, PairedTable, rows_a_block
-from coterie.sites.tables.scanning import fingerprint, scan_table
-from coterie.sites.tables.splitting import split_by_site
-
-__all__ = [
-    "BLOCK_BYTES",
-    "ArrayTable",
-    "PairedTable",
-    "fingerprint",
-    "open_table",
-    "read_columns",
-    "read_keys",
-    "rows_a_block",
-    "scan_table",
-    "split_by_site",
-]
+from coterie.sites.tables.opening import open_table as open_table
+from coterie.sites.tables.opening import read_columns as read_columns
+from coterie.sites.tables.opening import read_keys as read_keys
+from coterie.sites.tables.rows import BLOCK_BYTES as BLOCK_BYTES
+from coterie.sites.tables.rows import ArrayTable as ArrayTable
+from coterie.sites.tables.rows import PairedTable as PairedTable
+from coterie.sites.tables.rows import rows_a_block as rows_a_block
+from coterie.sites.tables.scanning import fingerprint as fingerprint
+from coterie.sites.tables.scanning import scan_table as scan_table
+from coterie.sites.tables.splitting import split_by_site as split_by_site

@@ -1,4 +1,4 @@
-"""Numpy's own files: ``.npy``, mapped into memory, and ``.npz``."""
+"""NumPy files: ``.npy``, mapped into memory, and ``.npz``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from coterie.sites.tables.sources import Source, source_of_array
 
 
 def npy_source(path: Path, name: str) -> Source:
-    """An array file, of which only what is looked at is read."""
+    """An array file, mapped into memory."""
     with reading(name, "array file (.npy) of numbers"):
         values = np.lib.format.open_memmap(path, mode="r")
     return source_of_array(values, None, name)
 
 
 def npz_source(path: Path, name: str) -> Source:
-    """The 2-d array of an archive, with its columns' names where they are there."""
+    """The 2-d array of an archive, with the names of its columns if it has them."""
     names = npz_names(path, name)
     with reading(name, "archive (.npz) of arrays of numbers and text"), np.load(path, allow_pickle=False) as archive:
         return source_of_array(archive[_table_key(_shapes(path), name)], names, name)
 
 
 def npz_names(path: Path, name: str) -> list[str]:
-    """The columns' names, found without reading the rows."""
+    """The names of the columns; the rows are not read."""
     with reading(name, "archive (.npz) of arrays of numbers and text"):
         shapes = _shapes(path)
         n_columns = shapes[_table_key(shapes, name)][1]
@@ -38,7 +38,7 @@ def npz_names(path: Path, name: str) -> list[str]:
         with np.load(path, allow_pickle=False) as archive:
             names = [str(label) for label in archive[key].astype(str)]
     if len(names) != n_columns:
-        raise InputError(f"{name}: {key!r} holds {len(names)} names for {n_columns} columns; give one name a column")
+        raise InputError(f"{name}: {key!r} holds {len(names)} names for {n_columns} columns; give one per column")
     return names
 
 
@@ -48,7 +48,7 @@ def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
         return "X"
     if len(tables) != 1:
         raise InputError(
-            f"{name}: holds {len(tables)} 2-d arrays ({listed(tables) or 'none'}) and none of them is 'X'; "
+            f"{name}: holds {len(tables)} 2-d arrays ({listed(tables) or 'none'}), none of which is named 'X'; "
             "save the rows as a 2-d array 'X'"
         )
     return tables[0]

@@ -1,4 +1,4 @@
-"""Cells of a CSV column, which are text, as numbers."""
+"""Conversion of CSV cells to numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import LARGEST, too_large
-from coterie.sites.tables.phrases import leave_out, quoted
+from coterie.sites.tables.phrases import IGNORE_IT, quoted
 
 MISSING = ("", "NA", "NaN", "nan", "null")
 """Cells that stand for a missing value."""
@@ -29,14 +29,14 @@ Where = tuple[str, str]
 
 
 def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:
-    """The cells, null where one stands for a missing value and is not declared to mean something."""
+    """The cells, with null for missing values, unless the cell is a declared category."""
     missing = pa.array([token for token in MISSING if token not in declared], cells.type)
     return pc.if_else(pc.is_in(cells, value_set=missing), pa.scalar(None, cells.type), cells)
 
 
 def form_of(cells: Any) -> Any:
-    """The Arrow type that a column's first cells suggest; a column mostly of numbers is one of numbers."""
-    if _cast(cells.slice(0, SAMPLE)) is not None:  # the common case, at once
+    """The Arrow type of a column, guessed from its first cells; half of them numbers make it a column of numbers."""
+    if _cast(cells.slice(0, SAMPLE)) is not None:  # the common case
         return pa.float64()
     seen = _trimmed(cells.slice(0, SAMPLE)).drop_null()
     if not len(seen) or 2 * _matching(seen, NUMBER) >= len(seen):
@@ -47,7 +47,7 @@ def form_of(cells: Any) -> Any:
 
 
 def as_number(cells: Any, where: Where, start: int) -> Any:
-    """The cells as float64; a cell that is neither a number nor missing is refused, with its row."""
+    """The cells as float64; ``InputError`` with the row of a cell that is neither a number nor missing."""
     values = _cast(cells)
     if values is None:
         cells = _trimmed(cells)
@@ -60,17 +60,17 @@ def as_number(cells: Any, where: Where, start: int) -> Any:
 
 
 def as_truth(cells: Any, where: Where, start: int) -> Any:
-    """Cells that say true or false as 1 and 0."""
+    """Cells of true and false as 1 and 0."""
     cells = _trimmed(cells)
-    found = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
-    stray = pc.index(pc.and_(cells.is_valid(), found.is_null()), True).as_py()
+    truths = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(["false", "true"], cells.type))
+    stray = pc.index(pc.and_(cells.is_valid(), truths.is_null()), True).as_py()
     if stray >= 0:
         raise _stray(where, start + stray + 1, cells[stray].as_py(), "true and false")
-    return found
+    return truths
 
 
 def _cast(cells: Any) -> Any:
-    """The cells as float64; None where one is no number."""
+    """The cells as float64; None if one is not a number."""
     with suppress(pa.ArrowInvalid):
         return cells.cast(pa.float64())
     return None
@@ -85,7 +85,7 @@ def _matching(cells: Any, pattern: str) -> int:
 
 
 def _first_stray(cells: Any) -> int:
-    """The place of the first cell that is no number, where there is one."""
+    """The position of the first cell that is not a number, by bisection."""
     good, bad = 0, len(cells)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -100,8 +100,8 @@ def _stray(where: Where, row: int, text: str, expected: str) -> InputError:
     table, column = where
     comma = "write decimals with a point, " if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
     return InputError(
-        f"{table}: column {column!r} holds {quoted(text)} in row {row} among {expected}; mend it, {comma}"
-        f"leave the cell empty if the value is missing, or {leave_out(column)}"
+        f"{table}: column {column!r} holds {quoted(text)} in row {row} among {expected}; correct it, {comma}"
+        f"leave the cell empty if the value is missing, or {IGNORE_IT}"
     )
 
 

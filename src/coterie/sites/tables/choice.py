@@ -10,7 +10,7 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.sites.tables.encoders import CategoryEncoder, Encoder, NumberEncoder
 from coterie.sites.tables.kinds import Kind, as_text, kind_of, number_in
-from coterie.sites.tables.phrases import leave_out, no_column, quoted
+from coterie.sites.tables.phrases import IGNORE_IT, no_column, quoted
 from coterie.sites.tables.sources import Source, check_names
 
 Categories = Mapping[str, Sequence[object]]
@@ -28,25 +28,24 @@ class Choice:
     def __post_init__(self) -> None:
         for option in ("columns", "ignore"):
             if isinstance(getattr(self, option), str):
-                raise InputError(f"{option}={getattr(self, option)!r}; give a list of names")
+                raise InputError(f"{option}={getattr(self, option)!r} is text; give a list of names")
         for column, values in (self.categories or {}).items():
             texts = [] if isinstance(values, str) else [str(value) for value in values]
             if not texts or len(set(texts)) < len(texts):
-                raise InputError(f"categories of {column!r} are {values!r}; give a list of different values")
+                raise InputError(f"the categories of {column!r} are {values!r}; give a list of distinct values")
 
     def declared(self) -> dict[str, tuple[str, ...]]:
         """The categories as text, column by column."""
         return {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
 
     def without(self, column: str) -> Choice:
-        """The same choice, this column left out."""
         if self.columns is None:
             return replace(self, ignore=[*self.ignore, column])
         return replace(self, columns=[c for c in self.columns if c != column])
 
 
 def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
-    """How the chosen columns become numbers; the source is told which of them to hand out as text."""
+    """The encoders of the chosen columns; the source will return those with categories as text."""
     names, declared = chosen(source, choice), choice.declared()
     source.texts = {**source.texts, **{name: frozenset(values) for name, values in declared.items()}}
     encoders = tuple(_encoder(source, name, declared.get(name)) for name in names)
@@ -61,31 +60,29 @@ def chosen(source: Source, choice: Choice) -> list[str]:
         if name not in there:
             raise no_column(source.name, name, there)
     if choice.columns is not None:
-        _check_asked(source.name, choice)
+        _check_columns(source.name, choice)
         return list(choice.columns)
     names = [n for n in there if n not in choice.ignore and not PANDAS_INDEX.fullmatch(n)]
     if not names:
-        raise InputError(
-            f"{source.name}: no columns are left of its {len(there)}; leave out fewer, or give a table with some"
-        )
+        raise InputError(f"{source.name}: no columns are left of its {len(there)}; ignore fewer columns, or add some")
     if "" in names:
         raise InputError(
             f"{source.name}: column {there.index('') + 1} has no name (pandas writes its index so; use index=False); "
-            "name it, or leave it out with --ignore ''"
+            f"name it, or {IGNORE_IT}"
         )
     return names
 
 
-def _check_asked(table: str, choice: Choice) -> None:
+def _check_columns(table: str, choice: Choice) -> None:
     columns = list(choice.columns or ())
     both = [name for name in columns if name in choice.ignore]
     twice = [name for name in columns if columns.count(name) > 1]
     if not columns:
-        raise InputError(f"{table}: no columns are asked for; name at least one")
+        raise InputError(f"{table}: 'columns' is empty; name at least one column")
     if both:
-        raise InputError(f"{table}: column {both[0]!r} is both asked for and to be ignored; say one")
+        raise InputError(f"{table}: column {both[0]!r} is in both 'columns' and 'ignore'; remove it from one")
     if twice:
-        raise InputError(f"{table}: column {twice[0]!r} is asked for {columns.count(twice[0])} times; name it once")
+        raise InputError(f"{table}: column {twice[0]!r} is named {columns.count(twice[0])} times; name it once")
 
 
 def _encoder(source: Source, name: str, categories: tuple[str, ...] | None) -> Encoder:
@@ -101,16 +98,16 @@ def _encoder(source: Source, name: str, categories: tuple[str, ...] | None) -> E
 def _refusal(source: Source, name: str, kind: Any) -> str:
     holds = kind_of(kind)
     if holds is Kind.DATE:
-        return f"dates or times ({kind}), not numbers; make it a number of days, say, or {leave_out(name)}"
+        return f"dates or times ({kind}), not numbers; convert it to a number, such as days, or {IGNORE_IT}"
     if holds is Kind.OTHER:
-        return f"{quoted(kind)[1:-1]}, neither numbers nor text; {leave_out(name)}"
+        return f"{quoted(kind)[1:-1]}, neither numbers nor text; {IGNORE_IT}"
     seen = first_text(source, name, kind)
     kind = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
-    return f"{kind}; declare its categories (--categories), or {leave_out(name)}"
+    return f"{kind}; declare its values in 'categories', or {IGNORE_IT}"
 
 
 def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:
-    """The first value of a text column that is no number, and its row."""
+    """The first value of a text column that is not a number, and its row."""
     source.texts = {**source.texts, name: frozenset()}
     start = 0
     for batch in source.batches([name], 1 << 14):

@@ -1,4 +1,4 @@
-"""CSV and TSV files as sources: cells are read as text and turned into numbers by us, so that refusals say where."""
+"""CSV and TSV files as sources. Cells are read as text and converted here, so that errors name the row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class CsvSource(Source):
     # ------------------------------------------------------------ the file
 
     def _head(self) -> str:
-        """The beginning of the file, which must be text."""
         with reading(self.name, "CSV file"), self._stream() as stream:
             start = stream.read(HEAD)
         try:
@@ -69,7 +68,7 @@ class CsvSource(Source):
         if "\0" in head:
             raise InputError(f"{self.name}: holds bytes that are not UTF-8 text; save it as a CSV file in UTF-8")
         if not head.strip():
-            raise InputError(f"{self.name}: is empty; a first line with the columns' names is needed")
+            raise InputError(f"{self.name}: is empty; add a first line with the names of the columns")
         return head
 
     def _header(self, head: str) -> list[str]:
@@ -79,9 +78,7 @@ class CsvSource(Source):
             with self._reader(None) as reader:
                 names = list(reader.schema.names)
         if len(names) == 1 and ";" in names[0]:
-            raise InputError(
-                f"{self.name}: columns are separated by ';' ({quoted(names[0])}); save it with ',' between"
-            )
+            raise InputError(f"{self.name}: the separator is ';' ({quoted(names[0])}); save it with ','")
         return names
 
     def _cells(self, names: Sequence[str]) -> Iterator[Any]:
@@ -95,7 +92,7 @@ class CsvSource(Source):
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:
-        """A reader of these columns' cells as text (of none: for the header only)."""
+        """A reader of these columns as text (None: of the header only)."""
         ragged: list[Any] = []
 
         def keep(row: Any) -> str:
@@ -117,16 +114,13 @@ class CsvSource(Source):
 
     @contextmanager
     def _explained(self, ragged: list[Any]) -> Iterator[None]:
-        """Say what Arrow found wrong, where it can be said better than 'not readable'."""
         try:
             yield
         except pa.ArrowInvalid as problem:
             if ragged:
                 raise InputError(self._ragged(ragged[0])) from None
             if any(words in str(problem) for words in ("straddling", "out of sync")):
-                reason = (
-                    f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; mend that row"
-                )
+                reason = f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; correct it"
                 raise InputError(f"{self.name}: {reason}") from None
             if "UTF8" in str(problem):
                 raise InputError(f"{self.name}: holds text that is not UTF-8; save it in UTF-8") from None
@@ -137,5 +131,5 @@ class CsvSource(Source):
         cells = count_of(row.actual_columns, "cell")
         return (
             f"{self.name}: {where} has {cells} where the header has {row.expected_columns} "
-            f"({quoted(row.text)}); mend it, or put cells that hold {self._delimiter!r} in quotation marks"
+            f"({quoted(row.text)}); correct it, or put cells that hold {self._delimiter!r} in quotation marks"
         )

@@ -1,4 +1,4 @@
-"""How one column of a source becomes one or more columns of numbers."""
+"""Encoding a column of a source as one or more columns of numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pyarrow.types as kinds
 from coterie.arrays import Integers, Mask
 from coterie.messages.site_api import Rows
 from coterie.sites.tables.kinds import as_text, is_wide
-from coterie.sites.tables.phrases import leave_out, listed, quoted
+from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted
+from coterie.text import count_of
 
 LARGEST = 2**53
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Values that cannot be encoded: in how many rows, and the first."""
+    """Values that cannot be encoded: the number of rows, and the first row and value."""
 
     rows: int
     first: int
@@ -30,14 +31,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class NumberEncoder:
-    """A column of numbers as it is; booleans are 0 and 1."""
+    """A column of numbers; booleans become 0 and 1."""
 
     column: str
     kind: Any
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns it makes."""
         return (self.column,)
 
     @property
@@ -47,7 +47,7 @@ class NumberEncoder:
 
     @property
     def suspect(self) -> bool:
-        """Whether there may be values it cannot encode, so that all must be looked at once."""
+        """Whether values may be impossible to encode, so that all must be checked."""
         return is_wide(self.kind)
 
     def put(self, values: Any, out: Rows) -> None:
@@ -57,27 +57,24 @@ class NumberEncoder:
         out[:, 0] = values.to_numpy(zero_copy_only=False)
 
     def faulty(self, values: Any) -> Mask:
-        """Where whole numbers are too large for float64."""
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
         signed = not kinds.is_uint64(values.type)  # unsigned numbers compare with their own kind
         largest = LARGEST if signed else pa.scalar(LARGEST, values.type)
         bad = pc.greater(values, largest)
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
-        found: Mask = bad.fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+        return np.asarray(bad.fill_null(False).to_numpy(zero_copy_only=False))
 
     def complaint(self, fault: Fault) -> str:
-        """What is said of faulty values."""
         return too_large(self.column, fault.first, fault.value)
 
 
 def too_large(column: str, row: int, value: object) -> str:
-    """What is said of a whole number that float64 cannot hold."""
+    """The error message for an integer that float64 cannot hold."""
     seen = quoted(value)[1:-1]
     return (
-        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which lose digits as float64; "
-        f"if it numbers rows or people, {leave_out(column)}, else store it as a fraction"
+        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which float64 would round; "
+        f"if it is an identifier, {IGNORE_IT}, otherwise store it as floating point"
     )
 
 
@@ -93,7 +90,6 @@ class CategoryEncoder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns it makes."""
         return tuple(f"{self.column}={category}" for category in self.categories)
 
     def put(self, values: Any, out: Rows) -> None:
@@ -103,23 +99,20 @@ class CategoryEncoder:
         out[places < 0] = np.nan
 
     def faulty(self, values: Any) -> Mask:
-        """Where a value is none of the declared ones."""
         there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
         return there & (self._places(values) < 0)
 
     def complaint(self, fault: Fault) -> str:
-        """What is said of faulty values."""
-        rows = f"{fault.rows} rows" if fault.rows > 1 else "1 row"
+        rows = count_of(fault.rows, "row")
         first = f"first {quoted(fault.value)} in row {fault.first}"
         return (
             f"column {self.column!r} holds values outside its declared categories in {rows} ({first}; declared: "
-            f"{listed(self.categories)}); declare every category, mend the rows, or {leave_out(self.column)}"
+            f"{listed(self.categories)}); declare every category, correct the rows, or {IGNORE_IT}"
         )
 
     def _places(self, values: Any) -> Integers:
-        found = pc.index_in(as_text(values, self.kind), value_set=self._declared)
-        places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False)
-        return places
+        indices = pc.index_in(as_text(values, self.kind), value_set=self._declared)
+        return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
 
     @cached_property
     def _declared(self) -> Any:

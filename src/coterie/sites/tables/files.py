@@ -25,9 +25,7 @@ class ParquetSource(Source):
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Batches of ``step`` rows, whatever the row groups are."""
-        # without a buffer Arrow would hold a whole row group
-        streamed = {"pre_buffer": False, "buffer_size": BUFFER}
+        streamed = {"pre_buffer": False, "buffer_size": BUFFER}  # otherwise Arrow holds a whole row group
         with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
             yield from file.iter_batches(batch_size=step, columns=list(names), use_threads=False)
 
@@ -43,7 +41,6 @@ class IpcSource(Source):
             self.n_rows = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """The file's own batches, cut to at most ``step`` rows."""
         with self._opened(names) as file:
             for place in range(file.num_record_batches):
                 batch = file.get_batch(place)

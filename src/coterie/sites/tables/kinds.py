@@ -1,4 +1,4 @@
-"""What an Arrow type means to a table: number, text, date, or nothing it can use."""
+"""Kinds of Arrow types: number, text, date or other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.types as kinds
 
 
 class Kind(Enum):
-    """What a column holds, for our purposes."""
+    """What a column holds."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -20,7 +20,7 @@ class Kind(Enum):
 
 
 def kind_of(kind: Any) -> Kind:
-    """What a column of this Arrow type holds; categories count as text whatever they stand for."""
+    """The kind of a column of this Arrow type; dictionaries count as text."""
     numbers = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
     texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view, kinds.is_dictionary)
     if any(test(kind) for test in numbers):
@@ -31,12 +31,12 @@ def kind_of(kind: Any) -> Kind:
 
 
 def is_wide(kind: Any) -> bool:
-    """Whether this type has whole numbers that float64 cannot hold."""
+    """Whether this type has integers that float64 cannot hold."""
     return bool(kinds.is_int64(kind) or kinds.is_uint64(kind) or (kinds.is_decimal(kind) and kind.scale <= 0))
 
 
 def as_text(values: Any, kind: Any) -> Any:
-    """The values as text, NaN as missing; a whole number of a column of type ``kind`` is written without '.0'."""
+    """The values as text, NaN as missing; an integer in a column of type ``kind`` has no '.0'."""
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_float16(values.type):
@@ -50,13 +50,13 @@ def as_text(values: Any, kind: Any) -> Any:
 
 
 def owners(values: Any, kind: Any) -> Any:
-    """The names of sites in a column, null where there is none."""
+    """The names of sites in a column, null if empty."""
     text = pc.utf8_trim_whitespace(as_text(values, kind))
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text is, if it is one."""
+    """The number in a text, None if it is not a number."""
     try:
         return float(text)
     except ValueError:

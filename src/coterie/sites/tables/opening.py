@@ -1,4 +1,4 @@
-"""A table from whatever holds it: a path, an array, a data frame or an Arrow table."""
+"""Opening a table: from a path, an array, a data frame or an Arrow table."""
 
 from __future__ import annotations
 
@@ -48,42 +48,42 @@ def open_table(
 ) -> Table:
     """The table in a file (by its suffix), a 2-d numpy array, a pandas DataFrame or a pyarrow Table.
 
-    Its columns are exactly ``columns``, in this order, or all but those to ``ignore``. A text column becomes one
-    of 0 and 1 for each of its declared ``categories``. What cannot be read is refused here rather than in the middle
-    of a run: cells of a CSV file, categories and large whole numbers are looked at once. Files are streamed, but for
-    ``.npz``. ``key`` is a column that names each row wherever columns of it are held; it is none of the columns.
+    Its columns are exactly ``columns``, in this order, or all but those in ``ignore``. A text column becomes a column
+    of 0 and 1 for each of its ``categories``. CSV cells, categories and large integers are checked here, so that
+    a run does not fail halfway. Files are streamed, except ``.npz``. ``key`` is the column that identifies a row at
+    every site that holds columns of it; it is not among the columns.
     """
-    found, choice = source_of(source, name), Choice(columns, ignore, categories)
-    keys = None if key is None else _keys(found, key)
-    encoders = encoders_of(found, choice if key is None else choice.without(key))
-    if keys is None and isinstance(found, ArraySource) and _is_as_it_is(found, encoders):
+    reader, choice = source_of(source, name), Choice(columns, ignore, categories)
+    keys = None if key is None else _keys(reader, key)
+    encoders = encoders_of(reader, choice if key is None else choice.without(key))
+    if keys is None and isinstance(reader, ArraySource) and _is_unchanged(reader, encoders):
         names = [encoder.column for encoder in encoders]
-        return ArrayTable(found.values, columns=names, name=found.name, block_bytes=block_bytes)
-    table = StreamedTable(found, encoders, counted(found, encoders), block_bytes=block_bytes)
-    table.keys = None if keys is None else checked_keys(found.name, keys, table.n_rows)
+        return ArrayTable(reader.values, columns=names, name=reader.name, block_bytes=block_bytes)
+    table = StreamedTable(reader, encoders, counted(reader, encoders), block_bytes=block_bytes)
+    table.keys = None if keys is None else checked_keys(reader.name, keys, table.n_rows)
     return table
 
 
 def read_keys(source: object, key: str) -> tuple[str, ...]:
-    """What a column names the rows of a file or an object by."""
-    found = source_of(source, None)
-    keys = _keys(found, key)
-    return checked_keys(found.name, keys, len(keys))
+    """The keys of the rows in a file or an object."""
+    reader = source_of(source, None)
+    keys = _keys(reader, key)
+    return checked_keys(reader.name, keys, len(keys))
 
 
-def _keys(found: Source, key: str) -> list[str | None]:
-    if key not in found.schema.names:
-        raise no_column(found.name, key, found.schema.names)
-    kind = found.schema.field(key).type
+def _keys(reader: Source, key: str) -> list[str | None]:
+    if key not in reader.schema.names:
+        raise no_column(reader.name, key, reader.schema.names)
+    kind = reader.schema.field(key).type
     if kind_of(kind) is Kind.OTHER:
-        raise InputError(f"{found.name}: column {key!r} holds {kind}, which names no rows; use numbers or text")
-    found.texts = {**found.texts, key: frozenset()}
-    texts = [text for batch in found.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
+        raise InputError(f"{reader.name}: column {key!r} holds {kind}, which cannot be a key; use numbers or text")
+    reader.texts = {**reader.texts, key: frozenset()}
+    texts = [text for batch in reader.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
     return [text and text.strip() for text in texts]
 
 
 def read_columns(source: object) -> tuple[Column, ...]:
-    """The columns that are there and what they hold, ``"number"`` or ``"text"``, without reading all rows.
+    """The columns and what they hold, ``"number"`` or ``"text"``, without reading all rows.
 
     Dates count as text; a CSV file is judged by its first rows.
     """
@@ -97,7 +97,7 @@ def read_columns(source: object) -> tuple[Column, ...]:
 
 
 def source_of(source: object, name: str | None) -> Source:
-    """Where the rows of a path or an object come from."""
+    """The source for a path or an object."""
     path = _path(source)
     if path is None:
         return source_of_object(source, name or "table")
@@ -117,18 +117,16 @@ def _suffix(path: Path) -> str:
 def _check_file(path: Path) -> None:
     with reading(str(path), "file"):
         if path.is_dir():
-            raise InputError(f"{path}: is a directory; name one file in it")
+            raise InputError(f"{path}: is a directory; give a file")
         if not path.exists():
             raise InputError(f"{path}: there is no such file")
         if not _suffix(path):
-            raise InputError(
-                f"{path}: the suffix {quoted(path.suffix)} is not known; it is one of {', '.join(READERS)}"
-            )
+            raise InputError(f"{path}: the suffix {quoted(path.suffix)} is unknown; use one of {', '.join(READERS)}")
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path}: is empty (0 bytes); write it again")
 
 
-def _is_as_it_is(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
-    """Whether all columns are taken in order from an array that needs no conversion."""
+def _is_unchanged(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
+    """Whether the table is the whole array, without any conversion."""
     same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
     return same and source.values.dtype in (np.float32, np.float64)

@@ -1,4 +1,4 @@
-"""Rows in memory, and what every table does: blocks of one size, refused where a value is missing."""
+"""Tables of rows in memory, and the check for missing values that tables share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy.typing as npt
 
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_api import Block, Column, Rows, Table, keys_of
+from coterie.text import count_of
 
 BLOCK_BYTES = 1 << 22
-"""Bytes of rows worked on at a time: small enough for a processor's cache, large enough to keep it busy."""
+"""Bytes per block: small enough for a processor's cache, large enough to keep it busy."""
 
 
 class CheckedTable(ABC):
-    """Refuses blocks that are not finite; a table found finite once is not checked again."""
+    """Checks that all values are finite, once."""
 
     name: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...] | None = None
-    """What names each row at every site that holds columns of it; None where rows go by their place."""
+    """What identifies each row at every site that holds columns of it; None if rows are matched by position."""
     _is_finite = False
 
     @abstractmethod
@@ -29,7 +30,6 @@ class CheckedTable(ABC):
         """The rows as they are."""
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, every value finite."""
         if self._is_finite:
             yield from self.raw_blocks()
             return
@@ -46,33 +46,32 @@ class CheckedTable(ABC):
             column = int(np.argmax(bad.any(axis=0)))
             raise MissingValues(
                 f"{self.name}: column {self.columns[column].name!r} holds missing or infinite values; "
-                "say how to treat them (mean or drop), or remove them"
+                "set missing to 'mean' or 'drop', or remove them"
             )
 
 
 def _key_text(key: object) -> str | None:
-    """A key as text, None where there is none."""
+    """A key as text, None if it is missing."""
     if key is None or key != key:  # NaN is not itself
         return None
     return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key).strip()
 
 
 def checked_keys(name: str, keys: Sequence[str | None], n_rows: int) -> tuple[str, ...]:
-    """Keys that name every row; what names none is refused."""
+    """The keys, one for every row; ``InputError`` if some are missing."""
     if len(keys) != n_rows:
-        raise InputError(f"{name}: {len(keys)} keys for {n_rows} rows")
+        raise InputError(f"{name}: {len(keys)} keys for {n_rows} rows; give one key per row")
     missing = sum(not key for key in keys)
     if missing:
-        rows = f"{missing} rows have" if missing > 1 else "1 row has"
-        raise InputError(f"{name}: {rows} no key; fill it in, or remove such rows")
+        raise InputError(f"{name}: {count_of(missing, 'row')} without a key; fill in the key, or remove such rows")
     return tuple(str(key) for key in keys)
 
 
 class ArrayTable(CheckedTable):
-    """Rows in memory (or mapped from a file), float32 or float64; other numbers become float64."""
+    """Rows in memory, or mapped from a file, as float32 or float64; other types become float64."""
 
     categories: tuple[tuple[int, int, int | None], ...] = ()
-    """First and last column of each one-hot block, and the place of its category ``other``, if it has one."""
+    """First column and end of each one-hot block, and the column of its category ``other``, if any."""
 
     def __init__(
         self,
@@ -86,15 +85,15 @@ class ArrayTable(CheckedTable):
     ) -> None:
         values = np.asarray(rows)
         if values.ndim != 2:
-            raise InputError(f"{name}: a table has two axes, rows and columns, not {values.ndim}")
+            raise InputError(f"{name}: the array has {values.ndim} axes; a table needs two, rows and columns")
         if values.dtype not in (np.float32, np.float64):
             try:
                 values = values.astype(np.float64)
             except (TypeError, ValueError):
-                raise InputError(f"{name}: holds something other than numbers") from None
+                raise InputError(f"{name}: holds values other than numbers") from None
         names = [f"x{i}" for i in range(values.shape[1])] if columns is None else list(columns)
         if len(names) != values.shape[1]:
-            raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns")
+            raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns; give one name per column")
         self.name = name
         self.columns = tuple(Column(n) for n in names)
         self._rows = values
@@ -106,7 +105,6 @@ class ArrayTable(CheckedTable):
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(self._rows)
 
     def raw_blocks(self) -> Iterator[Block]:
@@ -118,24 +116,22 @@ class ArrayTable(CheckedTable):
 
 
 class PairedTable:
-    """A table, and rows of the same columns that came later."""
+    """A table, and later rows of the same columns."""
 
     def __init__(self, table: Table, new: Table) -> None:
         self.columns, self.n_rows, self.new = table.columns, table.n_rows, new
         self.name, self.keys = str(getattr(table, "name", "table")), keys_of(table)
         if [column.name for column in new.columns] != [column.name for column in table.columns]:
-            raise InputError(f"{self.name}: its new rows have other columns than those it was fitted on.")
+            raise InputError(f"{self.name}: the new rows have other columns than the fitted rows; use the same.")
         self._table = table
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The rows as they are."""
         return self._table.raw_blocks()
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, every value finite."""
         return self._table.blocks()
 
 
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:
-    """How many rows make a block of about ``block_bytes``."""
+    """The number of rows in a block of about ``block_bytes``."""
     return max(256, block_bytes // max(1, n_columns * itemsize))

@@ -1,4 +1,4 @@
-"""One look through a table before anything is sent."""
+"""One pass over a table before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST = 1e150
 
 
 def scan_table(table: Table) -> tuple[Integers, str]:
-    """Missing values by column, and a fingerprint of the rows; values that cannot be worked with are refused."""
+    """Missing values by column, and a fingerprint of the rows and their keys; infinite or huge values are refused."""
     missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
     name = str(getattr(table, "name", "table"))
     for block in table.raw_blocks():
@@ -26,10 +26,11 @@ def scan_table(table: Table) -> tuple[Integers, str]:
             kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
             raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
         seen.update(np.ascontiguousarray(block.rows).tobytes())
-    return missing, seen.hexdigest()
+    keys = keys_of(table)
+    suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+    return missing, seen.hexdigest() + suffix
 
 
 def fingerprint(table: Table) -> str:
-    """What tells these rows, and their keys where they have any, from others."""
-    seen, keys = scan_table(table)[1], keys_of(table)
-    return seen if keys is None else f"{seen}-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+    """A digest of the rows, and of their keys if they have any."""
+    return scan_table(table)[1]

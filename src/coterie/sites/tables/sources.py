@@ -1,4 +1,4 @@
-"""Where rows come from: Arrow record batches of named columns, from memory."""
+"""Sources of rows: Arrow record batches of named columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
-from coterie.sites.tables.phrases import quoted
+from coterie.sites.tables.phrases import IGNORE_IT, quoted
 
 
 class Source(ABC):
@@ -23,9 +23,9 @@ class Source(ABC):
         check_names(name, schema.names)
         self.name, self.schema = name, schema
         self.n_rows = n_rows
-        """None where only a pass over the rows tells."""
+        """None if only a pass over the rows can tell."""
         self.texts: Mapping[str, frozenset[str]] = {}
-        """Columns to be handed out as text if the source can, with the values that are declared."""
+        """Columns to return as text, if the source can, with their declared values."""
 
     @abstractmethod
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
@@ -33,10 +33,10 @@ class Source(ABC):
 
 
 def check_names(table: str, names: Sequence[str]) -> None:
-    """Refuse columns that share a name."""
+    """Refuse duplicate names."""
     for name, times in Counter(names).items():
         if times > 1:
-            raise InputError(f"{table}: column {quoted(name)} is there {times} times; give every column its own name")
+            raise InputError(f"{table}: {times} columns are named {quoted(name)}; give every column its own name")
 
 
 class MemorySource(Source):
@@ -47,11 +47,9 @@ class MemorySource(Source):
         self._table = table
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Slices of the table."""
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
     def taken(self, places: Integers) -> MemorySource:
-        """The rows at these places."""
         return MemorySource(self._table.take(places), self.name)
 
 
@@ -65,14 +63,12 @@ class ArraySource(Source):
         super().__init__(name, pa.schema([(n, pa.from_numpy_dtype(self._dtype)) for n in names]), len(values))
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Blocks of rows, turned into columns."""
         places = [self.schema.get_field_index(name) for name in names]
         for start in range(0, len(self.values), step):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in rows.T], names=list(names))
 
     def taken(self, places: Integers) -> ArraySource:
-        """The rows at these places."""
         return ArraySource(self.values[places], self.schema.names, self.name)
 
 
@@ -97,27 +93,27 @@ def source_of_object(thing: object, name: str) -> Source:
 def source_of_array(values: Array, names: Sequence[str] | None, name: str) -> Source:
     """The source for a 2-d array; columns without names are x0, x1 and so on."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name}: is a masked array; fill what is masked with NaN first (values.filled(np.nan))")
+        raise InputError(f"{name}: is a masked array; fill the masked values with NaN first (values.filled(np.nan))")
     if values.ndim != 2:
-        raise InputError(f"{name}: a table has two axes, rows and columns, not {values.ndim}")
+        raise InputError(f"{name}: the array has {values.ndim} axes; a table needs two, rows and columns")
     names = [f"x{i}" for i in range(values.shape[1])] if names is None else list(names)
     if len(names) != values.shape[1]:
-        raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns; give one name a column")
+        raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns; give one name per column")
     if values.dtype.kind in "biuf":
         return ArraySource(values, names, name)
     return _gathered(names, iter(values.T), name)
 
 
 def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source:
-    """Columns of any kind as an Arrow table, if each holds one kind of thing."""
+    """An Arrow table of columns, each of one type."""
     check_names(name, names)
-    made = []
+    arrays = []
     for label, column in zip(names, columns, strict=True):
         try:
-            made.append(pa.array(column, from_pandas=True))
+            arrays.append(pa.array(column, from_pandas=True))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             raise InputError(
-                f"{name}: column {label!r} ({column.dtype}) mixes kinds or holds neither numbers nor text; "
-                "make it one kind, or leave it out"
+                f"{name}: column {label!r} ({column.dtype}) mixes types or holds neither numbers nor text; "
+                f"convert it to one type, or {IGNORE_IT}"
             ) from None
-    return MemorySource(pa.table(made, names=list(names)), name)
+    return MemorySource(pa.table(arrays, names=list(names)), name)

@@ -1,4 +1,4 @@
-"""One table for each owner of rows that came in one file."""
+"""One table for each site, from the rows of one file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from coterie.sites.tables.opening import source_of
 from coterie.sites.tables.phrases import no_column, quoted
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
-from coterie.sites.tables.streams import LOOK, StreamedTable, looked_at
+from coterie.sites.tables.streams import LOOK, StreamedTable, checked_batches
+from coterie.text import count_of
 
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28
-"""A file of at most so many bytes of rows is read once and cut; of a larger one every site streams its own rows."""
+"""A file of at most so many bytes is read once and split; every site streams its own rows of a larger one."""
 
 
 def split_by_site(
@@ -37,26 +38,26 @@ def split_by_site(
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, Table]:
-    """One table for each site named in ``site_column``, which is left out of the columns; options as `open_table`.
-
-    A file is streamed by every site's table, its own rows kept; rows in memory are copied for each site once.
-    """
-    found = source_of(source, name)
-    if site_column not in found.schema.names:
-        raise no_column(found.name, site_column, found.schema.names)
-    kind = found.schema.field(site_column).type
+    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`."""
+    reader = source_of(source, name)
+    if site_column not in reader.schema.names:
+        raise no_column(reader.name, site_column, reader.schema.names)
+    kind = reader.schema.field(site_column).type
     if kind_of(kind) is Kind.OTHER:
-        raise InputError(f"{found.name}: column {site_column!r} holds {kind}, which names no sites; use text")
-    found.texts = {site_column: frozenset()}
-    encoders = encoders_of(found, Choice(columns, ignore, categories).without(site_column))
-    sizes = _sizes(found, encoders, site_column)
-    is_mapped = isinstance(found, ArraySource) and isinstance(found.values, np.memmap)
-    if isinstance(found, MemorySource | ArraySource) and not is_mapped:
-        return _parts(found, encoders, site_column, sizes, block_bytes)
+        raise InputError(f"{reader.name}: column {site_column!r} holds {kind}, which cannot name sites; use text")
+    reader.texts = {site_column: frozenset()}
+    encoders = encoders_of(reader, Choice(columns, ignore, categories).without(site_column))
+    sizes = _sizes(reader, encoders, site_column)
+    is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
+    if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
+        return {
+            site: StreamedTable(reader.taken(own), encoders, len(own), block_bytes=block_bytes)
+            for site, own in _places(reader, site_column, sizes).items()
+        }
     if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
-        return _held(found, encoders, site_column, sizes, block_bytes)
+        return _held(reader, encoders, site_column, sizes, block_bytes)
     return {
-        site: StreamedTable(found, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
+        site: StreamedTable(reader, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
         for site, size in sizes.items()
     }
 
@@ -64,7 +65,7 @@ def split_by_site(
 def _held(
     source: Source, encoders: Sequence[Encoder], column: str, sizes: dict[str, int], block_bytes: int
 ) -> dict[str, Table]:
-    """Tables of a file that fits in memory: read once, then cut."""
+    """Tables of a file that fits in memory."""
     whole = StreamedTable(source, encoders, sum(sizes.values()))
     rows = np.concatenate([block.rows for block in whole.raw_blocks()])
     columns = [c.name for c in whole.columns]
@@ -77,7 +78,7 @@ def _held(
 
 
 def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Integers]:
-    """Where the rows of each site are, in order."""
+    """The positions of each site's rows."""
     kind = source.schema.field(column).type
     named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
     sites = pc.index_in(named, value_set=pa.array(list(sizes), pa.large_string())).to_numpy()
@@ -86,46 +87,32 @@ def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Int
 
 
 def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
-    """How many rows each site has, in the order of the sites' names."""
+    """The number of rows of each site, ordered by name."""
     kind = source.schema.field(column).type
     sizes: Counter[str | None] = Counter()
-    for batch in looked_at(source, encoders, others=[column]):
+    for batch in checked_batches(source, encoders, others=[column]):
         for pair in owners(batch.column(column), kind).value_counts().to_pylist():
             sizes[pair["values"]] += pair["counts"]
         if len(sizes) > MOST_SITES:
             raise InputError(
                 f"{source.name}: column {column!r} names more than {MOST_SITES} sites; "
-                "name the column that says who owns a row"
+                "choose the column that names the site of a row"
             )
     missing = sizes.pop(None, 0)
     if missing:
-        rows = f"{missing} rows" if missing > 1 else "1 row"
-        raise InputError(f"{source.name}: column {column!r} names no site in {rows}; fill it in, or remove them")
+        rows = count_of(missing, "row")
+        raise InputError(f"{source.name}: column {column!r} names no site in {rows}; fill it in, or remove the rows")
     _check_sites(source.name, column, [site for site in sizes if site is not None])
     return {site: sizes[site] for site in sorted(filter(None, sizes))}
 
 
 def _check_sites(table: str, column: str, sites: Sequence[str]) -> None:
     if not sites:
-        raise InputError(f"{table}: has no rows, so column {column!r} names no sites; give a table with rows")
+        raise InputError(f"{table}: has no rows, so column {column!r} names no sites; give a file with rows")
     numbers = [number for number in map(number_in, sites) if number is not None and math.isfinite(number)]
     if len(numbers) == len(sites) and any(number % 1 for number in numbers):
         fraction = next(site for site, number in zip(sites, numbers, strict=True) if number % 1)
         raise InputError(
             f"{table}: column {column!r} holds numbers with fractions ({quoted(fraction)}), not names of sites; "
-            "name the column that says who owns a row"
+            "choose the column that names the site of a row"
         )
-
-
-def _parts(
-    source: MemorySource | ArraySource,
-    encoders: Sequence[Encoder],
-    column: str,
-    sizes: dict[str, int],
-    block_bytes: int,
-) -> dict[str, Table]:
-    """Tables of rows in memory, a copy of its own rows each."""
-    return {
-        site: StreamedTable(source.taken(own), encoders, len(own), block_bytes=block_bytes)
-        for site, own in _places(source, column, sizes).items()
-    }

@@ -1,4 +1,4 @@
-"""A table streamed from a source, and the pass that makes sure it can be."""
+"""A table streamed from a source, and the check that all of it can be encoded."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
 
 HELD_BYTES = 1 << 25
-"""A table of at most so many bytes of rows is kept in memory once it was read; text is slow to read again."""
+"""A table of at most so many bytes is kept in memory after the first pass, since text is slow to parse."""
 
 LOOK = 1 << 14
-"""Rows looked at a time when a source is checked."""
+"""Rows per batch when a source is checked."""
 
 
-def looked_at(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
-    """A source's batches, on their way looked at for what cannot be encoded; what was found is told at the end.
+def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
+    """The batches of a source; ``InputError`` at the end if some values cannot be encoded.
 
-    Only columns that need it are read, and ``others``; a source that does not know its rows needs all.
+    Only columns that need the check, and ``others``, are read; all columns if the number of rows is unknown.
     """
     suspects = [e for e in encoders if e.suspect or source.n_rows is None]
     faults: dict[Encoder, Fault] = {}
@@ -46,25 +46,25 @@ def looked_at(source: Source, encoders: Sequence[Encoder], others: Sequence[str]
 
 
 def counted(source: Source, encoders: Sequence[Encoder]) -> int:
-    """How many rows there are, once it is sure that all can be encoded."""
+    """The number of rows, after the check that all can be encoded."""
     if source.n_rows is not None and not any(encoder.suspect for encoder in encoders):
         return source.n_rows
-    return sum(batch.num_rows for batch in looked_at(source, encoders))
+    return sum(batch.num_rows for batch in checked_batches(source, encoders))
 
 
 def _category_blocks(encoders: Sequence[Encoder]) -> tuple[tuple[int, int, int | None], ...]:
-    found, start = [], 0
+    blocks, start = [], 0
     for encoder in encoders:
         stop = start + len(encoder.names)
         if isinstance(encoder, CategoryEncoder):
             named = [value.lower() for value in encoder.categories]
-            found.append((start, stop, start + named.index("other") if "other" in named else None))
+            blocks.append((start, stop, start + named.index("other") if "other" in named else None))
         start = stop
-    return tuple(found)
+    return tuple(blocks)
 
 
 class StreamedTable(CheckedTable):
-    """Rows streamed from a source, so that it may exceed memory; with ``owner`` only those of one site."""
+    """Rows streamed from a source that may exceed memory; with ``owner``, only those of one site."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class StreamedTable(CheckedTable):
         self._held: list[Block] | None = None
 
     def raw_blocks(self) -> Iterator[Block]:
-        """The rows in blocks of one size, whatever the source's own batches are; a small table is read once only."""
+        """The rows in blocks of equal size; a small table is read only once."""
         if self._held is not None:
             yield from self._held
             return
@@ -137,4 +137,4 @@ class StreamedTable(CheckedTable):
 
     def _check_same(self, same: bool) -> None:
         if not same:
-            raise InputError(f"{self.name}: no longer has the {self.n_rows} rows it had when opened; open it again")
+            raise InputError(f"{self.name}: no longer has its {self.n_rows} rows; open the file again")

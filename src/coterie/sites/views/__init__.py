@@ -1,4 +1,4 @@
-"""What a site's functions see of its table, as its policy says: rows as they are, or fixed groups of them."""
+"""The view of its table that a site's functions get, by its policy: single rows, or fixed groups of rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from coterie.sites.views.store import Change, Grouping, form, load, save, update
 __all__ = ["FEW_GROUPS", "GroupedTable", "grouped_view", "groups_folder"]
 
 FEW_GROUPS = 8
-"""A site with fewer than so many times ``min_group`` rows is warned: its groups are few, and of unlike rows."""
+"""A site with fewer than so many times ``min_group`` rows is warned: its groups are few, of dissimilar rows."""
 
 _IN_MEMORY: WeakKeyDictionary[Table, dict[int, GroupedTable]] = WeakKeyDictionary()
-"""Views of tables whose site keeps no files: one table is grouped once, whatever asks."""
+"""Views of tables whose site keeps no files: a table is grouped once."""
 
 
+@fixed_threads()  # the last digits of a sum could decide a group
 def grouped_view(
     table: Table,
     min_group: int,
@@ -37,17 +38,10 @@ def grouped_view(
 ) -> GroupedTable:
     """The table as fixed groups of at least ``min_group`` rows.
 
-    Where the ledger is a file, the grouping is kept beside it under the table's ``name``: formed once, and from then
-    on only changed as :mod:`coterie.sites.views.store` says. Every change is a line of the ledger. With ``anew`` all
-    groups are formed again: what left before and what leaves from now on are then functions of two groupings.
+    If the ledger is a file, the grouping is stored beside it under the table's ``name``. It is formed once and then
+    changes only by the rules of :mod:`coterie.sites.views.store`; every change is a line of the ledger. ``anew``
+    forms all groups again: earlier and later answers are then computed from two groupings.
     """
-    with fixed_threads():  # the last digits of a sum could decide a group
-        return _view(table, min_group, ledger, name, anew, progress)
-
-
-def _view(
-    table: Table, min_group: int, ledger: SiteLedger, name: str, anew: bool, progress: Progress | None
-) -> GroupedTable:
     folder = groups_folder(ledger, name)
     if folder is None:
         views = _IN_MEMORY.setdefault(table, {})
@@ -58,19 +52,19 @@ def _view(
     kept = None if anew else load(folder, secret)
     difference = "" if kept is None else _difference(kept, table, min_group)
     if kept is None or (difference and not ledger.total("answers")):  # nothing has left yet
-        made = form(table, min_group, secret, progress)
-        _keep(made, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=made.n_formed))
-        return made.view(table)
+        grouping = form(table, min_group, secret, progress)
+        _keep(grouping, folder, ledger, name, "regrouped" if anew else "formed", Change(formed=grouping.n_formed))
+        return grouping.view(table)
     if difference:
-        raise InputError(f"{folder}: {difference}, or form groups anew with `coterie site regroup`.")
-    made, change = update(kept, table, progress)
-    if change.formed or change.broken or len(made.rows.tokens) != len(kept.rows.tokens):
-        _keep(made, folder, ledger, name, "updated", change)
-    return made.view(table)
+        raise InputError(f"{folder}: {difference}, or form the groups again with `coterie site regroup`.")
+    grouping, change = update(kept, table, progress)
+    if change.formed or change.broken or len(grouping.rows.tokens) != len(kept.rows.tokens):
+        _keep(grouping, folder, ledger, name, "updated", change)
+    return grouping.view(table)
 
 
 def groups_folder(ledger: SiteLedger, name: str) -> Path | None:
-    """Where the grouping of a table is kept; None without a ledger file."""
+    """The folder of a table's grouping; None without a ledger file."""
     if ledger.path is None:
         return None
     return ledger.path.with_name(ledger.path.stem + ".groups") / quote(name, safe="")
@@ -89,16 +83,16 @@ def _keep(grouping: Grouping, folder: Path, ledger: SiteLedger, name: str, how: 
 
 
 def _difference(kept: Grouping, table: Table, min_group: int) -> str:
-    """Why the groups so far do not do, and what would; empty where they do."""
+    """Why the stored groups cannot be used, and what to do; empty if they can."""
     names = tuple(column.name for column in table.columns)
     if kept.columns != names:
         return (
-            f"the site's groups were formed on the columns {listed(kept.columns)}, and the table now has "
-            f"{listed(names)}; offer the same columns"
+            f"the site's groups were formed with the columns {listed(kept.columns)}, and the table now has "
+            f"{listed(names)}; use the same columns"
         )
     if kept.min_group < min_group:
         return (
-            f"the site's groups hold at least {kept.min_group} rows, and its policy now asks for {min_group} "
-            "(min_group); ask for as few as before"
+            f"the site's groups have at least {kept.min_group} rows, and its policy now requires {min_group}; "
+            f"set min_group = {kept.min_group}"
         )
     return ""

@@ -1,4 +1,4 @@
-"""From rows to groups, some ten thousand rows at a time, so that a table may exceed memory."""
+"""Forming groups, some ten thousand rows at a time, so that a table may exceed memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from coterie.maths.grouping import chunk_sizes, group_rows
 from coterie.messages.site_api import Table
 
 Progress = Callable[[int, int], None]
-"""Called with how many rows are grouped, and how many are to be."""
+"""Called with the number of rows grouped so far, and of all rows."""
 
 CHUNK_ROWS = 1 << 15
 CHUNK_BYTES = 1 << 26
-"""Rows are grouped by about so many at a time."""
+"""The most rows, and bytes, that are grouped at a time."""
 SCALE_BITS = 24
-"""Of a site's own scale: the order of rows decides the last digits of a sum, and last digits could decide a group."""
+"""Precision of a site's own scale: the last digits of a sum depend on the order of rows and must not matter."""
 ROWS_A_COLUMN = 16
-"""For each column there must be so many rows before the scatter matrix within groups is shown."""
+"""The scatter matrix within groups is shown if there are at least so many rows per column."""
 FLAT, ROUNDING = 1e-12, 1e-6
-"""A combination of columns of length 1 that is shorter is 0; a share that lacks so little is a whole."""
+"""A shorter combination of unit columns counts as 0; a share of 1 minus less than ``ROUNDING`` counts as 1."""
 
 
 class OwnScale(NamedTuple):
-    """A site's own scaling of its columns: what distances between its rows are measured in."""
+    """A site's own scaling of its columns, for distances between its rows."""
 
     center: Floats
     scale: Floats
@@ -38,7 +38,7 @@ class OwnScale(NamedTuple):
 
 
 class Formed(NamedTuple):
-    """Groups, the group of every row they were formed of, and the scatter matrix within them."""
+    """Groups, the group of every row, and the scatter matrix within groups."""
 
     labels: Integers
     cells: GroupCells
@@ -46,10 +46,10 @@ class Formed(NamedTuple):
 
 
 def own_scale(table: Table) -> OwnScale:
-    """Mean and deviation of every column of the site's rows; constant columns are not scaled.
+    """Mean and standard deviation of every column; constant columns are not scaled.
 
-    Columns that all seem to be in one unit, such as pixels or 0 and 1, keep their proportions: where none ranges over
-    more than four times the median range, and four in five over at least a quarter of it.
+    No column is scaled if all seem to have one unit, such as pixels or 0 and 1: no range is above four times the
+    median range, and four in five are at least a quarter of it.
     """
     d = len(table.columns)
     counts, mean, squares = np.zeros(d), np.zeros(d), np.zeros(d)
@@ -81,7 +81,7 @@ def form_groups(
     *,
     progress: Progress | None = None,
 ) -> Formed:
-    """Groups of the chosen rows, at least ``min_group`` of them, each chunk of rows on its own."""
+    """Groups of at least ``min_group`` of the chosen rows; chunks of rows are grouped separately."""
     d, n = len(table.columns), int(chosen.sum())
     rare = rare_categories(table, chosen, min_group)
     scatter = np.zeros((d, d)) if n >= ROWS_A_COLUMN * d else None
@@ -103,12 +103,11 @@ def form_groups(
 
 
 def is_of_few_groups(away: Floats, labels: Integers, min_group: int) -> bool:
-    """Whether a combination of columns may differ from the groups' means in fewer than ``min_group`` groups alone.
+    """Whether some combination of columns may differ from the groups' means in fewer than ``min_group`` groups only.
 
-    Products of this combination with any column would be sums over rows of these groups: over one row, where two
-    columns differ in one. Scaled to length 1 the combination lies in the space of the columns, and no group holds a
-    larger share of it than of any vector of that space; so where it lies in few groups, their largest shares add up
-    to 1.
+    Products of that combination with any column would be sums over the rows of these few groups. A group's share of
+    a unit vector in the space of the columns is at most its largest share of any such vector; if the combination lies
+    in few groups, their largest shares add up to at least 1.
     """
     lengths = np.linalg.norm(away, axis=0)
     basis, turned = np.linalg.qr(away / np.where(lengths > 0, lengths, 1.0))
@@ -128,14 +127,14 @@ def is_of_few_groups(away: Floats, labels: Integers, min_group: int) -> bool:
 
 
 def chosen_rows(table: Table, chosen: Mask) -> tuple[Floats, Floats]:
-    """The chosen rows, and what each counts."""
+    """The chosen rows and their weights."""
     none = np.zeros((0, len(table.columns))), np.zeros(0)
     rows, weights = zip(none, *_chosen_blocks(table, chosen), strict=True)
     return np.concatenate(rows), np.concatenate(weights)
 
 
 def _chosen_blocks(table: Table, chosen: Mask) -> Iterator[tuple[Floats, Floats]]:
-    """Of each block the chosen rows, and what each counts."""
+    """The chosen rows of each block and their weights."""
     start = 0
     for block in table.raw_blocks():
         here = chosen[start : start + len(block.rows)]
@@ -144,7 +143,7 @@ def _chosen_blocks(table: Table, chosen: Mask) -> Iterator[tuple[Floats, Floats]
 
 
 def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats, Floats]]:
-    """The chosen rows in chunks of about one size, none smaller than a group."""
+    """The chosen rows in chunks of about equal size, none smaller than a group."""
     target = min(CHUNK_ROWS, CHUNK_BYTES // (8 * max(1, len(table.columns))))
     ends = np.cumsum(chunk_sizes(int(chosen.sum()), min_group, target)).tolist()
     rows, weights, done = np.zeros((0, len(table.columns))), np.zeros(0), 0
@@ -160,7 +159,7 @@ def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats
 
 
 def rare_categories(table: Table, chosen: Mask, min_group: int) -> list[tuple[int, int | None]]:
-    """Columns of 0 and 1 that fewer than ``min_group`` of the chosen rows hold, and the ones these join, if any."""
+    """One-hot columns that are 1 in fewer than ``min_group`` chosen rows, and the column ``other`` of their block."""
     blocks: tuple[tuple[int, int, int | None], ...] = getattr(table, "categories", ())
     if not blocks:
         return []

@@ -1,4 +1,4 @@
-"""Which row is which: keyed hashes that stay the same whatever the order or the format of a site's file."""
+"""Recognising rows: keyed hashes that do not depend on the order or format of a site's file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coterie.messages.site_api import Rows, Table, keys_of
 
 Tokens = npt.NDArray[np.uint64]
 STEP = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, so that no two occurrences of a token become the same one."""
+"""Odd, so that no two occurrences of a token become equal."""
 
 
 class RowTokens(NamedTuple):
-    """For every row a token that recognises it, and one of its values: they differ where an id column names rows."""
+    """For every row a token of its identity and one of its values; they differ if rows have keys."""
 
     rows: Tokens
     values: Tokens
@@ -25,11 +25,11 @@ class RowTokens(NamedTuple):
 def row_tokens(table: Table, secret: bytes) -> RowTokens:
     """The tokens of a table's rows, in order.
 
-    Values count in single precision: that is what every file format keeps. Rows that are equal, or share an id, are
-    distinguished by their number only.
+    Values are compared in single precision, which every file format keeps. Rows that are equal, or share a key, are
+    numbered.
     """
-    found = [np.zeros(0, np.uint64), *(_value_tokens(block.rows, secret) for block in table.raw_blocks())]
-    values = np.concatenate(found)
+    parts = [np.zeros(0, np.uint64), *(_value_tokens(block.rows, secret) for block in table.raw_blocks())]
+    values = np.concatenate(parts)
     keys = keys_of(table)
     named = values if keys is None else _hashed([key.encode() for key in keys], secret, b"id")
     order = np.lexsort((values, named))
@@ -53,7 +53,7 @@ def _hashed(items: list[bytes], secret: bytes, person: bytes) -> Tokens:
     keyed = hashlib.blake2b(key=secret[:64], digest_size=8, person=person)
     digests = bytearray()
     for item in items:
-        one = keyed.copy()
-        one.update(item)
-        digests += one.digest()
+        digest = keyed.copy()
+        digest.update(item)
+        digests += digest.digest()
     return np.frombuffer(bytes(digests), "<u8").astype(np.uint64)

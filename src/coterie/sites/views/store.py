@@ -1,13 +1,13 @@
-"""The grouping of a site's table: made once, before any question, kept beside the ledger, changed by one rule only.
+"""The grouping of a site's table: formed before the first question, stored beside the ledger, changed by fixed rules.
 
-Rows come and go, and two groupings of nearly the same rows would tell of the few they differ in. So:
+Two groupings of nearly the same rows would disclose the few rows in which they differ. Therefore:
 
-- a group that loses a row leaves the view whole, and so does one with a row that changed;
-- the rows it leaves behind form new groups, each with one row from each of ``min_group`` broken ones, once;
-- rows that are added wait until there are ``20 * min_group`` of them, and then form groups among themselves;
-- a row that was in a group and comes back, or comes back changed, stays out.
+- a group in which a row is removed or changed leaves the view as a whole;
+- its other rows form new groups once, each with one row from each of ``min_group`` broken groups;
+- added rows wait until there are ``20 * min_group`` of them, and then form groups among themselves;
+- a row that was in a group and returns, changed or not, stays out.
 
-`coterie site regroup` forms all groups anew: the data officer's decision, and written into the ledger.
+`coterie site regroup` forms all groups again, by decision of the data officer; the ledger records it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ Tokens = npt.NDArray[np.uint64]
 
 FORMAT = 1
 WAITING, REMAINS, OUT, GONE = -1, -2, -3, -4
-"""Where a row is that stands in no group: waiting for others, left over by a broken one, out for good, not there."""
+"""States of a row that is in no group: waiting for others, left over from a broken group, excluded, removed."""
 BATCH = 20
-"""Rows that are added form groups from so many times ``min_group`` on."""
+"""Added rows form groups once there are so many times ``min_group`` of them."""
 
 
 @dataclass(frozen=True)
 class KnownRows:
-    """Every row the grouping ever saw."""
+    """Every row that was ever part of the table."""
 
     tokens: Tokens
     values: Tokens
     place: Integers
-    """The number of its group, or where it is instead."""
+    """The number of its group, or its state."""
     origin: Integers
-    """The broken group it is left over from, -1 for none."""
+    """The broken group it comes from, -1 for none."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What an update did, in numbers."""
+    """The groups and rows that an update changed."""
 
     formed: int = 0
     broken: int = 0
@@ -63,27 +63,26 @@ class Change:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups that stand, the rows behind them, and what is left of those that were broken."""
+    """Current groups, known rows, and what is left of broken groups."""
 
     min_group: int
     columns: tuple[str, ...]
     scale: OwnScale
     cells: GroupCells
     numbers: Integers
-    """The number of each group; a number is never used again."""
+    """The number of each group; numbers are never reused."""
     reformed: Mask
-    """Whether a group was formed of what others left over."""
+    """Whether a group was formed from rows of broken groups."""
     rows: KnownRows
     broken: Integers
     broken_full: Mask
-    """Of broken groups with rows left over: which cells were those of all their rows."""
+    """Per broken group with rows left over: which cells were means of all its rows."""
     scatter: Floats | None
     n_formed: int
-    """Groups ever formed."""
+    """The number of groups ever formed."""
     secret: bytes = field(repr=False, default=b"")
 
     def view(self, table: Table) -> GroupedTable:
-        """The table as a site shows it."""
         name = str(getattr(table, "name", "table"))
         return GroupedTable(name, table.columns, self.cells, self.scale.scale, self.min_group, scatter=self.scatter)
 
@@ -92,7 +91,7 @@ class Grouping:
 
 
 def form(table: Table, min_group: int, secret: bytes, progress: Progress | None = None) -> Grouping:
-    """The first grouping of a table; without groups where it has fewer than ``min_group`` rows."""
+    """The first grouping of a table; it has no groups if there are fewer than ``min_group`` rows."""
     columns, d = tuple(column.name for column in table.columns), len(table.columns)
     scale = OwnScale(np.zeros(d), np.ones(d))
     none, wide, hidden = np.zeros(0, np.int64), np.zeros((0, d)), np.zeros((0, d), bool)
@@ -103,7 +102,7 @@ def form(table: Table, min_group: int, secret: bytes, progress: Progress | None 
 
 
 def update(grouping: Grouping, table: Table, progress: Progress | None = None) -> tuple[Grouping, Change]:
-    """The grouping of the rows as they are now, by the rule above."""
+    """The grouping of the current rows, by the rules above."""
     n_before, tokens = grouping.n_formed, row_tokens(table, grouping.secret)
     known, here = _matched(grouping, tokens, table)
     standing = np.isin(grouping.numbers, _broken(known, grouping), invert=True)
@@ -125,11 +124,11 @@ def update(grouping: Grouping, table: Table, progress: Progress | None = None) -
 
 
 def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[KnownRows, Integers]:
-    """Every row ever seen, and the place among them of each row that is there now."""
+    """All known rows, and the position of each current row among them."""
     before = grouping.rows
     order = np.argsort(before.tokens, kind="stable")
-    found = np.searchsorted(before.tokens[order], tokens.rows)
-    inside = np.minimum(found, max(len(order) - 1, 0))
+    places = np.searchsorted(before.tokens[order], tokens.rows)
+    inside = np.minimum(places, max(len(order) - 1, 0))
     is_known = np.zeros(len(tokens.rows), bool)
     if len(order):
         is_known = before.tokens[order][inside] == tokens.rows
@@ -153,7 +152,7 @@ def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[Known
     place[touched] = np.where(there[touched], OUT, GONE)
     place[changed & (place == REMAINS)] = OUT
     place[~there & (place == REMAINS)] = GONE
-    keep = there | (place != WAITING)  # of a row that was never shown nothing need be known
+    keep = there | (place != WAITING)  # rows that were never in a group are forgotten
     renumbered = np.cumsum(keep) - 1
     known = KnownRows(
         np.concatenate([before.tokens, tokens.rows[~is_known]])[keep], values[keep], place[keep], origin[keep]
@@ -162,13 +161,13 @@ def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[Known
 
 
 def _broken(known: KnownRows, grouping: Grouping) -> Integers:
-    """The groups that lost a row, or have one that changed."""
+    """The groups in which a row was removed or changed."""
     lost = known.origin[np.isin(known.place, (OUT, GONE))]
     return np.intersect1d(lost, grouping.numbers)
 
 
 def _without_broken(grouping: Grouping, known: KnownRows, standing: Mask) -> tuple[Grouping, KnownRows]:
-    """The groups that stand; what the others leave over may form groups once more, unless it did before."""
+    """The unbroken groups; rows of broken ones may form groups once more, unless they already did."""
     gone = grouping.numbers[~standing]
     if not len(gone):
         return grouping, known
@@ -192,7 +191,7 @@ def _without_broken(grouping: Grouping, known: KnownRows, standing: Mask) -> tup
 
 
 def _with_remains(grouping: Grouping, known: KnownRows, here: Integers, table: Table) -> tuple[Grouping, KnownRows]:
-    """New groups of what broken ones left over, one row from each of ``min_group`` of them."""
+    """New groups of rows from broken ones, each with one row from each of ``min_group`` of them."""
     left = known.place[here] == REMAINS
     origin = known.origin[here[left]]
     if len(np.unique(origin)) < grouping.min_group:
@@ -214,7 +213,7 @@ def _with_remains(grouping: Grouping, known: KnownRows, here: Integers, table: T
 
 
 def _with_known_means(cells: GroupCells, standing: GroupCells) -> GroupCells:
-    """The same groups; in cells that show nothing, what the other groups show of the column on average."""
+    """The same groups, with the mean of the other groups' values in cells that show nothing."""
     hidden = cells.present == 0
     behind = standing.present.sum(axis=0)
     shown = np.where(behind > 0, behind, 1.0)
@@ -240,15 +239,14 @@ def _with_added(
     is_first: bool,
     progress: Progress | None,
 ) -> tuple[Grouping, KnownRows]:
-    """Groups of the rows that waited."""
-    made = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
+    formed = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
     place = known.place.copy()
-    place[here[fresh]] = grouping.n_formed + made.labels
-    scatter = made.scatter
+    place[here[fresh]] = grouping.n_formed + formed.labels
+    scatter = formed.scatter
     if not is_first:
         both = grouping.scatter is not None and scatter is not None
         scatter = grouping.scatter + scatter if both else None  # type: ignore[operator]
-    return _with_cells(grouping, made.cells, reformed=False, scatter=scatter), replace(known, place=place)
+    return _with_cells(grouping, formed.cells, reformed=False, scatter=scatter), replace(known, place=place)
 
 
 def _with_cells(grouping: Grouping, cells: GroupCells, *, reformed: bool, scatter: Floats | None) -> Grouping:
@@ -274,7 +272,7 @@ class _Head(msgspec.Struct):
 
 
 def save(grouping: Grouping, folder: Path) -> None:
-    """Write a grouping where only the site's own user reads it; whole, or not at all."""
+    """Write a grouping, atomically, readable by the site's own user only."""
     temporary, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True, mode=0o700)
@@ -301,16 +299,16 @@ def _arrays(grouping: Grouping) -> dict[str, Array]:
 
 
 def load(folder: Path, secret: bytes) -> Grouping | None:
-    """The grouping kept in a folder, None where there is none; means are read from the file as they are needed."""
+    """The grouping stored in a folder, None if there is none; arrays are mapped into memory."""
     old = folder.with_name(folder.name + ".old")
-    if not folder.exists() and old.exists():  # a crash between two names
+    if not folder.exists() and old.exists():  # after a crash between the two renames
         old.rename(folder)
     if not folder.exists():
         return None
     try:
         head = msgspec.json.decode((folder / "head.json").read_bytes(), type=_Head)
         if head.format != FORMAT:
-            raise InputError(f"{folder}: a grouping of format {head.format} is not known here ({FORMAT} is).")
+            raise InputError(f"{folder}: format {head.format} of groups is unknown; this version reads {FORMAT}.")
 
         def array(name: str) -> Any:
             return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -333,6 +331,6 @@ def load(folder: Path, secret: bytes) -> Grouping | None:
         if isinstance(problem, InputError):
             raise
         raise InputError(
-            f"{folder}: the site's groups cannot be read ({type(problem).__name__}); bring the folder back from a "
-            "copy, or form groups anew with `coterie site regroup`."
+            f"{folder}: the site's groups cannot be read ({type(problem).__name__}); restore the folder from a "
+            "backup, or form the groups again with `coterie site regroup`."
         ) from None

@@ -39,7 +39,7 @@ class Projection(Reply, content="rows"):
     projection: Floats = array("features")
 
 
-class Project(Request[Projection]):
+class Project(Request[Projection], doing="multiplying features by a vector"):
     """Steps 1 and 2 of section 4.1: multiply your features with your part of the server's vector."""
 
     step: int
@@ -62,7 +62,7 @@ class RowProducts(Reply, content="rows"):
     products: Floats = array("rows")
 
 
-class Expand(Request[RowProducts]):
+class Expand(Request[RowProducts], doing="multiplying features by the sum of projections"):
     """Steps 3 and 4 of section 4.1: multiply the sum of all projections with your features."""
 
     step: int
@@ -79,7 +79,7 @@ def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts
     return RowProducts(found)
 
 
-class KeepRows(Request[Nothing], remembered=True):
+class KeepRows(Request[Nothing], remembered=True, doing="sending embedded rows back"):
     """These are your rows of H (Algorithm 1, line 17)."""
 
     embedding: Floats = array("rows", "s")

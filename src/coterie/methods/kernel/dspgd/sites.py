@@ -32,7 +32,7 @@ MOST_STEPS = 1 << 32
 # ---------------------------------------------------------------- what a site keeps
 
 
-class BeginKernel(Drawn, Request[Nothing], remembered=True):
+class BeginKernel(Drawn, Request[Nothing], remembered=True, doing="setting the kernel"):
     """From now on there is this kernel; begin with B_1 = 0."""
 
     precision: str
@@ -102,7 +102,7 @@ class FeatureMagnitudes(Reply, content="sums"):
     length: Integers = array(N_MARKS, dtype="uint1", bound="1")
 
 
-class ReportFeatureLength(Request[FeatureMagnitudes]):
+class ReportFeatureLength(Request[FeatureMagnitudes], doing="finding the largest length of features"):
     """Mark how long your rows of W_t are, for whatever eta_t, centered or not."""
 
     step: int
@@ -144,7 +144,7 @@ class FeatureSums(Reply, content="grams"):
     rows: Floats = array(bound="rows", nonnegative=True)
 
 
-class SumFeatures(OfFeatures, Request[FeatureSums]):
+class SumFeatures(OfFeatures, Request[FeatureSums], doing="summing features for centering"):
     """Sum up the features of one step, for centering."""
 
     features: int
@@ -165,7 +165,7 @@ class Product(Reply, content="grams"):
     product: Floats = array("n", bound="4 * rows * length")
 
 
-class Multiply(OfFeatures, Request[Product]):
+class Multiply(OfFeatures, Request[Product], doing="multiplying by the kernel matrix (a Lanczos step)"):
     """Multiply W_t[m]' W_t[m] with a vector: one step of the Lanczos algorithm."""
 
     eta: float
@@ -188,7 +188,7 @@ class Triangle(Reply, content="grams"):
     packed: Floats = array("size", bound="4 * rows * length")
 
 
-class SendGram(OfFeatures, Request[Triangle]):
+class SendGram(OfFeatures, Request[Triangle], doing="summing the Gram matrix of features"):
     """Send all of W_t[m]' W_t[m] at once."""
 
     size: int
@@ -207,7 +207,7 @@ def local_triangle(table: Table, memory: Memory, ask: SendGram) -> Triangle:
     return Triangle(triangle(gram))
 
 
-class Advance(Request[Nothing], remembered=True):
+class Advance(Request[Nothing], remembered=True, doing="taking a proximal gradient step"):
     """Lines 11 to 14 of Algorithm 1: B_{t+1}[m] = W_t[m] V diag(scales); ``last`` makes it the embedding H[m]."""
 
     step: int

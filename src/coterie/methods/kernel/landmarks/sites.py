@@ -40,7 +40,7 @@ class LocalLandmarks(Reply, content="averages"):
     scatter: Floats = array(nonnegative=True)
 
 
-class SendLandmarks(Request[LocalLandmarks]):
+class SendLandmarks(Request[LocalLandmarks], doing="choosing landmarks from each site's clusters"):
     """Cluster your own rows into at most ``q`` centers."""
 
     q: int
@@ -113,7 +113,7 @@ class Mapped(OfKernel):
         return LandmarkMap(self.the_kernel(), self.landmarks.astype(np.float64), self.projection, self.shift)
 
 
-class UseLandmarks(Mapped, Request[Nothing], remembered=True):
+class UseLandmarks(Mapped, Request[Nothing], remembered=True, doing="embedding rows by landmarks"):
     """From now on a row is its features."""
 
 
@@ -124,7 +124,9 @@ class MeanCosts(Reply, content="averages"):
     costs: Floats = array("c", dtype="float32", nonnegative=True)
 
 
-class TryLandmarks(Mapped, Request[MeanCosts], remembered=True):
+class TryLandmarks(
+    Mapped, Request[MeanCosts], remembered=True, doing="embedding rows by landmarks and comparing starts"
+):
     """From now on a row is its features; which of these starts is nearest to yours?"""
 
     starts: Floats = array("c", "k", "r")
@@ -182,7 +184,7 @@ class LocalMeans(Reply, content="averages"):
     counts: Floats = array("k", dtype="float32", nonnegative=True)
 
 
-class MeanByCell(Request[LocalMeans]):
+class MeanByCell(Request[LocalMeans], doing="averaging features by cluster"):
     """Put every row to its nearest center; send the means of those that hold any."""
 
     precision: str
@@ -214,7 +216,7 @@ class FeatureGram(Reply, content="grams"):
     packed: Floats = array("size", dtype="{precision}", bound="rows * (1 + box**2)")
 
 
-class SendFeatureGram(Request[FeatureGram]):
+class SendFeatureGram(Request[FeatureGram], doing="summing products of features"):
     """Sum up the products of your rows' features, and the features themselves."""
 
     size: int

@@ -19,7 +19,7 @@ from coterie.methods.shared.embedded import StreamedTable, raw_of, seen_moments
 # ---------------------------------------------------------------- what a site is asked
 
 
-class UseProjection(Request[Nothing], remembered=True):
+class UseProjection(Request[Nothing], remembered=True, doing="projecting rows for the cells"):
     """From now on cells are those of rows projected onto ``p`` columns; what is summed up over them are the projected
     rows, or the ``whole`` rows."""
 
@@ -86,7 +86,7 @@ class ProjectedSums(Reply, content="sums"):
     own_squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
 
 
-class SumProjected(Request[ProjectedSums]):
+class SumProjected(Request[ProjectedSums], doing="summing projected rows"):
     """Sum up your projected rows; ``reach`` is how much larger than a row's numbers theirs can be.
 
     ``d`` is the number of the rows' own columns, to be summed up as well, or 0.
@@ -118,7 +118,7 @@ class SquaredDistances(Reply, content="sums"):
     squares: Floats = array(bound="rows * d * (box + origin)**2", nonnegative=True)
 
 
-class SumSquaredDistances(Request[SquaredDistances]):
+class SumSquaredDistances(Request[SquaredDistances], doing="summing squared distances from a point"):
     """How far are your rows from this point, squared and in all?"""
 
     origin: Floats = array("d")
@@ -139,7 +139,7 @@ class CellCounts(Reply, content="sums"):
     counts: Floats = array("m", bound="rows", nonnegative=True)
 
 
-class CountCells(Request[CellCounts]):
+class CountCells(Request[CellCounts], doing="counting the rows of each cell"):
     """How many of your rows are, projected, nearest to each of these points?"""
 
     centers: Floats = array("m", "p")
@@ -151,7 +151,7 @@ class CellShares(Reply, content="sums"):
     codes: Integers = array("m", "width", dtype="uint{bits}")
 
 
-class ShareCells(Request[CellShares]):
+class ShareCells(Request[CellShares], doing="averaging the cells over all sites"):
     """Send your part of the mean of every cell, which holds ``totals`` rows over ``sites`` sites in all.
 
     A mean is a whole number of a few bits between ``low`` and ``low + span``, of each column or of all. Parts add up
