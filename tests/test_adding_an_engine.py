@@ -1,0 +1,104 @@
+"""The worked example of docs/adding-an-engine.md: the same results over sites that are processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie import FederatedKMeans
+from coterie.errors import QuorumLost
+from coterie.runtime.outcomes import OutcomeKind
+from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
+from tests.federations import blobs
+
+PAGE = (Path(__file__).parent.parent / "docs" / "adding-an-engine.md").read_text()
+FILE, USE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """The file of the page, where processes that are spawned find it."""
+    (tmp_path / "pipes_engine.py").write_text(FILE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = importlib.util.spec_from_file_location("pipes_engine", tmp_path / "pipes_engine.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "pipes_engine", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def paths(tmp_path):
+    rows = blobs(180, 3, 3, seed=1)
+    paths = {}
+    for i, name in enumerate(("north", "south", "east")):
+        paths[name] = str(tmp_path / f"{name}.csv")
+        np.savetxt(paths[name], rows[i::3], delimiter=",", header="a,b,c", comments="")
+    return paths
+
+
+def test_a_fit_over_pipes_is_the_fit_in_one_process(engine, paths):
+    names = {"paths": paths, "pipes": engine.pipes, "Policy": Policy}
+    exec(USE, names)
+    here = coterie.fit(FederatedKMeans(3, random_state=0), paths, scale="standard")
+    np.testing.assert_array_equal(names["model"].cluster_centers_, here.cluster_centers_)
+    assert names["model"].ledger_.total("bytes_up") == here.ledger_.total("bytes_up")
+
+
+def test_a_killed_site_is_lost_and_a_stuck_one_late(engine, paths):
+    with engine.pipes(paths, Policy()) as (channel, processes):
+        lost = _failing(engine, channel, lambda: processes["east"].kill())
+        assert lost["east"].kind is OutcomeKind.UNREACHABLE
+    with engine.pipes(paths, Policy()) as (channel, processes):
+        late = _failing(engine, channel, lambda: _stop(processes["south"]))
+        assert late["south"].kind is OutcomeKind.LATE
+        processes["south"].kill()
+
+
+def _stop(process):
+    import os
+    import signal
+
+    os.kill(process.pid, signal.SIGSTOP)
+
+
+def _failing(engine, channel, strike):
+    from coterie.estimators.fitting import fit_over
+    from coterie.methods.shared.preparation import PreparationOptions
+    from coterie.sites.tables import ArrayTable
+
+    columns = {"all": ArrayTable(np.zeros((1, 3)), columns=["a", "b", "c"]).columns}
+    rounds = iter(range(100))
+
+    def watch(_):
+        if next(rounds) == 3:
+            strike()
+            time.sleep(0.2)
+
+    with pytest.raises(QuorumLost) as stopped:
+        fit_over(
+            channel, FederatedKMeans(3, random_state=0), columns, PreparationOptions(),
+            terms=Terms(quorum=1.0, deadline=2.0, resends=0), watch=watch,
+        )  # fmt: skip
+    return stopped.value.outcomes
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_the_next(engine):
+    import multiprocessing
+
+    ours, theirs = multiprocessing.Pipe()
+    channel = engine.Pipes({"a": ours})
+    assert channel.exchange({"a": b"first"}, 0.0)["a"].status == "late"
+    first = theirs.recv_bytes()
+    theirs.send_bytes(first[:8] + b"to the first")
+    second = (2).to_bytes(8)
+    theirs.send_bytes(second + b"to the second")
+    assert channel.exchange({"a": b"second"}, 5.0)["a"].payload == b"to the second"
