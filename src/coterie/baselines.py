@@ -9,5 +9,6 @@ from coterie.estimators.baselines import (
     PooledKernelKMeans,
     RandomFeatureKernelKMeans,
 )
+from coterie.methods.vertical.dpca import dpca
 
-__all__ = ["CEPCAKernelKMeans", "NystroemKernelKMeans", "PooledKernelKMeans", "RandomFeatureKernelKMeans"]
+__all__ = ["CEPCAKernelKMeans", "NystroemKernelKMeans", "PooledKernelKMeans", "RandomFeatureKernelKMeans", "dpca"]

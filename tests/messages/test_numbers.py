@@ -196,3 +196,13 @@ def test_rounding_gives_what_the_other_end_reads():
 def test_a_number_nobody_declared_has_no_width(name):
     with pytest.raises(ValueError, match="the type of number"):
         wire(name)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("offset", range(9))
+def test_numbers_are_aligned_wherever_their_bytes_lie_in_a_message(name, offset):
+    values = np.arange(36.0).reshape(6, 6).astype(name)
+    message = bytes(offset) + values.tobytes()
+    read = wire(name).from_bytes(memoryview(message)[offset:], (6, 6))
+    assert read.flags.aligned
+    np.testing.assert_array_equal(read, values)

@@ -79,7 +79,8 @@ class Wire:
     def from_bytes(self, buffer: bytes | memoryview, shape: tuple[int, ...]) -> Array:
         """The array of that shape that ``buffer`` holds; the caller has checked the length."""
         if self.byte_dtype is not None:
-            return np.frombuffer(buffer, self.byte_dtype).astype(self.memory_dtype, copy=False).reshape(shape)
+            values = np.frombuffer(buffer, self.byte_dtype).astype(self.memory_dtype, copy=False).reshape(shape)
+            return np.require(values, requirements="A")  # some BLAS kernels crash where numbers are not aligned
         raw = self._unpacked(np.frombuffer(buffer, np.uint8), math.prod(shape))
         if self.family == "int":  # shifting up and back down repeats the sign
             return ((raw << np.uint64(64 - self.bits)).view("<i8") >> np.int64(64 - self.bits)).reshape(shape)
