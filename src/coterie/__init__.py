@@ -18,6 +18,7 @@ __all__ = [
     "VerticalKernelKMeans",
     "VerticalKernelPCA",
     "__version__",
+    "baselines",
     "fit",
     "load_model",
     "open_table",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from coterie import baselines
     from coterie.estimators import (
         DSPGDKernelKMeans,
         DSPGDKernelPCA,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Public names, imported when first used: the command line answers faster without scikit-learn."""
+    if name == "baselines":
+        return import_module("coterie.baselines")
     if name in __all__:
         return getattr(import_module("coterie.estimators"), name)
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import typing
 from dataclasses import fields, is_dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-import coterie
 from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import KINDS
@@ -41,7 +41,7 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
     model = _Model(
         MODEL_SCHEMA,
         type(estimator).__name__,
-        coterie.__version__,
+        version("coterie"),
         {name: value for name, value in estimator.settings().items() if _is_plain(value)},
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         estimator.preparation_,
@@ -65,7 +65,7 @@ def load_model(path: str | Path) -> Any:
         raise InputError(f"{path}: this is not a model file of coterie.")
     if raw["schema"] != MODEL_SCHEMA:
         raise InputError(
-            f"{path}: model format {raw['schema']} is not known to coterie {coterie.__version__} "
+            f"{path}: model format {raw['schema']} is not known to coterie {version('coterie')} "
             f"(it knows {MODEL_SCHEMA}); fit the model again, or use the coterie that wrote it ({raw['coterie']})."
         )
     if raw["kind"] not in KINDS:
