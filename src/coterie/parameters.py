@@ -98,7 +98,7 @@ def check_parameters(settings: Any) -> None:
 def described(cls: C) -> C:
     """Add a section on the parameters to the class's docstring, and name the nearest one for one that is unknown."""
     lines = ["", "Parameters", "----------"]
-    for item in sorted(fields(cls), key=lambda item: bool(item.kw_only)):
+    for item in sorted(fields(cls), key=lambda item: (bool(item.kw_only), item.name == "random_state")):
         lines.append(f"{item.name} : {item.type}, default={item.default!r}")
         lines += textwrap.wrap(item.metadata["doc"], 110, initial_indent="    ", subsequent_indent="    ")
     about, attributes, rest = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes\n")

@@ -31,7 +31,7 @@ Rows = npt.NDArray[np.floating[Any]]
 class Seeded:
     """Where a run's public seed comes from."""
 
-    random_state: Any = parameter(None, "Draws the run's public seed: an int, a RandomState or None.")
+    random_state: int | np.random.RandomState | None = parameter(None, "Draws the public seed of the run.")
 
 
 class FederatedEstimator(Seeded, Settings, BaseEstimator):
