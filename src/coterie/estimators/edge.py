@@ -40,10 +40,10 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
 
     def _set_attributes(self, result: KMeansFit) -> None:
         super()._set_attributes(result)
-        made = result if isinstance(result, EdgeFit) else None
-        self.pipeline_ = None if made is None else made.pipeline.stages
-        self.summary_ = None if made is None else made.summary
-        self._edge_fit = made
+        fit = result if isinstance(result, EdgeFit) else None
+        self.pipeline_ = None if fit is None else fit.pipeline.stages
+        self.summary_ = None if fit is None else fit.summary
+        self._edge_fit = fit
 
     def reduce(self, X: npt.ArrayLike) -> Rows:
         """Rows, or centers, in the space of ``summary_``."""
@@ -63,7 +63,7 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them."""
-        found = super().settings()
+        parameters = super().settings()
         if not isinstance(self.pipeline, str):
-            found["pipeline"] = [repr(stage) for stage in self.pipeline]
-        return found
+            parameters["pipeline"] = [repr(stage) for stage in self.pipeline]
+        return parameters

@@ -138,16 +138,16 @@ def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table
     """Every site's table, opened where it is not."""
     if not tables:
         raise InputError("there is no table; at least one site is needed.")
-    found = {
+    opened = {
         str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
         for name, table in tables.items()
     }
-    without = [name for name, table in found.items() if keys_of(table) is None]
+    without = [name for name, table in opened.items() if keys_of(table) is None]
     if key is not None and without:
         raise InputError(
             f"key={key!r}: the table of {without[0]} was opened without keys; open_table takes key, too."
         )
-    return found
+    return opened
 
 
 def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:

@@ -97,8 +97,8 @@ class KMeansModel(ClusterModel):
         return self._fit(X, sites, sample_weight)
 
     def _set_attributes(self, result: KMeansFit) -> None:
-        made = self.preparation_
-        self.cluster_centers_ = result.centers if made is None else made.undo(result.centers)
+        preparation = self.preparation_
+        self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
         self._set_clusters(result)
 
 

@@ -67,17 +67,17 @@ class FederatedPCA(PCASettings, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows."""
         prepared = self._prepared(X)
-        made: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
-        return made
+        components: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
+        return components
 
     def inverse_transform(self, X: npt.ArrayLike) -> Rows:
         """Rows that have these components and nothing else, in the units of the rows given."""
         check_is_fitted(self)
-        found = check_array(X, dtype=[np.float64, np.float32])
-        if found.shape[1] != self.n_components_:
-            raise InputError(f"X has {found.shape[1]} columns; {self.n_components_} components are needed.")
-        made: Rows = found @ self.components_.astype(found.dtype) + self.mean_.astype(found.dtype)
-        return made if self.preparation_ is None else self.preparation_.undo(made.astype(np.float64))
+        components = check_array(X, dtype=[np.float64, np.float32])
+        if components.shape[1] != self.n_components_:
+            raise InputError(f"X has {components.shape[1]} columns; {self.n_components_} components are needed.")
+        rows: Rows = components @ self.components_.astype(components.dtype) + self.mean_.astype(components.dtype)
+        return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float64))
 
     @property
     def _n_features_out(self) -> int:

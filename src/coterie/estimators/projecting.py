@@ -71,7 +71,7 @@ def transform(
         check_roster(rules)
     paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
     with in_process(paired, policy=rules, schedule=schedule) as channel:
-        made = run(
+        projected = run(
             project(estimator.result_),
             channel,
             method=estimator.method,
@@ -80,7 +80,7 @@ def transform(
             ledger=estimator.ledger_,
             watch=watch,
         )
-    return Projected(*made)
+    return Projected(*projected)
 
 
 def _check_columns(estimator: VerticalEstimator, tables: Mapping[str, Table]) -> None:

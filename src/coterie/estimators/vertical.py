@@ -82,8 +82,8 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
             for site, (own, table) in self._parts.items()
         }
         with in_process(tables) as channel:
-            made, _ = run(project(self.result_), channel, method=self.method, ledger=self.ledger_)
-        return made
+            components, _ = run(project(self.result_), channel, method=self.method, ledger=self.ledger_)
+        return components
 
 
 def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, list[int]]:
@@ -97,9 +97,9 @@ def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, li
             raise InputError(f"columns holds {own!r} where a list of columns of one site is needed.")
     by_site = columns if isinstance(columns, Mapping) else {f"site-{i}": own for i, own in enumerate(columns)}
     places = {name: i for i, name in enumerate(names)}
-    found = {str(site): [_place(one, places) for one in own] for site, own in by_site.items()}
-    taken = [place for own in found.values() for place in own]
-    if not all(found.values()) or not found:
+    places_by_site = {str(site): [_place(column, places) for column in own] for site, own in by_site.items()}
+    taken = [place for own in places_by_site.values() for place in own]
+    if not all(places_by_site.values()) or not places_by_site:
         raise InputError("a site without columns; every site has at least one.")
     twice = sorted({place for place in taken if taken.count(place) > 1}) if len(set(taken)) < len(taken) else []
     if twice:
@@ -107,7 +107,7 @@ def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, li
     nowhere = [name for i, name in enumerate(names) if i not in set(taken)]
     if nowhere:
         raise InputError(f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns names every one.")
-    return found
+    return places_by_site
 
 
 def _place(column: Any, places: Mapping[str, int]) -> int:

@@ -100,11 +100,11 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
         raise InputError(
             f"the budget leaves {room:g} numbers a site for a start by sums, which takes {first + most[1]}. ({why})"
         )
-    found = known or (yield from spread(d))
-    if found.rows < k:
-        raise InputError(f"the sites hold {found.rows:g} rows in all; n_clusters={k} needs at least as many.")
+    columns = known or (yield from spread(d))
+    if columns.rows < k:
+        raise InputError(f"the sites hold {columns.rows:g} rows in all; n_clusters={k} needs at least as many.")
     if factor == 4:
-        start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most[4])
+        start = yield from cells_start(k, d, seed=seed, about=columns, most_numbers=most[4])
     else:
-        start = yield from var_part(k, d, about=found, most_numbers=most[1])
+        start = yield from var_part(k, d, about=columns, most_numbers=most[1])
     return start, first + most[factor]

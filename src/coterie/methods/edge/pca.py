@@ -41,8 +41,8 @@ class View:
         """Columns of a row as seen."""
         return self.maps[-1].p if self.maps else self.d
 
-    def then(self, one: LinearMap) -> View:
-        return replace(self, maps=(*self.maps, one))
+    def then(self, next_map: LinearMap) -> View:
+        return replace(self, maps=(*self.maps, next_map))
 
     def projected(self, p: int, form: str) -> View:
         """One more random projection."""
@@ -60,10 +60,10 @@ class View:
     def fields(self) -> tuple[int, tuple[str, ...], Integers, Floats, Floats]:
         """What a request says of it: seeds as far as they go, then the product of what follows."""
         seeds = []
-        for place, one in enumerate(self.maps):
-            if not (isinstance(one, Projection) and one.seed == self.seed + place):
+        for place, linear_map in enumerate(self.maps):
+            if not (isinstance(linear_map, Projection) and linear_map.seed == self.seed + place):
                 break
-            seeds.append(one)
+            seeds.append(linear_map)
         rest = self.maps[len(seeds) :]
         onto = product(rest) if rest else np.zeros((0, 0))
         shift = np.zeros(0) if self.shift is None else self.shift
@@ -72,18 +72,18 @@ class View:
 
 def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
     """How many rows there are, and their mean: d + 2 numbers by a sum."""
-    found = yield from total(Assign(np.zeros((1, n_columns))))
-    rows = float(found.counts[0])
+    moments = yield from total(Assign(np.zeros((1, n_columns))))
+    rows = float(moments.counts[0])
     if not rows > 0:
         raise InputError("the sites hold 0 rows in all.")
-    return rows, np.asarray(found.sums[0] / rows)
+    return rows, np.asarray(moments.sums[0] / rows)
 
 
 def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
     """The leading axes of all rows as seen, and the squares of all their numbers. Per-site results are seen."""
-    found = yield from each(_subspace_request(view, local_rank))
-    stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
-    squares = float(sum(float(reply.squares) for reply in found.values()))
+    replies = yield from each(_subspace_request(view, local_rank))
+    stack = np.concatenate([reply.rows_of_axes for reply in replies.values()]).astype(np.float64)
+    squares = float(sum(float(reply.squares) for reply in replies.values()))
     _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
     kept = min(n_components, len(axes))
     return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
@@ -91,8 +91,8 @@ def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ri
 
 def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
     """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
-    found, d = (yield from total(_scatter_request(view))), view.width
-    gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
+    scatter, d = (yield from total(_scatter_request(view))), view.width
+    gram, is_exact = full_matrix(np.asarray(scatter.packed, np.float64), d), float(scatter.inexact) < HALF_A_ROW
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
 
 
@@ -143,10 +143,10 @@ def federated_pca(
     view = View(n_columns, seed, mean if center else None)
     shift = mean if center else np.zeros(n_columns)
     if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
-        found, squares = yield from dis_pca(view, n_components, rank)
-        return PCAFit(shift, found, squares, n_rows, "local", False)
-    found, squares, is_exact = yield from _by_sums(view, n_components)
-    return PCAFit(shift, found, squares, n_rows, "sums", is_exact)
+        axes, squares = yield from dis_pca(view, n_components, rank)
+        return PCAFit(shift, axes, squares, n_rows, "local", False)
+    axes, squares, is_exact = yield from _by_sums(view, n_components)
+    return PCAFit(shift, axes, squares, n_rows, "sums", is_exact)
 
 
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:

@@ -71,7 +71,7 @@ class EdgeFit(KMeansFit):
         distances is not undone. Centers outside the subspace of distributed PCA cost their distance from it."""
         if isinstance(self.pipeline.points, Centers):
             raise InputError("centers of sites do not tell how far rows are from them; no cost can be estimated.")
-        if any(isinstance(one, Basis) for one in self.maps[:-1]):
+        if any(isinstance(linear_map, Basis) for linear_map in self.maps[:-1]):
             raise InputError("what distributed PCA left out is not known where a projection follows; no cost is.")
         summary, maps = self.summary, self.maps
         if maps and isinstance(maps[-1], Basis):
@@ -135,10 +135,10 @@ def _after(pipeline: Pipeline, view: View) -> Projection | None:
 def _lifted(centers: Floats, view: View, settings: EdgeSettings) -> Protocol[Floats]:
     """Centers of rows as seen, as centers of rows: X' Pi^+, or the means of the rows that are nearest to them."""
     back = lifted(centers, view.maps) + (0.0 if view.shift is None else view.shift)
-    if settings.lift == "inverse" or not any(isinstance(one, Projection) for one in view.maps):
+    if settings.lift == "inverse" or not any(isinstance(linear_map, Projection) for linear_map in view.maps):
         return back
-    found = yield from total(SumByCell(*view.fields(), centers, view.d))
-    return clustering.means(found.sums, found.counts, fallback=back)
+    moments = yield from total(SumByCell(*view.fields(), centers, view.d))
+    return clustering.means(moments.sums, moments.counts, fallback=back)
 
 
 def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[Floats, Floats]:
@@ -159,8 +159,8 @@ def _summary(
     """Every site's summary of its rows as seen, together; ``held`` are the rows of each site where they are known."""
     points = pipeline.points
     if isinstance(points, Centers):
-        found = yield from _own_centers(view, points.n_centers or k, k)
-        return found, ()
+        summary = yield from _own_centers(view, points.n_centers or k, k)
+        return summary, ()
     if isinstance(points, DisSS):
         replies = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
         costs = np.array([float(reply.cost) for reply in replies.values()])
@@ -201,10 +201,10 @@ def _read(part: SummaryPart) -> Summary:
 def _own_centers(view: View, q: int, k: int) -> Protocol[Summary]:
     """Every site's own centers, each a point as heavy as the rows it stands for."""
     parts = yield from each(SendCenters(*view.fields(), q, view.width, SAMPLE, view.reach))
-    found = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
-    if len(found.weights) < k:
+    summary = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
+    if len(summary.weights) < k:
         raise InputError(
-            f"the sites sent {len(found.weights)} centers of their own for {k} clusters, at most one for two rows "
+            f"the sites sent {len(summary.weights)} centers of their own for {k} clusters, at most one for two rows "
             "of a site; ask for fewer clusters."
         )
-    return found
+    return summary

@@ -133,7 +133,7 @@ def _asks(
             yield list(summary_asks(view, pipeline, own, dict(enumerate(sizes)), at_server, 1.0).values())
         else:
             yield [PoolRows(size, view.d, 0) for size in sizes]
-    if settings.lift == "means" and any(isinstance(one, Projection) for one in view.maps):
+    if settings.lift == "means" and any(isinstance(linear_map, Projection) for linear_map in view.maps):
         yield [SumByCell(*view.fields(), np.zeros((k, view.width)), d)] * n_sites
 
 
@@ -155,9 +155,9 @@ def fitted_to_budget(settings: EdgeSettings, k: int, d: int, n_sites: int) -> Ed
 
 def numbers_sent(settings: EdgeSettings, n_points: int, k: int, d: int, n_sites: int) -> int:
     """What all sites send with sizes, of those not given, for so many points."""
-    made = sized(settings.pipeline, k, d, n_points, roomy=False)
-    s = getattr(made.points, "n_points", 0) or 0
-    each_site = allotted(s, np.ones(n_sites)) if isinstance(made.points, DisSS) else [-(-s // n_sites)] * n_sites
-    asks = _asks(settings, made, k, d, each_site, n_sites, 0)
+    pipeline = sized(settings.pipeline, k, d, n_points, roomy=False)
+    s = getattr(pipeline.points, "n_points", 0) or 0
+    each_site = allotted(s, np.ones(n_sites)) if isinstance(pipeline.points, DisSS) else [-(-s // n_sites)] * n_sites
+    asks = _asks(settings, pipeline, k, d, each_site, n_sites, 0)
     steps = settings.refine * (k * (d + 1) + 1) + k + 1
-    return sum(ask.layout.numbers for one in asks for ask in one) + n_sites * steps
+    return sum(ask.layout.numbers for asked in asks for ask in asked) + n_sites * steps

@@ -52,17 +52,17 @@ class Viewed(Fields):
         fits = len(self.forms) == len(self.projected) <= MOST_MAPS and len(self.shift) in (0, d)
         if not fits or self.seed < 0:
             raise MalformedMessage(f"a view of {len(self.shift)} columns and {len(self.forms)} maps for rows of {d}")
-        found: list[LinearMap] = []
+        maps: list[LinearMap] = []
         try:
             for place, (form, p) in enumerate(zip(self.forms, self.projected, strict=True)):
-                found.append(Projection(form, found[-1].p if found else d, int(p), self.seed + place))
+                maps.append(Projection(form, maps[-1].p if maps else d, int(p), self.seed + place))
         except InputError as problem:
             raise MalformedMessage(str(problem)) from None
         if self.onto.size:
-            if len(self.onto) != (found[-1].p if found else d):
+            if len(self.onto) != (maps[-1].p if maps else d):
                 raise MalformedMessage(f"a basis of {len(self.onto)} columns for another number")
-            found.append(Basis(self.onto))
-        return found
+            maps.append(Basis(self.onto))
+        return maps
 
 
 def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> _MappedTable:
@@ -71,10 +71,10 @@ def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> _MappedTable:
     if kept is None or kept[0] != key or kept[1].raw is not raw:
         shift = ask.shift if len(ask.shift) else None
         kept = memory["view"] = (key, _MappedTable(raw, shift, ask.maps(len(raw.columns))))
-    found: _MappedTable = kept[1]
-    if d != len(found.columns):
-        raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
-    return found
+    view: _MappedTable = kept[1]
+    if d != len(view.columns):
+        raise MalformedMessage(f"{d} columns of rows seen as {len(view.columns)}")
+    return view
 
 
 class _MappedTable(StreamedTable):
@@ -125,9 +125,9 @@ def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
     if not table.n_rows:
         return Subspace.zeros(ask.axes)
-    found = _axes(view, ask.t, ask.seed)
-    squares = found.squares + _within_squares(view, view.maps)
-    return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(squares))
+    axes = _axes(view, ask.t, ask.seed)
+    squares = axes.squares + _within_squares(view, view.maps)
+    return Subspace(np.sqrt(axes.values)[:, None] * axes.vectors.T, np.asarray(squares))
 
 
 class Scatter(Reply, content="grams"):
@@ -186,8 +186,8 @@ class SumReducedCost(Viewed, Request[ReducedCost]):
 def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
     """The cost over all rows; zero for a site without rows."""
     view = _seen(table, memory, ask, ask.d)
-    found = local_solution(view, memory, ask.k, ask.d, ask.seed)
-    return ReducedCost(np.asarray(found.cost + _within_squares(view, view.maps)))
+    solution = local_solution(view, memory, ask.k, ask.d, ask.seed)
+    return ReducedCost(np.asarray(solution.cost + _within_squares(view, view.maps)))
 
 
 def _missed(view: _MappedTable) -> float:

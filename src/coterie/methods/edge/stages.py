@@ -124,18 +124,18 @@ def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
     while (shared := _taken(rest, JL, DisPCA)) is not None:
         common.append(shared)
     pca, points = _taken(rest, PCA), _taken(rest, Sample, DisSS, Centers)
-    found = Pipeline(tuple(common), pca, points, _taken(rest, JL) if isinstance(points, Sample) else None)
+    pipeline = Pipeline(tuple(common), pca, points, _taken(rest, JL) if isinstance(points, Sample) else None)
     if rest:
         raise InputError(_senseless(stages, rest[0]))
-    if found.pca is not None and isinstance(found.points, DisSS | Centers):
+    if pipeline.pca is not None and isinstance(pipeline.points, DisSS | Centers):
         raise InputError(
             "a site's own PCA gives coordinates no other site has: follow it by a sample, or use dispca."
         )
     for stage in stages:
         _check(stage)
-    if sum(isinstance(stage, JL) for stage in found.common) > MOST_MAPS:
-        raise InputError(f"pipeline={found.name}: at most {MOST_MAPS} projections one after the other.")
-    return found
+    if sum(isinstance(stage, JL) for stage in pipeline.common) > MOST_MAPS:
+        raise InputError(f"pipeline={pipeline.name}: at most {MOST_MAPS} projections one after the other.")
+    return pipeline
 
 
 def _taken(rest: list[Stage], *kinds: type[Stage]) -> Any:
@@ -154,17 +154,17 @@ def _worded(text: str) -> tuple[Stage, ...]:
             raise InputError(
                 f"pipeline={text!r}: there is no stage {word!r}; there are {', '.join(_WORDS)}, or 'auto'."
             )
-        found = _WORDS[word]
+        named = _WORDS[word]
         if size:
-            if not (size.isascii() and size.isdigit()) or len(found) != 1:
+            if not (size.isascii() and size.isdigit()) or len(named) != 1:
                 raise InputError(f"pipeline={text!r}: write sizes as jl:32+pca:10+sample:500, one for each stage.")
-            found = (type(found[0])(int(size)),)
-        stages.extend(found)
+            named = (type(named[0])(int(size)),)
+        stages.extend(named)
     return tuple(stages)
 
 
 def _senseless(stages: Sequence[object], stage: object) -> str:
-    names = "+".join(_NAMES.get(type(one), repr(one)) for one in stages)
+    names = "+".join(_NAMES.get(type(each), repr(each)) for each in stages)
     kind = type(stage)
     if kind not in _NAMES:
         return f"pipeline={names}: {stage!r} is no stage; they are JL, PCA, Sample, DisPCA, DisSS and Centers."
@@ -210,9 +210,9 @@ def _filled(
     common: list[JL | DisPCA] = []
     for stage in pipeline.common:
         if isinstance(stage, JL):
-            made = _projected(stage, columns, d)
-            common.append(made)
-            d = made.n_columns or d
+            projection = _projected(stage, columns, d)
+            common.append(projection)
+            d = projection.n_columns or d
         else:
             t2 = _most(stage.n_components, axes, d, "components")
             common.append(DisPCA(t2, _most(stage.local_rank, t2, d, "local axes")))

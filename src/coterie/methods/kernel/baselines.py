@@ -66,8 +66,8 @@ class BaselineFit:
 
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
     raw = raw_of(table)
-    made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
-    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
+    parts = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
+    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *parts]))
 
 
 # ---------------------------------------------------------------- RFK: random features, once
@@ -87,18 +87,18 @@ def rfk(
     kernel: Kernel, n_clusters: int, *, n_features: int, seed: int, n_points: int = 1000, form: str = "phase"
 ) -> Protocol[BaselineFit]:
     """k-means of random features by a coreset of ``n_points``: features travel."""
-    made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
-    yield from total(made)
-    found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
-    return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
+    features = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
+    yield from total(features)
+    points = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+    return BaselineFit(features, points.centers(n_clusters, seed=seed), np.zeros(0), points.sizes)
 
 
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     """Nothing for the features; then a coreset of rows of D numbers."""
-    made = fit.embedding
-    assert isinstance(made, MapFeatures)
-    first = to_all(n_sites, made, method=method)
-    return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
+    features = fit.embedding
+    assert isinstance(features, MapFeatures)
+    first = to_all(n_sites, features, method=method)
+    return first + coreset_cost(len(fit.centers), features.n_features, fit.sizes, method=method, seed=features.seed)
 
 
 # ---------------------------------------------------------------- CK and SK: rows pooled
@@ -132,10 +132,10 @@ def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, se
     pool = yield from _pool(n_columns)
     roots = np.sqrt(pool.weights)
     matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
-    found = _top_eigenpairs(matrix, n_components, seed)
-    found = found.above(NONE * found.values[0])
-    made = LandmarkMap.of(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
-    return _clustered(made, pool, found.values, n_clusters, seed)
+    pairs = _top_eigenpairs(matrix, n_components, seed)
+    pairs = pairs.above(NONE * pairs.values[0])
+    embedding = LandmarkMap.of(kernel, pool.rows, roots[:, None] * pairs.vectors / np.sqrt(pairs.values))
+    return _clustered(embedding, pool, pairs.values, n_clusters, seed)
 
 
 def _top_eigenpairs(matrix: Floats, count: int, seed: int) -> Ritz:
@@ -173,11 +173,11 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
     return directions[:kept].T, sizes[:kept] ** 2
 
 
-def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
-    rows = made.embed(pool.rows)
+def _clustered(embedding: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+    rows = embedding.embed(pool.rows)
     centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
-    return BaselineFit(made, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
+    return BaselineFit(embedding, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
 
 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
@@ -215,8 +215,8 @@ class BaselineSettings(KernelParameters, ClusterSettings):
 
     def protocol(self, context: RunContext) -> Protocol[KernelFit]:
         """gamma, the clusters, and their sizes where the server does not know them."""
-        found, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
-        kernel = self.problem.kernel(found)
+        gamma, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
+        kernel = self.problem.kernel(gamma)
         fit = yield from self.cluster(kernel, self.n_components or 2 * int(self.n_clusters), context)
         counts, cost = fit.counts, fit.cost
         if counts is None:

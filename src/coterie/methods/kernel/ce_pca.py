@@ -102,8 +102,8 @@ class _Scored:
         """Coordinates in an orthonormal basis of the landmarks' span."""
         landmarks = np.concatenate(self.landmarks)
         root = _root(self.kernel, landmarks)
-        found: Floats = linalg.solve_triangular(root, self.kernel.between(landmarks, rows), trans="T").T
-        return found
+        coordinates: Floats = linalg.solve_triangular(root, self.kernel.between(landmarks, rows), trans="T").T
+        return coordinates
 
 
 def _root(kernel: Kernel, landmarks: Floats) -> Floats:
@@ -161,13 +161,13 @@ def keep_leverage(table: Table, memory: Memory, ask: ScoreByLeverage) -> None:
 @remembers(ScoreByResidual)
 def keep_residuals(table: Table, memory: Memory, ask: ScoreByResidual) -> None:
     """Algorithm 2, step 2: k(x, x) - |Q' phi(x)|^2; what rounding leaves of it is none."""
-    held, found = _scored(memory), [np.zeros(0)]
+    held, residuals = _scored(memory), [np.zeros(0)]
     held.landmarks = [ask.landmarks]
     for block in table.blocks():
         whole, inside = held.kernel.diagonal(block.rows), held.projected(block.rows)
         left = whole - np.vecdot(inside, inside)
-        found.append(np.where(left > 10 * NONE * whole, left, 0.0))
-    held.scores = np.concatenate(found) * rows_at(table, np.arange(table.n_rows))[1]
+        residuals.append(np.where(left > 10 * NONE * whole, left, 0.0))
+    held.scores = np.concatenate(residuals) * rows_at(table, np.arange(table.n_rows))[1]
 
 
 @answers(ScoreByLeverage)
@@ -199,16 +199,16 @@ def keep_landmarks(table: Table, memory: Memory, ask: ProjectRows) -> None:
 def local_projection(table: Table, memory: Memory, ask: ProjectRows) -> Sketch:
     """Pi^i T^i (Algorithm 3, step 2), transposed."""
     held = _scored(memory)
-    made = [held.projected(block.rows) for block in table.blocks() if len(block.rows)]
-    return Sketch(_sketched(table, np.concatenate([np.zeros((0, ask.t)), *made]), ask.rows, ask.seed, 6))
+    coordinates = [held.projected(block.rows) for block in table.blocks() if len(block.rows)]
+    return Sketch(_sketched(table, np.concatenate([np.zeros((0, ask.t)), *coordinates]), ask.rows, ask.seed, 6))
 
 
 @remembers(EmbedRows)
 def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
     """Let later questions see the components in the rows' place."""
     held = _scored(memory)
-    made = LandmarkMap.of(held.kernel, np.concatenate(held.landmarks), ask.projection)
-    memory.table = embedded_by(table, made, ask.projection.shape[1])
+    embedding = LandmarkMap.of(held.kernel, np.concatenate(held.landmarks), ask.projection)
+    memory.table = embedded_by(table, embedding, ask.projection.shape[1])
     memory.pop("ce-pca")
 
 
@@ -311,16 +311,16 @@ def ce_pca_kmeans(
     kernel: Kernel, n_clusters: int, settings: CEPCASettings, *, n_columns: int, n_points: int = 1000, seed: int
 ) -> Protocol[tuple[CEPCAFit, BaselineFit]]:
     """CE PCA, then distributed k-means of the components by a coreset (appendix G)."""
-    made = yield from ce_pca(kernel, settings, n_columns=n_columns, seed=seed)
-    found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
-    centers = found.centers(n_clusters, seed=seed)
-    return made, BaselineFit(made.embedding, centers, made.values, found.sizes)
+    components = yield from ce_pca(kernel, settings, n_columns=n_columns, seed=seed)
+    points = yield from coreset(n_clusters, len(components.values), n_points=n_points, seed=seed)
+    centers = points.centers(n_clusters, seed=seed)
+    return components, BaselineFit(components.embedding, centers, components.values, points.sizes)
 
 
 def ce_pca_kmeans_cost(
-    made: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
+    components: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
 ) -> Cost:
-    embedding = ce_pca_cost(len(fit.sizes), made, settings, seed=seed, method=method)
+    embedding = ce_pca_cost(len(fit.sizes), components, settings, seed=seed, method=method)
     k, s = fit.centers.shape
     return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)
 

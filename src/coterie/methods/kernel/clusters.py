@@ -35,9 +35,9 @@ class KernelProblem:
     degree: int = 3
     coef0: float = 1.0
 
-    def kernel(self, found: float) -> Kernel:
+    def kernel(self, gamma: float) -> Kernel:
         """The kernel, once a gamma was found."""
-        return Kernel(self.name, found if self.gamma is None else float(self.gamma), self.degree, self.coef0)
+        return Kernel(self.name, gamma if self.gamma is None else float(self.gamma), self.degree, self.coef0)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class EmbeddedKMeans(ClusterSettings):
 
 
 def cluster_embedded(
-    made: KernelFit,
+    fit: KernelFit,
     n_clusters: int,
     *,
     init: str,
@@ -109,20 +109,20 @@ def cluster_embedded(
     averages: bool = True,
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
-    values = made.values
-    if made.n_rows < n_clusters:
+    values = fit.values
+    if fit.n_rows < n_clusters:
         raise InputError(
-            f"the sites hold {made.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
+            f"the sites hold {fit.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
         )
-    deviation = np.sqrt(values / made.n_rows)
-    spread = Spread(made.n_rows, np.zeros(len(values)), deviation.copy())
+    deviation = np.sqrt(values / fit.n_rows)
+    spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
         spread.deviation[:1] = 0.0
     start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
     return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
 
 
-def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
+def cluster_by_coreset(fit: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by a coreset of them (the paper's way: embedded rows leave the sites)."""
-    found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
-    return (yield from closed(found.centers(n_clusters, seed=seed), 0))
+    points = yield from coreset(n_clusters, len(fit.values), n_points=n_points, seed=seed)
+    return (yield from closed(points.centers(n_clusters, seed=seed), 0))

@@ -40,8 +40,8 @@ def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, 
 
     Where gamma is not ``needed`` only N counts, and 1 is returned for it.
     """
-    found = yield from total(SumLengths(n_columns))
-    if not float(found.rows) > 0:
+    lengths = yield from total(SumLengths(n_columns))
+    if not float(lengths.rows) > 0:
         raise InputError("the sites hold 0 rows in all.")
-    gamma = average_distance_gamma(float(found.rows), found.sums, float(found.squares)) if needed else 1.0
-    return gamma, float(found.rows)
+    gamma = average_distance_gamma(float(lengths.rows), lengths.sums, float(lengths.squares)) if needed else 1.0
+    return gamma, float(lengths.rows)

@@ -101,9 +101,9 @@ class _Window:
 
     def between(self, start: float, stop: float) -> Block:
         """The rows from one place to another."""
-        some = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
-        ends = self._ends[some]
-        return Block(self._rows[some], np.minimum(ends, stop) - np.maximum(ends - self._counts[some], start))
+        part = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
+        ends = self._ends[part]
+        return Block(self._rows[part], np.minimum(ends, stop) - np.maximum(ends - self._counts[part], start))
 
 
 def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
@@ -112,7 +112,7 @@ def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
     held: list[Block] = []
     for block in table.blocks():
         held.append(block)
-        while sum(float(one.counts.sum()) for one in held) >= whole:
+        while sum(float(part.counts.sum()) for part in held) >= whole:
             together = _Window(held)
             yield _Window([together.between(0.0, whole)])
             held = [together.between(whole, together.length)]

@@ -93,8 +93,8 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
-    found = yield from each(Agree(len(names), names, kinds))
-    differences = {site: _differences(report, columns) for site, report in found.items()}
+    reports = yield from each(Agree(len(names), names, kinds))
+    differences = {site: _differences(report, columns) for site, report in reports.items()}
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
@@ -103,8 +103,8 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
             "there but elsewhere, or where there are more.",
             differences,
         )
-    groups = (int(report.min_group) for report in found.values() if report.min_group)
-    visible = Visible(min(int(report.allows) for report in found.values()))
+    groups = (int(report.min_group) for report in reports.values() if report.min_group)
+    visible = Visible(min(int(report.allows) for report in reports.values()))
     return Capabilities(visible, min(groups, default=0))
 
 

@@ -66,8 +66,8 @@ def row_tags(keys: Iterable[object], alignment_key: bytes) -> Tags:
     """
     if not isinstance(alignment_key, bytes):
         raise InputError("an alignment_key is bytes; `coterie policy secret` prints one in base64.")
-    made = (hmac.digest(alignment_key, _spelt(key).encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
-    return np.frombuffer(b"".join(made), "<u8")
+    digests = (hmac.digest(alignment_key, _spelt(key).encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
+    return np.frombuffer(b"".join(digests), "<u8")
 
 
 def _spelt(key: object) -> str:
@@ -80,10 +80,10 @@ def subject(table: Table, new: bool) -> Table:
     """The table a question is about."""
     if not new:
         return table
-    found = new_rows_of(table)
-    if found is None:
+    new_rows = new_rows_of(table)
+    if new_rows is None:
         raise Unaligned("there are no new rows here")
-    return found
+    return new_rows
 
 
 def _tags(table: Table, memory: Memory, ask: SendTags) -> Tags:
@@ -133,19 +133,19 @@ def align(*, new: bool = False) -> Protocol[Alignment]:
     One round, and another one for tags where rows have keys.
     """
     met = yield from each(Attend(new), complete=True)
-    sizes = {name: round(float(one.held)) for name, one in met.items()}
-    if any(int(one.weighted) for one in met.values()):
+    sizes = {name: round(float(reply.held)) for name, reply in met.items()}
+    if any(int(reply.weighted) for reply in met.values()):
         raise InputError("rows have weights at a site; where columns are split between sites every row counts once.")
     if not any(sizes.values()):
         raise InputError(f"the sites hold no {'new ' if new else ''}rows.")
-    keyed = [name for name, one in met.items() if int(one.keyed)]
+    keyed = [name for name, reply in met.items() if int(reply.keyed)]
     if not keyed:
         return Alignment(_by_place(sizes), None)
     if len(keyed) < len(met):
         without = next(name for name in met if name not in keyed)
         raise Unaligned(f"rows have keys at {_listed(keyed)} and none at {without}; give all tables a key, or none.")
     tags = yield from each({name: SendTags(size, new) for name, size in sizes.items()}, complete=True)
-    return _by_tags({name: one.tags for name, one in tags.items()})
+    return _by_tags({name: reply.tags for name, reply in tags.items()})
 
 
 def _by_place(sizes: Mapping[str, int]) -> int:

@@ -88,8 +88,8 @@ class Solution:
 @answers(SumCost)
 def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
     """The cost over all rows; zero for a site without rows."""
-    found = local_solution(table, memory, ask.k, ask.d, ask.seed)
-    return LocalCost(np.asarray(found.cost + within_columns(table).sum()))
+    solution = local_solution(table, memory, ask.k, ask.d, ask.seed)
+    return LocalCost(np.asarray(solution.cost + within_columns(table).sum()))
 
 
 @answers(SampleCoreset)
@@ -107,13 +107,13 @@ def put_sample(reply: Any, table: Table, memory: Memory, ask: Any, d: int, sent:
         rows, reply.weights[:n] = rows_at(table, np.arange(n))
         reply.points[:n] = sent(rows)
         return
-    found = local_solution(table, memory, ask.k, d, ask.seed)
+    solution = local_solution(table, memory, ask.k, d, ask.seed)
     drawn, weights = importance_sample(
-        found.squared, found.counts, ask.rows, np.random.default_rng([ask.seed, 2, ask.place])
+        solution.squared, solution.counts, ask.rows, np.random.default_rng([ask.seed, 2, ask.place])
     )
     reply.points[: len(drawn)], reply.weights[: len(drawn)] = sent(rows_at(table, drawn)[0]), weights
-    reply.centers[:] = sent(found.centers)
-    reply.left[:] = cell_remainders(found.labels, found.counts, drawn, weights, ask.k)
+    reply.centers[:] = sent(solution.centers)
+    reply.left[:] = cell_remainders(solution.labels, solution.counts, drawn, weights, ask.k)
 
 
 def local_solution(table: Table, memory: Memory, k: int, d: int, seed: int) -> Solution:
@@ -163,7 +163,7 @@ def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Pro
     }
     parts = (yield from each(asks)).values()
     points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])
-    weights = np.concatenate([some for part in parts for some in (part.weights, part.left)])
+    weights = np.concatenate([values for part in parts for values in (part.weights, part.left)])
     if not weights.any():
         raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
     return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)

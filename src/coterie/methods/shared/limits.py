@@ -116,7 +116,7 @@ class _Known:
         """
         request = question.request
         if isinstance(request, Mapping):
-            if any(one.remembered for one in request.values()):
+            if any(each.remembered for each in request.values()):
                 self._view, self._measured = {}, {}
         elif request.remembered:
             self._view, self._measured = request.limits_after(self._view), {}

@@ -100,8 +100,8 @@ def lloyd(
 
 def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol[KMeansFit]:
     """The fit at the final centers, with the sizes and the cost there."""
-    found = yield from total(Close(centers), bits=bits)
-    return KMeansFit(np.array(centers), float(found.cost), np.array(found.counts), rounds)
+    sizes = yield from total(Close(centers), bits=bits)
+    return KMeansFit(np.array(centers), float(sizes.cost), np.array(sizes.counts), rounds)
 
 
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:

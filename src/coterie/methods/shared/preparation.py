@@ -107,9 +107,9 @@ def prepare(
     """
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
     if scale == "standard":
-        found = yield from spread(n_columns, missing=missing, names=names)
-        shift, factor = found.mean, np.where(found.deviation > 0, found.deviation, 1.0)
-        known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
+        columns = yield from spread(n_columns, missing=missing, names=names)
+        shift, factor = columns.mean, np.where(columns.deviation > 0, columns.deviation, 1.0)
+        known = Spread(columns.rows, np.zeros(n_columns), np.where(columns.deviation > 0, 1.0, 0.0))
     elif scale == "minmax":
         shift, factor = _declared(ranges)
     fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
@@ -131,12 +131,12 @@ def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Float
 
 def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:
     """Of every column; one without a single value has no mean. Where there are no rows at all, others say so."""
-    found = yield from total(SumColumns(drop, np.zeros(n_columns)))
-    empty = np.flatnonzero(found.present == 0)
-    if len(empty) and float(found.rows) > 0:
+    reply = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    empty = np.flatnonzero(reply.present == 0)
+    if len(empty) and float(reply.rows) > 0:
         which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
         raise InputError(f"column {which} holds no value at any site; leave it out.")
-    return _divided(found.sums, found.present)
+    return _divided(reply.sums, reply.present)
 
 
 def _divided(sums: Floats, counts: Floats) -> Floats:

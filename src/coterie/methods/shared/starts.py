@@ -95,9 +95,9 @@ def sample_of(table: Table, size: int, seed: int) -> Sample:
 def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) -> Protocol[Floats]:
     """Centers of all sites' local centers, weighted by the rows they stand for. Per-site results are seen."""
     ask = Summarise(n_clusters, n_columns, sample, seed)
-    found = yield from each(ask)
-    points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
-    weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
+    replies = yield from each(ask)
+    points = np.concatenate([reply.centers for reply in replies.values()]).astype(np.float64)
+    weights = np.concatenate([reply.counts for reply in replies.values()]).astype(np.float64)
     sent = int((weights > 0).sum())
     if sent < n_clusters:
         raise InputError(
@@ -182,16 +182,16 @@ def _split_cells(
     n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
 ) -> Protocol[tuple[Floats, Floats]]:
     """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
-    made: list[tuple[int, int, float]] = []
+    taken: list[tuple[int, int, float]] = []
     sent, cell_numbers = 0, 2 * n_columns + 1
     if about is None:
         sent += cell_numbers
-        m = yield from total(_split(made, np.zeros(n_columns)))
+        m = yield from total(_split(taken, np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
     while True:
-        m = yield from total(_split(made, origin))
+        m = yield from total(_split(taken, origin))
         sent += len(m.counts) * cell_numbers
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
@@ -199,7 +199,7 @@ def _split_cells(
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
             return mean + origin, m.counts
-        made += cuts
+        taken += cuts
 
 
 def cells_by_round(n_cells: int) -> list[int]:

@@ -143,13 +143,13 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
     gamma, trace = yield from _scale_of(settings, aligned.n_rows)
-    ranks, found, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
+    ranks, computed, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
     questions = {
-        name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
+        name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, computed[name], settings.precision)
         for name, rank in ranks.items()
     }
     sent = yield from each(questions, complete=True)
-    parts = tuple(Ritz(one.values, one.vectors) for one in sent.values())
+    parts = tuple(Ritz(reply.values, reply.vectors) for reply in sent.values())
     joined = Joined(settings.kernel, parts)
     count = min(settings.n_components, aligned.n_rows)
     pairs = joined.leading(count, center=settings.center, seed=seed)
@@ -165,8 +165,8 @@ def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, 
         return (float(settings.gamma or 1.0), float(n_rows)) if is_rbf else (1.0, float("nan"))
     spreads = yield from each(MeasureSpread(), complete=True)
     if not is_rbf:
-        return 1.0, sum(float(one.squares) for one in spreads.values())
-    variance = sum(float(one.variance) for one in spreads.values())
+        return 1.0, sum(float(reply.squares) for reply in spreads.values())
+    variance = sum(float(reply.variance) for reply in spreads.values())
     if not variance > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
     if not np.isfinite(1 / (4 * variance)) or not 1 / (4 * variance) > 0:
@@ -187,8 +187,8 @@ def _ranks(
     if not share > 0:
         raise InputError("all values are zero: there are no components.")
     asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
-    ranks = {name: int(one.rank) for name, one in asked.items()}
-    left = sum(float(one.left) for one in asked.values())
+    ranks = {name: int(reply.rank) for name, reply in asked.items()}
+    left = sum(float(reply.left) for reply in asked.values())
     return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}, left
 
 
@@ -218,11 +218,11 @@ def _questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
     is_rbf, n_rows = fit.settings.kernel == "rbf", fit.alignment.n_rows
     step = max(1, AT_ONCE // (n_rows if is_rbf else fit.weights.shape[1]))
     for first in range(0, n_new, step):
-        some = min(step, n_new - first)
+        count = min(step, n_new - first)
         if is_rbf:
-            yield SumDistances(fit.gamma, first, some, n_rows, fit.settings.precision)
+            yield SumDistances(fit.gamma, first, count, n_rows, fit.settings.precision)
         else:
-            yield SumProducts(first, some, fit.weights)
+            yield SumProducts(first, count, fit.weights)
 
 
 def _check_same(fitted: Alignment, now: Alignment) -> None:

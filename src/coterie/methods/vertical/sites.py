@@ -200,10 +200,10 @@ def _check(rows: Rows) -> None:
 
 
 def _held(table: Table, memory: Memory, rows: int) -> Floats:
-    found = columns_of(table, memory)
-    if len(found) != rows:
-        raise MalformedMessage(f"asked about {rows} rows, there are {len(found)}")
-    return found
+    columns = columns_of(table, memory)
+    if len(columns) != rows:
+        raise MalformedMessage(f"asked about {rows} rows, there are {len(columns)}")
+    return columns
 
 
 # ---------------------------------------------------------------- answers
@@ -242,8 +242,8 @@ def local_pairs(table: Table, memory: Memory, ask: Decompose) -> Pairs:
     return Pairs(np.clip(sent.vectors, -1.0, 1.0), np.maximum(sent.values, 0.0))
 
 
-def _question(ask: FindRank | Decompose, found: int) -> tuple[str, float, int, int]:
-    return ask.kernel, ask.gamma, ask.seed, found
+def _question(ask: FindRank | Decompose, n_pairs: int) -> tuple[str, float, int, int]:
+    return ask.kernel, ask.gamma, ask.seed, n_pairs
 
 
 def _check_kernel(kernel: str, gamma: float) -> None:
@@ -275,8 +275,8 @@ def _products(table: Table, memory: Memory, ask: SumProducts | ReportProducts) -
     return products
 
 
-def _some(table: Table, memory: Memory, first: int, some: int) -> Floats:
+def _some(table: Table, memory: Memory, first: int, count: int) -> Floats:
     new = columns_of(table, memory, new=True)
-    if not 0 <= first < first + some <= len(new):
-        raise MalformedMessage(f"rows {first} to {first + some} of {len(new)} new ones")
-    return new[first : first + some]
+    if not 0 <= first < first + count <= len(new):
+        raise MalformedMessage(f"rows {first} to {first + count} of {len(new)} new ones")
+    return new[first : first + count]

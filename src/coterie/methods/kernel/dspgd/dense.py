@@ -72,11 +72,11 @@ class Expand(Request[RowProducts]):
 
 @answers(Expand)
 def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts:
-    found = np.zeros(ask.rows)
-    _check_rows(table, found)
+    products = np.zeros(ask.rows)
+    _check_rows(table, products)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
-        found[rows] = features.astype(np.float64, copy=False) @ ask.sums
-    return RowProducts(found)
+        products[rows] = features.astype(np.float64, copy=False) @ ask.sums
+    return RowProducts(products)
 
 
 class KeepRows(Request[Nothing], remembered=True):
@@ -124,9 +124,9 @@ def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protoc
             "every row. Use dspgd, which takes weights."
         )
     server = _Server({name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()})
-    found = yield from iterated(begin, settings, server.solved, server.proceed)
+    embedding = yield from iterated(begin, settings, server.solved, server.proceed)
     yield from each({name: KeepRows(rows) for name, rows in server.b.items()})
-    return DenseEmbedding(**vars(found), rows=server.b)
+    return DenseEmbedding(**vars(embedding), rows=server.b)
 
 
 class _Server:
@@ -174,8 +174,8 @@ class _Operator:
         sums = np.sum([reply.projection for reply in projections.values()], axis=0) - self._means * vector.sum()
         self._summed.append((vector, sums))
         expand = {name: Expand(self._draw, count, sums) for name, count in self.sizes.items()}
-        found = yield from each(expand, complete=True)
-        spread = np.concatenate([found[name].products for name in self.sizes]) - self._means @ sums
+        replies = yield from each(expand, complete=True)
+        spread = np.concatenate([replies[name].products for name in self.sizes]) - self._means @ sums
         known = self._factor @ (self._factor.T @ vector)
         product: Floats = (1 - self._eta) * known + self._eta / n_features * spread
         return product

@@ -53,8 +53,8 @@ def embed_by_dspgd(
     """gamma by sums, then the top eigenpairs of the kernel matrix of all rows."""
     if problem.gamma is not None:
         problem.kernel(1.0)  # what cannot be is said before anyone is asked
-    found, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
-    kernel = problem.kernel(found)
+    gamma, n_rows = yield from find_gamma(n_columns, needed=problem.gamma is None)
+    kernel = problem.kernel(gamma)
     embedding = yield from (dspgd if settings.cem else dspgd_dense)(kernel, settings, seed=seed)
     return DSPGDFit(kernel, embedding, n_rows, values=embedding.values)
 
@@ -161,13 +161,13 @@ class DSPGDComponentSettings(DSPGDParameters, ComponentSettings):
         return embed_by_dspgd(self.problem, settings, context.n_columns, seed=context.seed)
 
 
-def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
+def dspgd_gram_cost(n_sites: int, d: int, fit: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
     """d + 2 numbers a site for gamma; an iteration n(n+1)/2, n = r_t + D, D + 1 to center, and a round to tell."""
-    assert isinstance(made.embedding, Embedding)
-    length = longest(made.kernel, center=center)
+    assert isinstance(fit.embedding, Embedding)
+    length = longest(fit.kernel, center=center)
 
-    asks: list[Request[Any]] = [SumLengths(d), *made.embedding.transcript]
-    for step in made.embedding.transcript[1:]:
+    asks: list[Request[Any]] = [SumLengths(d), *fit.embedding.transcript]
+    for step in fit.embedding.transcript[1:]:
         assert isinstance(step, Advance)
         n = len(step.vectors)
         asks.append(SendGram(step.step, length, n * (n + 1) // 2, n, step.eta, step.means))
@@ -176,16 +176,16 @@ def dspgd_gram_cost(n_sites: int, d: int, made: KernelFit, *, center: bool, meth
     return to_all(n_sites, *asks, method=method)
 
 
-def dspgd_dense_cost(d: int, made: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
+def dspgd_dense_cost(d: int, fit: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
     """d + 2 numbers a site for gamma and 3 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
-    found = made.embedding
-    assert isinstance(found, DenseEmbedding)
-    length, parts = longest(made.kernel, center=center), list(found.rows.values())
-    begin, *steps = found.transcript
+    embedding = fit.embedding
+    assert isinstance(embedding, DenseEmbedding)
+    length, parts = longest(fit.kernel, center=center), list(embedding.rows.values())
+    begin, *steps = embedding.transcript
 
     cost = to_all(len(parts), SumLengths(d), begin, CountRows(), method=method)
     cost += one_round([KeepRows(rows) for rows in parts], method=method)
-    for step, q in zip(steps, found.n_products, strict=True):
+    for step, q in zip(steps, embedding.n_products, strict=True):
         assert isinstance(step, Advance)
         n_features = len(step.means)
         cost += one_round([Project(step.step, n_features, np.zeros(len(rows))) for rows in parts], method=method) * q

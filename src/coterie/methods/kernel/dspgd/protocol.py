@@ -90,11 +90,11 @@ class DSPGDSettings:
         """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
         of H at the end (line 17)."""
         eta = self.eta(t)
-        found = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
+        kept = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
         if t < self.n_iter:
-            return found, found.values - eta * threshold
-        found = found.top(self.n_components)
-        return found, found.values + (1 - eta) * threshold
+            return kept, kept.values - eta * threshold
+        kept = kept.top(self.n_components)
+        return kept, kept.values + (1 - eta) * threshold
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class Attempt:
         n_features = self.settings.n_features
         if not self.settings.center:
             return np.zeros(n_features)
-        found = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
-        return found.sums / max(float(found.rows), 1e-300)
+        reply = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
+        return reply.sums / max(float(reply.rows), 1e-300)
 
 
 class Solved(NamedTuple):
@@ -183,8 +183,8 @@ def iterated(
             except RosterChanged:
                 restarts, draw = restarts + 1, draw + AFRESH
         if threshold is None:
-            found = solved.pairs.values
-            threshold = float(found[settings.rank - 1]) if len(found) >= settings.rank else 0.0
+            eigenvalues = solved.pairs.values
+            threshold = float(eigenvalues[settings.rank - 1]) if len(eigenvalues) >= settings.rank else 0.0
         kept, values = settings.kept(t, solved.pairs, threshold)
         ask = solved.advance(kept, np.sqrt(values / kept.values), t == settings.n_iter)
         yield from proceed(ask, kept.vectors * np.sqrt(values))
@@ -212,8 +212,8 @@ def _solved(at: Attempt) -> Protocol[Solved]:
         pairs, q = yield from top_eigenpairs(n, product, at.above, at_least=at.at_least, rng=at.rng)
         return Solved(pairs, q, advance)
     ask = SendGram(at.draw, at.length, n * (n + 1) // 2, n, at.eta, means)
-    found = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
-    return Solved(found.top(max(at.at_least, int((found.values > at.above).sum()))), 1, advance)
+    pairs = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
+    return Solved(pairs.top(max(at.at_least, int((pairs.values > at.above).sum()))), 1, advance)
 
 
 def _solver(settings: DSPGDSettings, n: int) -> str:

@@ -242,7 +242,7 @@ def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTabl
     for request in transcript:
         keep = keep_kernel if isinstance(request, BeginKernel) else keep_advance
         keep(memory.table or table, memory, request)
-    found = memory.table
-    if not isinstance(found, EmbeddedTable):
+    last = memory.table
+    if not isinstance(last, EmbeddedTable):
         raise InputError("the transcript does not end in an embedding.")
-    return found
+    return last

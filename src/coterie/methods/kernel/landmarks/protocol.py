@@ -125,19 +125,21 @@ def _find(
     return _Found(landmarks, LandmarkMap.of(kernel, points, root), precision)
 
 
-def _gamma(problem: KernelProblem, found: Landmarks) -> float:
+def _gamma(problem: KernelProblem, landmarks: Landmarks) -> float:
     """The paper's gamma, N^2 / (2 sum of squared distances), from the rows' squared distances from their mean."""
     if problem.gamma is not None:
         return float(problem.gamma)
-    if not found.scatter > 0:
+    if not landmarks.scatter > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
-    return found.n_rows / (4 * found.scatter)
+    return landmarks.n_rows / (4 * landmarks.scatter)
 
 
-def _joined(one: Landmarks, other: Landmarks) -> Landmarks:
+def _joined(first: Landmarks, second: Landmarks) -> Landmarks:
     """Both sets, each for half of the rows."""
-    points = np.concatenate([one.points, other.points])
-    return Landmarks(points, np.concatenate([one.weights, other.weights]) / 2, (one.scatter + other.scatter) / 2)
+    points = np.concatenate([first.points, second.points])
+    return Landmarks(
+        points, np.concatenate([first.weights, second.weights]) / 2, (first.scatter + second.scatter) / 2
+    )
 
 
 def _given(points: Floats, n_columns: int) -> Protocol[Landmarks]:
@@ -168,14 +170,14 @@ def _local(settings: LandmarkSettings, number: int, n_columns: int, *, seed: int
     """Every site's own centers; merged where there are many more than asked for. Per-site results are seen."""
     names = yield from present()
     ask = _local_request(settings, number, n_columns, len(names), seed)
-    found = (yield from each(ask)).values()
-    parts = [decoded(reply.codes, reply.low, reply.span, settings.bits) for reply in found]
+    replies = (yield from each(ask)).values()
+    parts = [decoded(reply.codes, reply.low, reply.span, settings.bits) for reply in replies]
     points = np.concatenate(parts)
-    weights = np.concatenate([r.counts for r in found]).astype(np.float64)
+    weights = np.concatenate([r.counts for r in replies]).astype(np.float64)
     if not weights.any():
         raise InputError("the sites hold 0 rows in all.")
     middle = weights @ points / weights.sum()
-    scatter = sum(_scatter(part, reply, middle) for part, reply in zip(parts, found, strict=True))
+    scatter = sum(_scatter(part, reply, middle) for part, reply in zip(parts, replies, strict=True))
     return Landmarks(*merged(points, weights, number, seed=seed), scatter)
 
 
@@ -211,19 +213,19 @@ def cluster_by_landmarks(
     ``averages`` says whether every site lets its averages be seen.
     """
     settings = settings.decided(averages)
-    found = yield from _find(problem, settings, n_clusters, n_columns, seed=seed)
-    rows = found.landmarks.n_rows
+    mapped = yield from _find(problem, settings, n_clusters, n_columns, seed=seed)
+    rows = mapped.landmarks.n_rows
     if rows < n_clusters:
         raise InputError(f"the sites hold {rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
-    features: Floats = found.map.embed(found.map.landmarks).astype(np.float64, copy=False)
-    weights, is_local = found.landmarks.weights, settings.way == "local" and settings.points is None
+    features: Floats = mapped.map.embed(mapped.map.landmarks).astype(np.float64, copy=False)
+    weights, is_local = mapped.landmarks.weights, settings.way == "local" and settings.points is None
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
     if is_local:  # sites judge the starts by their rows in the round that tells them of the landmarks
-        ask = TryLandmarks(*TryLandmarks.stated(found.map, found.precision), np.array(starts))
+        ask = TryLandmarks(*TryLandmarks.stated(mapped.map, mapped.precision), np.array(starts))
         replies = (yield from each(ask)).values()
         centers = starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
     else:
-        yield from total(UseLandmarks(*UseLandmarks.stated(found.map, found.precision)))
+        yield from total(UseLandmarks(*UseLandmarks.stated(mapped.map, mapped.precision)))
         centers = starts[0]  # the best as the landmarks see it
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
@@ -231,7 +233,7 @@ def cluster_by_landmarks(
         clusters = yield from _lloyd_by_averages(centers, max_rounds=max_rounds, tol=shift)
     else:
         clusters = yield from lloyd(centers, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
-    return LandmarkFit(found.map.kernel, found.map, rows, clusters, _values(features, weights), len(starts))
+    return LandmarkFit(mapped.map.kernel, mapped.map, rows, clusters, _values(features, weights), len(starts))
 
 
 def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Protocol[KMeansFit]:
@@ -239,9 +241,9 @@ def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Proto
     rounds = 0
     while rounds < max_rounds:
         rounds += 1
-        found = yield from each(MeanByCell("float16", centers))
-        counts = sum(reply.counts.astype(np.float64) for reply in found.values())
-        sums = sum(reply.counts[:, None] * reply.means.astype(np.float64) for reply in found.values())
+        replies = yield from each(MeanByCell("float16", centers))
+        counts = sum(reply.counts.astype(np.float64) for reply in replies.values())
+        sums = sum(reply.counts[:, None] * reply.means.astype(np.float64) for reply in replies.values())
         before, centers = centers, clustering.means(np.asarray(sums), np.asarray(counts), fallback=centers)
         if clustering.squared_shift(before, centers) <= tol:
             break
@@ -250,8 +252,8 @@ def _lloyd_by_averages(centers: Floats, *, max_rounds: int, tol: float) -> Proto
 
 def _values(features: Floats, weights: Floats) -> Floats:
     """Eigenvalues of the kernel matrix as the landmarks see them."""
-    found = np.linalg.eigvalsh((features * weights[:, None]).T @ features)[::-1]
-    values: Floats = found[found > NONE * max(float(found[0]), 1e-300)].astype(np.float64)
+    eigenvalues = np.linalg.eigvalsh((features * weights[:, None]).T @ features)[::-1]
+    values: Floats = eigenvalues[eigenvalues > NONE * max(float(eigenvalues[0]), 1e-300)].astype(np.float64)
     return values
 
 
@@ -276,9 +278,9 @@ def embed_by_landmarks(
     """
     if n_components < 1:
         raise InputError(f"n_components={n_components} must be at least 1.")
-    found = yield from _find(problem, settings.decided(averages), max(1, n_components // 2), n_columns, seed=seed)
-    yield from total(UseLandmarks(*UseLandmarks.stated(found.map, found.precision)))
-    n = found.map.projection.shape[1] + 1
+    mapped = yield from _find(problem, settings.decided(averages), max(1, n_components // 2), n_columns, seed=seed)
+    yield from total(UseLandmarks(*UseLandmarks.stated(mapped.map, mapped.precision)))
+    n = mapped.map.projection.shape[1] + 1
     ask = SendFeatureGram(n * (n + 1) // 2, n, "float32")
     packed = (yield from total(ask, bits=SUM_BITS)).packed
     gram = full_matrix(np.asarray(packed, np.float64), n)
@@ -286,9 +288,9 @@ def embed_by_landmarks(
     shift = mean if center else np.zeros(n - 1)
     pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
-    map_ = replace(found.map, projection=found.map.projection @ kept.vectors, shift=shift @ kept.vectors)
+    map_ = replace(mapped.map, projection=mapped.map.projection @ kept.vectors, shift=shift @ kept.vectors)
     if announce:
-        yield from total(UseLandmarks(*UseLandmarks.stated(map_, found.precision)))
+        yield from total(UseLandmarks(*UseLandmarks.stated(map_, mapped.precision)))
     return LandmarkFit(map_.kernel, map_, float(rows), values=kept.values)
 
 
@@ -296,13 +298,13 @@ def embed_by_landmarks(
 
 
 def local_landmarks_cost(
-    n_sites: int, made: LandmarkFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
+    n_sites: int, fit: LandmarkFit, settings: LandmarkSettings, *, seed: int, method: str = "landmarks"
 ) -> Cost:
     """q d codes, 2 numbers a column (or in all), q counts and 1 more; 1 a start; k (r + 1) a round; k + 1 last."""
-    assert made.clusters is not None
-    centers, d = made.clusters.centers, made.embedding.landmarks.shape[1]
+    assert fit.clusters is not None
+    centers, d = fit.clusters.centers, fit.embedding.landmarks.shape[1]
     first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
-    starts = np.zeros((made.n_starts, *centers.shape))
-    second = TryLandmarks(*TryLandmarks.stated(made.embedding, "float32"), starts)
-    steps = [MeanByCell("float16", centers)] * made.clusters.n_rounds
+    starts = np.zeros((fit.n_starts, *centers.shape))
+    second = TryLandmarks(*TryLandmarks.stated(fit.embedding, "float32"), starts)
+    steps = [MeanByCell("float16", centers)] * fit.clusters.n_rounds
     return to_all(n_sites, first, second, *steps, Close(centers), method=method)

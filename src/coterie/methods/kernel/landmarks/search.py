@@ -95,12 +95,12 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
     """Sums of all rows, as they are and projected: in the large ring, since variances are small beside the limits'
     square."""
     reach = float(np.abs(projection_of(d, p, seed)).sum(axis=0).max())
-    found = yield from total(SumProjected(p, reach, d if limits is None and p < d else 0))
-    n_rows = float(found.rows)
+    reply = yield from total(SumProjected(p, reach, d if limits is None and p < d else 0))
+    n_rows = float(reply.rows)
     if not n_rows > 0:
         raise InputError("the sites hold 0 rows in all.")
-    mean, deviation = _moments(n_rows, found.sums, found.squares)
-    own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
+    mean, deviation = _moments(n_rows, reply.sums, reply.squares)
+    own, apart = (mean, deviation) if p == d else _moments(n_rows, reply.own_sums, reply.own_squares)
     rows_range = (own - 3 * apart, 6 * apart) if len(own) else None
     if limits is not None:
         rows_range = np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
@@ -118,10 +118,10 @@ def _cell_means(
     """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
     p, away = centers.shape[1], WINDOW * survey.deviation
     for _ in range(n_rounds):
-        found, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
-        centers = np.where((counts > 0)[:, None], found, centers)
+        means, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
+        centers = np.where((counts > 0)[:, None], means, centers)
     if p == d:
-        return found, counts
+        return means, counts
     assert survey.rows_range is not None
     yield from total(UseProjection(seed, p, True))
     return (yield from _means(centers, survey.rows_range, bits, d))
@@ -130,16 +130,16 @@ def _cell_means(
 def nearest_counts(points: Floats) -> Protocol[Floats]:
     """How many rows are nearest to each point, over all sites: m numbers."""
     yield from total(UseProjection(0, points.shape[1], False))
-    found = yield from total(CountCells(points), bits=COUNT_BITS)
-    return _counts(found.counts)
+    reply = yield from total(CountCells(points), bits=COUNT_BITS)
+    return _counts(reply.counts)
 
 
-def _counts(found: Floats) -> Floats:
+def _counts(sums: Floats) -> Floats:
     """Counts as they were before a masked sum rounded them: whole where rows count once, none below its precision."""
-    whole = np.rint(found)
-    if whole.any() and np.abs(found - whole).max() < 0.05:
+    whole = np.rint(sums)
+    if whole.any() and np.abs(sums - whole).max() < 0.05:
         return whole
-    return np.where(found > ROUGHNESS * found.sum(), found, 0.0)
+    return np.where(sums > ROUGHNESS * sums.sum(), sums, 0.0)
 
 
 def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int) -> Protocol[tuple[Floats, Floats]]:

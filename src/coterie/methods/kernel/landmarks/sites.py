@@ -65,12 +65,12 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
         return LocalLandmarks.zeros(ask.axes)
     wanted = max(1, min(ask.q, int(drawn) // 2))
     points = clustering.rough_centers(sample.rows, sample.weights, wanted, seed=ask.seed)
-    found = clustering.moments(sample.rows, points, sample.weights)
-    filled = found.counts > 0
+    cells = clustering.moments(sample.rows, points, sample.weights)
+    filled = cells.counts > 0
     codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    means = found.sums[filled] / found.counts[filled, None]
+    means = cells.sums[filled] / cells.counts[filled, None]
     codes[: len(means)], low, span = coded(means, ask.bits, ask.ranges)
-    counts[: len(means)] = found.counts[filled] * (sample.held / drawn)
+    counts[: len(means)] = cells.counts[filled] * (sample.held / drawn)
     scatter = _scatter(table, sample.rows.mean(0)) + within_columns(table).sum()
     return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(scatter))
 
@@ -193,8 +193,10 @@ class MeanByCell(Request[LocalMeans]):
 def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
     if ask.centers.shape[1] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
-    found = table_moments(table, ask.centers)
-    return LocalMeans(clustering.means(found.sums, found.counts, fallback=np.zeros_like(found.sums)), found.counts)
+    moments = table_moments(table, ask.centers)
+    return LocalMeans(
+        clustering.means(moments.sums, moments.counts, fallback=np.zeros_like(moments.sums)), moments.counts
+    )
 
 
 @answers(TryLandmarks)

@@ -70,10 +70,10 @@ def keep_lens(table: Table, memory: Memory, ask: UseProjection) -> None:
 
 
 def _lens(memory: Memory) -> _Lens:
-    found = memory.get("lens")
-    if not isinstance(found, _Lens):
+    lens = memory.get("lens")
+    if not isinstance(lens, _Lens):
         raise MalformedMessage("no projection was agreed on in this run")
-    return found
+    return lens
 
 
 class ProjectedSums(Reply, content="sums"):
