@@ -35,7 +35,7 @@ def test_every_pipeline_that_sends_rows_is_refused_by_default_and_says_so():
         assert "rows" in METHODS[name].per_site_results
         for policy in (Policy(min_roster=1), Policy(per_site_results="averages", min_roster=1)):
             with pytest.raises(QuorumLost), in_process(split_evenly(ROWS, 3), policy=policy) as channel:
-                run(edge_kmeans(EdgeSettings(read_pipeline(name)), 4, 6, seed=0), channel, method=name)
+                run(edge_kmeans(EdgeSettings(pipeline=read_pipeline(name)), 4, 6, seed=0), channel, method=name)
 
 
 @pytest.mark.parametrize("allowed", ["none", "averages"])
@@ -103,7 +103,7 @@ def test_a_site_that_drops_out_in_mid_run_is_left_out():
         schedule = Schedule([Fault("site-3", "drop", frozenset(range(when, 20)))])
         with in_process(tables, schedule=schedule) as channel:
             made = run(
-                edge_kmeans(EdgeSettings(read_pipeline("jl:3+bklw"), refine=2), 4, 6, seed=0),
+                edge_kmeans(EdgeSettings(pipeline=read_pipeline("jl:3+bklw"), refine=2), 4, 6, seed=0),
                 channel, method="jl+bklw", terms=Terms(quorum=0.5, resends=0),
             )  # fmt: skip
         assert made.counts.sum() == 180

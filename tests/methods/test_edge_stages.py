@@ -115,9 +115,9 @@ def test_sizes_of_the_theorems():
     assert accurate(read_pipeline("fss"), 3, 20, 500.0, 4, 1e-12).stages == (PCA(20), Sample(2000))
     for accuracy in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(InputError, match="above 0"):
-            EdgeSettings(read_pipeline("fss"), accuracy=accuracy)
+            EdgeSettings(pipeline=read_pipeline("fss"), accuracy=accuracy).checked_pipeline()
     with pytest.raises(InputError, match="the theorems are about"):
-        EdgeSettings(read_pipeline("sample"), accuracy=0.5)
+        EdgeSettings(pipeline=read_pipeline("sample"), accuracy=0.5).checked_pipeline()
 
 
 @pytest.mark.parametrize("pipeline", ["fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from coterie.engines.inprocess import in_process
@@ -114,12 +114,31 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, rows as they are."""
-        self.check(X.shape[1])
+        self._simulate_over(split_rows(X, sites, weights), X.shape[1])
+
+    def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int) -> None:
+        self.check(n_columns)
         self.begin()
         ledger = Ledger()
-        with in_process(split_rows(X, sites, weights)) as channel:
-            result = run(self.protocol(self.context(X.shape[1])), channel, method=self.method, ledger=ledger)
+        with in_process(tables) as channel:
+            result = run(self.protocol(self.context(n_columns)), channel, method=self.method, ledger=ledger)
         self.set_result(result, None, ledger)
+
+
+class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+    """What every estimator has that ends in components of rows."""
+
+    n_components_: int
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
+        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        self._simulate(rows, sites, None)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
 
 
 def split_rows(X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> Mapping[str, ArrayTable]:

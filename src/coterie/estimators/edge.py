@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.estimators.base import Rows
 from coterie.estimators.kmeans import KMeansModel
 from coterie.methods.edge.method import EdgeKMeansSettings
 from coterie.methods.edge.pipelines import EdgeFit
+from coterie.methods.edge.stages import read_pipeline
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
-
-Rows = npt.NDArray[np.floating[Any]]
 
 
 @described
@@ -65,5 +65,5 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
         """The parameters, as a journal keeps them."""
         parameters = super().settings()
         if not isinstance(self.pipeline, str):
-            parameters["pipeline"] = [repr(stage) for stage in self.pipeline]
+            parameters["pipeline"] = [repr(stage) for stage in read_pipeline(self.pipeline).stages]
         return parameters

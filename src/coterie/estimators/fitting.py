@@ -66,16 +66,14 @@ def fit(
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} matches no rows; leave the column out (ignore).")
     opened = opened_tables(tables, key)
-    if sums not in ("masked", "plain"):
-        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    layers_of(sums)
     rules = rules_of(policy, opened)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
     check_groups(opened, rules, estimator.method)
-    masked = sums == "masked"
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
-    elif masked:
+    elif sums == "masked":
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
     options = PreparationOptions(scale, missing, ranges)
@@ -120,7 +118,7 @@ def fit_over(
         channel,
         method=estimator.method,
         terms=terms,
-        layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
+        layers=layers_of(sums),
         ledger=ledger,
         journal=journal,
         settings={**_settings(estimator, names, options), "sums": sums, **(settings or {})},
@@ -132,6 +130,13 @@ def fit_over(
     estimator.capabilities_ = outcome.capabilities
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
+    """How sums are taken over the sites."""
+    if sums not in ("masked", "plain"):
+        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    return [MaskedSums()] if sums == "masked" else [PlainSums()]
 
 
 def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:

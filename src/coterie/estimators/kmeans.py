@@ -12,15 +12,13 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.base import FederatedEstimator, Rows
 from coterie.maths.clustering import nearest
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.kmeans.lloyd import LloydSettings
 from coterie.methods.kmeans.one_shot import OneShotSettings
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
-
-Rows = npt.NDArray[np.floating[Any]]
 
 
 class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):

@@ -16,16 +16,15 @@ from coterie.estimators.fitting import (
     check_roster,
     check_rows_allowed,
     column_names,
+    layers_of,
     opened_tables,
     rules_of,
 )
 from coterie.estimators.vertical import VerticalEstimator
 from coterie.messages.site_api import Table
 from coterie.methods.vertical.kernel_pca import project
-from coterie.runtime.layers import PlainSums
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
-from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import PairedTable
 
@@ -57,8 +56,7 @@ def transform(
     if not isinstance(estimator, VerticalEstimator):
         raise InputError(f"{type(estimator).__name__} embeds rows by itself: estimator.transform(rows).")
     check_is_fitted(estimator)
-    if sums not in ("masked", "plain"):
-        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    layers = layers_of(sums)
     fitted, later = opened_tables(tables, key), opened_tables(new, key)
     sites = set(estimator.local_ranks_)
     if set(fitted) != sites or set(later) != sites:
@@ -76,7 +74,7 @@ def transform(
             channel,
             method=estimator.method,
             terms=terms,
-            layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
+            layers=layers,
             ledger=estimator.ledger_,
             watch=watch,
         )

@@ -14,10 +14,14 @@ from coterie.estimators.baselines import (
     PooledKernelKMeans,
     RandomFeatureKernelKMeans,
 )
-from coterie.estimators.dspgd import DSPGDKernelKMeans, DSPGDKernelPCA
 from coterie.estimators.edge import EdgeKMeans
+from coterie.estimators.kernels import (
+    DSPGDKernelKMeans,
+    DSPGDKernelPCA,
+    FederatedKernelKMeans,
+    FederatedKernelPCA,
+)
 from coterie.estimators.kmeans import FederatedKMeans, KMeansModel, LloydKMeans, OneShotKMeans
-from coterie.estimators.landmarks import FederatedKernelKMeans, FederatedKernelPCA
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.method import ClusterSettings, Settings

@@ -13,17 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.base import FederatedEstimator, Rows
 from coterie.maths.clustering import nearest
 from coterie.maths.factors import sin_theta
 from coterie.methods.vertical.kernel_pca import VerticalFit, project
 from coterie.methods.vertical.method import VerticalClusterSettings, VerticalComponentSettings, VerticalParameters
 from coterie.parameters import described
-from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable, PairedTable
 
-Rows = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
 Columns = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
@@ -44,12 +42,7 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
             site: (own, ArrayTable(rows[:, own], columns=[names[i] for i in own], name=site))
             for site, own in split_columns(names, columns).items()
         }
-        self.check(rows.shape[1])
-        self.begin()
-        ledger = Ledger()
-        with in_process({site: table for site, (_, table) in parts.items()}) as channel:
-            result = run(self.protocol(self.context(rows.shape[1])), channel, method=self.method, ledger=ledger)
-        self.set_result(result, None, ledger)
+        self._simulate_over({site: table for site, (_, table) in parts.items()}, rows.shape[1])
         self._parts = parts
         return self
 

@@ -7,7 +7,7 @@ forms of cost, estimators' parameters, model files, and a site that replays a ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
@@ -79,6 +79,11 @@ class Settings:
         )
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
         return RunResult(preparation, (yield from self.protocol(context)), capabilities)
+
+
+def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:
+    """The values in settings of the parameters that ``options`` declares, to construct other settings with."""
+    return {item.name: getattr(settings, item.name) for item in fields(options)}
 
 
 @dataclass(eq=False, repr=False)

@@ -16,6 +16,7 @@ from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.edge.pipelines import EdgeFit, edge_kmeans
 from coterie.methods.edge.questions import FEWEST_POINTS, SAMPLE, EdgeSettings, numbers_sent
 from coterie.methods.edge.stages import JL, Centers, Pipeline
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
@@ -65,8 +66,9 @@ def auto_kmeans(
 def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, averages: bool) -> Protocol[EdgeFit]:
     """Own centers of projected rows, lifted: what there is when a budget is below one center a cluster and site."""
     enough = n_sites * (k * (d + 1) + k + 1)
-    few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget)
-    least = min(enough, numbers_sent(few, FEWEST_POINTS, k, d, n_sites))
+    stages = Pipeline((JL(),), points=Centers())
+    settings = EdgeSettings(pipeline=stages, budget=budget)
+    least = min(enough, numbers_sent(settings, stages, FEWEST_POINTS, k, d, n_sites))
     if budget < least:
         raise InputError(f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}.")
     if not averages:
@@ -74,7 +76,7 @@ def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, averages: b
             f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more allow "
             "sums alone."
         )
-    return (yield from edge_kmeans(few, k, d, seed=seed))
+    return (yield from edge_kmeans(settings, k, d, seed=seed))
 
 
 def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
@@ -101,8 +103,7 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
             f"the budget leaves {room:g} numbers a site for a start by sums, which takes {first + most[1]}. ({why})"
         )
     columns = known or (yield from spread(d))
-    if columns.rows < k:
-        raise InputError(f"the sites hold {columns.rows:g} rows in all; n_clusters={k} needs at least as many.")
+    check_rows(columns.rows, k)
     if factor == 4:
         start = yield from cells_start(k, d, seed=seed, about=columns, most_numbers=most[4])
     else:

@@ -20,6 +20,7 @@ from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
 from coterie.methods.method import ComponentSettings, Method, RunContext
 from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
 from coterie.parameters import Allowed, parameter
 
@@ -74,8 +75,7 @@ def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
     """How many rows there are, and their mean: d + 2 numbers by a sum."""
     moments = yield from total(Assign(np.zeros((1, n_columns))))
     rows = float(moments.counts[0])
-    if not rows > 0:
-        raise InputError("the sites hold 0 rows in all.")
+    check_rows(rows)
     return rows, np.asarray(moments.sums[0] / rows)
 
 
@@ -117,38 +117,6 @@ class PCAFit:
     """Whether these are the components of the pooled rows: by sums, where every site shows its products."""
 
 
-def federated_pca(
-    n_components: int,
-    n_columns: int,
-    *,
-    local_rank: int | None = None,
-    solver: str = "auto",
-    center: bool = True,
-    seed: int,
-    averages: bool = True,
-) -> Protocol[PCAFit]:
-    """Principal components of all sites' rows.
-
-    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no
-    per-site result seen; ``auto`` whichever is less, and sums where not every site lets its ``averages`` be seen.
-    """
-    if solver not in ("auto", "local", "sums"):
-        raise InputError(f"solver={solver!r}; it is 'auto', 'local' or 'sums'.")
-    if not 1 <= n_components <= n_columns:
-        raise InputError(f"n_components={n_components} of {n_columns} columns; 1 to {n_columns} are possible.")
-    rank = min(n_columns, 2 * n_components if local_rank is None else local_rank)
-    if rank < n_components:
-        raise InputError(f"local_rank={rank} is below n_components={n_components}; at least as many are needed.")
-    n_rows, mean = yield from mean_of_all(n_columns)
-    view = View(n_columns, seed, mean if center else None)
-    shift = mean if center else np.zeros(n_columns)
-    if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
-        axes, squares = yield from dis_pca(view, n_components, rank)
-        return PCAFit(shift, axes, squares, n_rows, "local", False)
-    axes, squares, is_exact = yield from _by_sums(view, n_components)
-    return PCAFit(shift, axes, squares, n_rows, "sums", is_exact)
-
-
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
     """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
     view = View(d, seed, np.zeros(d))
@@ -185,15 +153,28 @@ class PCASettings(ComponentSettings):
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
+        if self._rank(n_columns) < self.n_components:
+            raise InputError(
+                f"local_rank={self.local_rank} is below n_components={self.n_components}; at least as many needed."
+            )
+
+    def _rank(self, n_columns: int) -> int:
+        """t1, the axes each site sends where local."""
+        return min(n_columns, int(2 * self.n_components if self.local_rank is None else self.local_rank))
 
     def protocol(self, context: RunContext) -> Protocol[PCAFit]:
-        """disPCA, or sums."""
-        self.check(context.n_columns)
-        return federated_pca(
-            int(self.n_components), context.n_columns,
-            local_rank=None if self.local_rank is None else int(self.local_rank),
-            solver=self.solver, center=self.center, seed=context.seed, averages=context.averages,
-        )  # fmt: skip
+        """The mean, then disPCA or sums."""
+        d, n_components = context.n_columns, int(self.n_components)
+        self.check(d)
+        rank = self._rank(d)
+        n_rows, mean = yield from mean_of_all(d)
+        view = View(d, context.seed, mean if self.center else None)
+        shift = mean if self.center else np.zeros(d)
+        if self.solver == "local" or (self.solver == "auto" and context.averages and 2 * rank < d + 1):
+            axes, squares = yield from dis_pca(view, n_components, rank)
+            return PCAFit(shift, axes, squares, n_rows, "local", False)
+        axes, squares, is_exact = yield from _by_sums(view, n_components)
+        return PCAFit(shift, axes, squares, n_rows, "sums", is_exact)
 
 
 METHOD = Method(

@@ -42,7 +42,7 @@ from coterie.methods.edge.stages import (
     accurate,
     sized,
 )
-from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.lloyd import KMeansFit, lloyd
 
 
@@ -81,27 +81,23 @@ class EdgeFit(KMeansFit):
 
 def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
     """Centers of all sites' rows from one summary of each."""
-    k, d = n_clusters, n_columns
+    k, d, asked = n_clusters, n_columns, settings.checked_pipeline()
     names = yield from present()
-    if settings.budget is not None:
-        settings = fitted_to_budget(settings, k, d, len(names))
     held: dict[str, int] = {}
-    pipeline = sized(settings.pipeline, k, d)
+    pipeline = sized(asked, k, d)
+    if settings.budget is not None:
+        pipeline = fitted_to_budget(settings, asked, k, d, len(names))
     if settings.accuracy is not None:
         counts = yield from each(CountRows())
         held = {name: round(float(reply.shown)) for name, reply in counts.items()}
         n_rows = sum(float(reply.held) for reply in counts.values())
-        pipeline = accurate(settings.pipeline, k, d, n_rows, len(names), settings.accuracy)
-    mean = (yield from mean_of_all(d))[1] if settings.centers_first else np.zeros(d)
-    view = View(d, seed, mean if settings.centers_first else None)
+        pipeline = accurate(asked, k, d, n_rows, len(names), settings.accuracy)
+    view = View(d, seed, (yield from mean_of_all(d))[1] if settings.subtracts_mean(pipeline) else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
-    on_server = settings.projects_at_server
+    on_server = settings.projects_at_server(pipeline)
     summary, sizes = yield from _summary(view, pipeline, k, on_server, held)
-    if not summary.n_rows > 0:
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
-    if summary.n_rows < k * (1 - 1e-9):
-        raise InputError(f"the sites hold {summary.n_rows:g} rows in all; n_clusters={k} needs at least as many.")
+    check_rows(summary.n_rows, k)
     after = _after(pipeline, view)
     if on_server and after is not None:
         reduced, whole = _by_points(summary, after, k, seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, log, sqrt
+from math import ceil, log, sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -115,8 +115,10 @@ class Pipeline:
         return not isinstance(self.points, Centers)
 
 
-def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
+def read_pipeline(given: str | Sequence[Stage] | Pipeline) -> Pipeline:
     """Words joined by +, each perhaps with its size (``jl:32+fss``), or stages; a senseless order is an error."""
+    if isinstance(given, Pipeline):
+        return given
     if not isinstance(given, str | Sequence):
         raise InputError(f"pipeline={given!r}; it is 'auto', words such as 'jl+fss', or a list of stages.")
     stages = _worded(given) if isinstance(given, str) else tuple(given)
@@ -280,8 +282,6 @@ def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, ac
 
 def check_accuracy(pipeline: Pipeline, accuracy: float) -> None:
     """Raise where no theorem says how large the stages must be."""
-    if not (isinstance(accuracy, int | float) and 0 < accuracy < inf):
-        raise InputError(f"accuracy={accuracy!r}; it is above 0: 0.5 asks for at most 1.5 times the best cost.")
     if any(value is not None for stage in pipeline.stages for name, value in vars(stage).items() if name != "form"):
         raise InputError(f"accuracy={accuracy} finds the sizes itself; give none for {pipeline.name}.")
     if pipeline.name not in _SLACK:

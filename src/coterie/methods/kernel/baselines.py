@@ -20,7 +20,6 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
-from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.maths.kernels import Kernel
@@ -35,7 +34,7 @@ from coterie.methods.kernel.gamma import SumLengths, find_gamma
 from coterie.methods.method import ClusterSettings, Method, RunContext
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
-from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit
 from coterie.methods.shared.starts import Split
@@ -122,8 +121,7 @@ def _pool(n_columns: int) -> Protocol[_Pool]:
     parts = (yield from each(asks, complete=True)).values()
     rows = np.concatenate([part.points for part in parts])
     weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
-    if not weights.any():
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    check_rows(weights.sum())
     return _Pool(rows[weights > 0], weights[weights > 0], tuple(sizes.values()))
 
 
@@ -216,7 +214,7 @@ class BaselineSettings(KernelParameters, ClusterSettings):
     def protocol(self, context: RunContext) -> Protocol[KernelFit]:
         """gamma, the clusters, and their sizes where the server does not know them."""
         gamma, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
-        kernel = self.problem.kernel(gamma)
+        kernel = self.kernel_at(gamma)
         fit = yield from self.cluster(kernel, self.n_components or 2 * int(self.n_clusters), context)
         counts, cost = fit.counts, fit.cost
         if counts is None:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from scipy import linalg, sparse
 
-from coterie.errors import InputError, MalformedMessage
+from coterie.errors import MalformedMessage
 from coterie.maths.coresets import allotted
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
@@ -19,9 +19,10 @@ from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, BaselineSettings, embedded_by, top_directions
 from coterie.methods.kernel.features import Drawn
 from coterie.methods.kernel.gamma import SumLengths
-from coterie.methods.method import Method, RunContext
+from coterie.methods.method import Method, RunContext, values_of
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.embedded import StreamedTable
 from coterie.methods.shared.lloyd import Close
 from coterie.parameters import Allowed, parameter
@@ -212,18 +213,24 @@ def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
     memory.pop("ce-pca")
 
 
-@dataclass(frozen=True)
-class CEPCASettings:
-    """The knobs of appendix G: s, D, d_s, d_p and p."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class CEPCAOptions:
+    """The parameters of CE PCA that are open to choice, with the letters of appendix G."""
+
+    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
+    n_landmarks: int = parameter(500, "p: rows drawn as representatives.", Allowed(whole=True, low=1))
+
+
+@dataclass
+class CEPCASettings(CEPCAOptions):
+    """What CE PCA runs with: s, D, d_s, d_p and p. Half of the p rows are drawn by leverage, half by residual (Balcan
+    et al. leave the split open)."""
 
     n_components: int
-    n_features: int = 200
     n_embedded: int = 50
     """d_s: dimensions the features are embedded in; never more than D."""
     n_sketched: int = 250
     """d_p: how many rows a site's sketches have."""
-    n_landmarks: int = 500
-    """p: representative rows, half of them by leverage, half by residual (Balcan et al. leave the split open)."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +259,7 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
     masses = yield from each(ScoreByLeverage(inverse), complete=True)
     n_first = (settings.n_landmarks + 1) // 2
     first, sizes = yield from _drawn(masses, n_first, n_columns, 1, seed)
-    if not sizes:
-        raise InputError("the sites hold 0 rows in all; there is nothing to embed.")
+    check_rows(len(first))
     masses = yield from each(ScoreByResidual(first), complete=True)
     second, more = yield from _drawn(masses, settings.n_landmarks - n_first, n_columns, 2, seed)
     both = np.concatenate([first, second])
@@ -326,19 +332,17 @@ def ce_pca_kmeans_cost(
 
 
 @dataclass(eq=False, repr=False)
-class CEPCAClusterSettings(BaselineSettings):
+class CEPCAClusterSettings(CEPCAOptions, BaselineSettings):
     """Of kernel k-means by CE PCA."""
 
     _: KW_ONLY
-    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
-    n_landmarks: int = parameter(500, "Rows drawn as representatives.", Allowed(whole=True, low=1))
     n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
 
     method = "ce-pca"
 
     def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
         """Components from a few pooled rows, then k-means by a coreset."""
-        settings = CEPCASettings(size, self.n_features, n_landmarks=self.n_landmarks)
+        settings = CEPCASettings(size, **values_of(self, CEPCAOptions))
         _, fit = yield from ce_pca_kmeans(
             kernel, int(self.n_clusters), settings, n_columns=context.n_columns, n_points=self.n_points,
             seed=context.seed,

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError
 from coterie.maths.kernels import KERNELS, Kernel
 from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import ClusterSettings, Requests, Settings
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.starts import Split, Summarise, choose_start
@@ -24,20 +24,6 @@ from coterie.parameters import Allowed, parameter
 
 CLUSTERING: Requests = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
-
-
-@dataclass(frozen=True)
-class KernelProblem:
-    """A kernel by name; without gamma, the one found from the rows' distances."""
-
-    name: str = "rbf"
-    gamma: float | None = None
-    degree: int = 3
-    coef0: float = 1.0
-
-    def kernel(self, gamma: float) -> Kernel:
-        """The kernel, once a gamma was found."""
-        return Kernel(self.name, gamma if self.gamma is None else float(self.gamma), self.degree, self.coef0)
 
 
 @dataclass(frozen=True)
@@ -76,12 +62,11 @@ class KernelParameters(Settings):
         Allowed(above=0, none=True),
     )
     degree: int = parameter(3, "Of the polynomial kernel.", Allowed(whole=True, low=1))
-    coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed())
+    coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed(low=0))
 
-    @property
-    def problem(self) -> KernelProblem:
-        """The kernel as the parameters state it."""
-        return KernelProblem(self.kernel, self.gamma, self.degree, self.coef0)
+    def kernel_at(self, gamma: float) -> Kernel:
+        """The kernel with the gamma given as a parameter, or else with this one, found from the rows' distances."""
+        return Kernel(self.kernel, gamma if self.gamma is None else float(self.gamma), self.degree, self.coef0)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -110,10 +95,7 @@ def cluster_embedded(
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
     values = fit.values
-    if fit.n_rows < n_clusters:
-        raise InputError(
-            f"the sites hold {fit.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
-        )
+    check_rows(fit.n_rows, n_clusters)
     deviation = np.sqrt(values / fit.n_rows)
     spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
     if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart

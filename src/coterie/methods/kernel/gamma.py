@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.errors import InputError
 from coterie.maths.kernels import average_distance_gamma
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
+from coterie.methods.shared.counts import check_rows
 
 
 class Lengths(Reply, content="sums"):
@@ -41,7 +41,6 @@ def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, 
     Where gamma is not ``needed`` only N counts, and 1 is returned for it.
     """
     lengths = yield from total(SumLengths(n_columns))
-    if not float(lengths.rows) > 0:
-        raise InputError("the sites hold 0 rows in all.")
+    check_rows(float(lengths.rows))
     gamma = average_distance_gamma(float(lengths.rows), lengths.sums, float(lengths.squares)) if needed else 1.0
     return gamma, float(lengths.rows)

@@ -11,6 +11,7 @@ from coterie.errors import InputError
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import ClusterSettings, RunContext
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
@@ -37,10 +38,7 @@ class KMeansSettings(ClusterSettings):
         """A start, and rounds from there."""
         self.check(context.n_columns)
         columns = context.spread or (yield from spread(context.n_columns))
-        if columns.rows < self.n_clusters:
-            raise InputError(
-                f"the sites hold {columns.rows:g} rows in all; n_clusters={self.n_clusters} needs at least as many."
-            )
+        check_rows(columns.rows, self.n_clusters)
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
         start = yield from choose_start(init, self.n_clusters, columns, seed=context.seed, averages=context.averages)
         return (yield from self.improve(start, columns, context.seed))

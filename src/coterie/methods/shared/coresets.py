@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError, MalformedMessage
+from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, cell_remainders, importance_sample
 from coterie.maths.summaries import Summary
@@ -28,6 +28,7 @@ from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
 from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.starts import sample_of
 
 SAMPLE = 10_000
@@ -164,8 +165,7 @@ def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Pro
     parts = (yield from each(asks)).values()
     points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])
     weights = np.concatenate([values for part in parts for values in (part.weights, part.left)])
-    if not weights.any():
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    check_rows(np.abs(weights).sum())
     return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)
 
 

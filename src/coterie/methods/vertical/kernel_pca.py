@@ -20,15 +20,8 @@ from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.shared.alignment import Alignment, Tags, align, align_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
-from coterie.methods.vertical.sites import (
-    Decompose,
-    FindRank,
-    MeasureSpread,
-    SumDistances,
-    SumProducts,
-    Treat,
-)
-from coterie.parameters import Allowed, check_parameters, checked
+from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread, SumDistances, SumProducts, Treat
+from coterie.parameters import Allowed, check_parameters, checked, parameter
 from coterie.text import count_of
 
 METHOD = "vertical-kernel-pca"
@@ -38,20 +31,42 @@ AT_ONCE = 1 << 20
 """Numbers of new rows a site sends at a time."""
 
 
-@dataclass(frozen=True)
-class VerticalSettings:
-    """What is looked for, and how."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class VerticalOptions:
+    """The kernel, and what sites send."""
+
+    kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.", Allowed(*JOINS))
+    gamma: float | None = parameter(
+        None,
+        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes "
+        "the inverse of twice the mean squared distance.",
+        Allowed(above=0, none=True),
+    )
+    local_rank: int | None = parameter(
+        None,
+        "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
+        "more). With a tolerance the most it may send.",
+        Allowed(whole=True, low=1, none=True),
+    )
+    tolerance: float | None = parameter(
+        None,
+        "Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its "
+        "trace (Frobenius norm; Lemma 2): first the ranks, then the pairs.",
+        Allowed(above=0, below=1, none=True),
+    )
+    precision: str = parameter(
+        "float64",
+        "Of eigenvectors and distances on the wire, ``float64`` or ``float32``.",
+        Allowed("float64", "float32"),
+    )
+
+
+@dataclass
+class VerticalSettings(VerticalOptions):
+    """What Algorithm 1 runs with."""
 
     n_components: int = checked(Allowed(whole=True, low=1))
-    kernel: str = checked(Allowed(*JOINS), "rbf")
-    gamma: float | None = checked(Allowed(above=0, none=True), None)
-    """None: the inverse of twice the mean squared distance, as for the other kernels."""
-    local_rank: int | None = checked(Allowed(whole=True, low=1, none=True), None)
-    """D: eigenpairs a site sends; None is ``n_components``, or, with a tolerance, as many as it takes."""
     center: bool = True
-    tolerance: float | None = checked(Allowed(above=0, below=1, none=True), None)
-    """How far K_hat may be from K in Frobenius norm, as a share of K's trace."""
-    precision: str = checked(Allowed("float64", "float32"), "float64")
     missing: str = "refuse"
     scale: str = "none"
     least_rows: int = 2

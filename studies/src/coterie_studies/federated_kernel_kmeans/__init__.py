@@ -23,7 +23,7 @@ from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.baselines import pooled_cost
 from coterie.methods.kernel.clusters import (
     KernelFit,
-    KernelProblem,
+    KernelParameters,
     cluster_by_coreset,
     cluster_embedded,
 )
@@ -125,7 +125,7 @@ def _embedded(chosen: KernelSet, way: str, seed: int) -> tuple[KernelFit, Ledger
         solver="gram" if way == "gram" else "lanczos",
         cem=way != "dense",
     )
-    steps = embed_by_dspgd(KernelProblem(gamma=chosen.gamma), settings, data.rows.shape[1], seed=seed)
+    steps = embed_by_dspgd(KernelParameters(gamma=chosen.gamma), settings, data.rows.shape[1], seed=seed)
     return _run(steps, data.by_site(), "dspgd-dense" if way == "dense" else "dspgd")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from coterie.methods.kernel.dspgd.sites import (
 )
 from coterie.methods.kernel.lanczos import top_eigenpairs
 from coterie.methods.shared.embedded import RowsTable
-from coterie.parameters import Allowed, check_parameters, checked, no_model
+from coterie.parameters import Allowed, check_parameters, checked, no_model, parameter
 
 NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
@@ -43,40 +43,67 @@ ROUND_NUMBERS = 1000
 """What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
 
 
-# ---------------------------------------------------------------- the server's part
+@dataclass(eq=False, repr=False, kw_only=True)
+class DSPGDOptions:
+    """The parameters of Algorithm 1 that are the same for clusters and for components, with the paper's letters."""
+
+    n_features: int | None = parameter(
+        None,
+        "D: random features an iteration; None is 40, or twice as many as the threshold needs.",
+        Allowed(whole=True, low=1, none=True),
+    )
+    n_iter: int = parameter(20, "T: iterations.", Allowed(whole=True, low=1))
+    threshold: float | None = parameter(
+        None,
+        "lambda; None takes an eigenvalue of the first iteration: two beyond those that are looked for.",
+        Allowed(low=0, none=True),
+    )
+    step: str = parameter("1/t", "eta_t: Algorithm 1's 1/t, or 2/t, at most 1, of Theorem 1.", Allowed("1/t", "2/t"))
+    solver: str = parameter(
+        "auto",
+        "``gram``: sites send the matrix of products at once; ``lanczos``: they multiply it with vectors; ``auto`` "
+        "picks the cheaper.",
+        Allowed("auto", "gram", "lanczos"),
+    )
+    cem: bool = parameter(
+        True,
+        "The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) an iteration costs N + "
+        "M D numbers a Lanczos step, and sites must allow rows: it is what the paper compares with.",
+    )
+    features: str = parameter(
+        "phase", "``phase``: sqrt(2) cos(w'x + b); ``paired``: cos and sin in pairs.", Allowed("phase", "paired")
+    )
+    precision: str = parameter(
+        "float64", "Of the features; sums are in float64 in any case.", Allowed("float64", "float32")
+    )
 
 
-@dataclass(frozen=True)
-class DSPGDSettings:
-    """The knobs of Algorithm 1."""
+@dataclass
+class DSPGDSettings(DSPGDOptions):
+    """What Algorithm 1 runs with."""
 
     n_components: int = checked(Allowed(whole=True, low=1))
-    n_features: int = checked(Allowed(whole=True, low=1), 40)
-    n_iter: int = checked(Allowed(whole=True, low=1), 20)
-    threshold: float | None = checked(Allowed(low=0, none=True), None)
-    """lambda; None takes the ``rank``-th eigenvalue of the first iteration (the paper: k + 2)."""
     rank: int = checked(Allowed(whole=True, low=1), 2)
-    step: Literal["1/t", "2/t"] = checked(Allowed("1/t", "2/t"), "1/t")
-    solver: Literal["auto", "gram", "lanczos"] = checked(Allowed("auto", "gram", "lanczos"), "auto")
+    """Without a threshold it is this eigenvalue of the first iteration (the paper: k + 2)."""
     center: bool = False
-    cem: bool = True
-    """The communication-efficient mechanism of section 4.2; without it, see :mod:`.dense`."""
-    form: str = "phase"
-    precision: str = checked(Allowed("float64", "float32"), "float64")
 
     def __post_init__(self) -> None:
         check_parameters(self)
+        n_features = self.n_drawn
         if self.solver == "gram" and not self.cem:
             raise InputError("solver='gram' is a way of the communication-efficient mechanism; use cem=True.")
-        if self.form not in ("phase", "paired"):
-            raise InputError(f"features={self.form!r}; they are 'phase' or 'paired'.")
-        if self.form == "paired" and self.n_features % 2:
-            raise InputError(f"n_features={self.n_features} must be even for features in pairs.")
-        if self.threshold is None and self.n_features < self.rank:
+        if self.features == "paired" and n_features % 2:
+            raise InputError(f"n_features={n_features} must be even for features in pairs.")
+        if self.threshold is None and n_features < self.rank:
             raise InputError(
-                f"n_features={self.n_features} random features cannot give the {self.rank}-th eigenvalue that the "
+                f"n_features={n_features} random features cannot give the {self.rank}-th eigenvalue that the "
                 f"threshold is taken from; use n_features >= {self.rank}, or give a threshold."
             )
+
+    @property
+    def n_drawn(self) -> int:
+        """How many features are drawn in an iteration."""
+        return max(40, 2 * self.rank) if self.n_features is None else self.n_features
 
     def eta(self, t: int) -> float:
         """eta_t: 1/t as Algorithm 1 has it, or 2/t of Theorem 1, which at t = 1 would be above 1."""
@@ -84,7 +111,7 @@ class DSPGDSettings:
 
     def begin(self, kernel: Kernel, seed: int) -> BeginKernel:
         """What sites are told first."""
-        return BeginKernel(*BeginKernel.stated(kernel, self.n_features, self.form, seed), self.precision)
+        return BeginKernel(*BeginKernel.stated(kernel, self.n_drawn, self.features, seed), self.precision)
 
     def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
         """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
@@ -136,7 +163,7 @@ class Attempt:
 
     def feature_means(self, names: tuple[str, ...]) -> Protocol[Floats]:
         """The features' mean over all rows, or zeros where nothing is centered."""
-        n_features = self.settings.n_features
+        n_features = self.settings.n_drawn
         if not self.settings.center:
             return np.zeros(n_features)
         reply = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
@@ -198,7 +225,7 @@ def iterated(
 def _solved(at: Attempt) -> Protocol[Solved]:
     """Line 10: eigenpairs of W_t' W_t above a threshold, and at least so many."""
     names = yield from present()
-    means, n = (yield from at.feature_means(names)), at.settings.n_features + at.rank
+    means, n = (yield from at.feature_means(names)), at.settings.n_drawn + at.rank
 
     def product(vector: Floats) -> Protocol[Floats]:
         """Line 5 of Algorithm 2, over all sites."""

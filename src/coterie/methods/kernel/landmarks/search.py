@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.errors import InputError, RosterChanged
+from coterie.errors import RosterChanged
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
@@ -24,6 +24,7 @@ from coterie.methods.kernel.landmarks.summed import (
     UseProjection,
     projection_of,
 )
+from coterie.methods.shared.counts import check_rows
 
 FINE_BITS = 10
 """Of means of projected rows."""
@@ -82,8 +83,7 @@ def summed_landmarks(
     start = survey.mean + survey.deviation * rng.normal(size=(number, p))
     points, weights = yield from _cell_means(start, survey, d, bits, n_rounds, seed)
     points, weights = points[weights > 0], weights[weights > 0]
-    if not len(points):
-        raise InputError("the sites left hold 0 rows in all.")
+    check_rows(len(points))
     if before is None:  # squared distances from a point close to the mean, which keeps their digits
         scatter = float((yield from total(SumSquaredDistances(weights @ points / weights.sum()))).squares)
     else:
@@ -97,8 +97,7 @@ def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Pr
     reach = float(np.abs(projection_of(d, p, seed)).sum(axis=0).max())
     reply = yield from total(SumProjected(p, reach, d if limits is None and p < d else 0))
     n_rows = float(reply.rows)
-    if not n_rows > 0:
-        raise InputError("the sites hold 0 rows in all.")
+    check_rows(n_rows)
     mean, deviation = _moments(n_rows, reply.sums, reply.squares)
     own, apart = (mean, deviation) if p == d else _moments(n_rows, reply.own_sums, reply.own_squares)
     rows_range = (own - 3 * apart, 6 * apart) if len(own) else None
