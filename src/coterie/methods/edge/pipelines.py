@@ -25,23 +25,8 @@ from coterie.messages.site_api import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.edge.pca import View, dis_pca, mean_of_all
 from coterie.methods.edge.questions import SAMPLE, EdgeSettings, fitted_to_budget, summary_asks
-from coterie.methods.edge.sites import (
-    SendCenters,
-    SumByCell,
-    SummaryPart,
-    SumReducedCost,
-)
-from coterie.methods.edge.stages import (
-    AFTER,
-    JL,
-    Centers,
-    DisPCA,
-    DisSS,
-    Pipeline,
-    Sample,
-    accurate,
-    sized,
-)
+from coterie.methods.edge.sites import SendCenters, SumByCell, SummaryPart, SumReducedCost
+from coterie.methods.edge.stages import AFTER, JL, Centers, DisPCA, DisSS, Pipeline, Sample, accurate, sized
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.lloyd import KMeansFit, lloyd
 
@@ -144,9 +129,6 @@ def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[
     reduced = clustering.weighted_kmeans(projected, weights, k, seed=seed)
     m = clustering.moments_of(points, *clustering.nearest(projected, reduced), k, weights)
     return reduced, clustering.means(m.sums, m.counts, fallback=after.lift(reduced))
-
-
-# ---------------------------------------------------------------- summaries
 
 
 def _summary(

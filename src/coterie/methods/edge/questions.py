@@ -114,9 +114,6 @@ def summary_asks(
     return asks
 
 
-# ---------------------------------------------------------------- what it costs
-
-
 def edge_cost(
     settings: EdgeSettings,
     pipeline: Pipeline,

@@ -24,8 +24,6 @@ from coterie.methods.shared.embedded import StreamedTable, raw_of, seen_moments
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.starts import own_centers, sample_of
 
-# ---------------------------------------------------------------- rows seen through maps
-
 
 class Viewed(Fields):
     """How a request wants rows to be seen: less ``shift``, projected by seeds, then times the matrix ``onto``.
@@ -100,9 +98,6 @@ def _within_squares(view: _MappedTable, maps: list[LinearMap]) -> float:
     return float(np.vdot(turned, columns[:, None] * turned if whole is None else whole @ turned))
 
 
-# ---------------------------------------------------------------- principal axes
-
-
 class Subspace(Reply, content="grams"):
     """A site's leading axes times their singular values, Sigma V', and the squares of all its rows' numbers."""
 
@@ -163,9 +158,6 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
         add_products(gram, block.rows, block.counts)
     is_exact = whole is not None or not columns.any()
     return Scatter(triangle(gram), np.asarray(0.0 if is_exact else float(rows_behind(view.raw))))
-
-
-# ---------------------------------------------------------------- summaries
 
 
 class ReducedCost(Reply, content="sums"):
@@ -264,9 +256,6 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
     return reply
 
 
-# ---------------------------------------------------------------- a site's own centers of rows as seen
-
-
 class ReducedCenters(Reply, content="averages"):
     """A site's own k-means centers of its rows as seen, and how many each stands for; unused places have count 0."""
 
@@ -287,9 +276,6 @@ class SendCenters(Viewed, Request[ReducedCenters]):
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
     view = _seen(table, memory, ask, ask.d)
     return ReducedCenters(*own_centers(view, ask.q, ask.d, sample_of(view, ask.sample, ask.seed)))
-
-
-# ---------------------------------------------------------------- means of whole rows by cells of seen ones
 
 
 class WholeMoments(Reply, content="sums"):

@@ -194,9 +194,6 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-# ---------------------------------------------------------------- sizes
-
-
 def sized(pipeline: Pipeline, k: int, d: int, n_points: int | None = None, *, roomy: bool = True) -> Pipeline:
     """Every size that was not given, from the number of points: t = 2 sqrt(s) axes, at least k + 1, and twice as many
     columns of a projection, at least 32 where there is room; never more columns than there are."""
@@ -243,8 +240,6 @@ def _most(given: int | None, default: int, d: int, what: str) -> int:
         raise InputError(f"{given} {what} of {d} columns; at most {d} are possible.")
     return min(default, d) if given is None else int(given)
 
-
-# ---------------------------------------------------------------- sizes from an accuracy
 
 _SLACK: dict[str, Callable[[float], float]] = {
     "fss": lambda e: (1 + e) / (1 - e),

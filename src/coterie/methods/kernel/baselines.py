@@ -28,10 +28,10 @@ from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Request
 from coterie.messages.site_api import Memory, Table, remembers
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.kernel.clusters import KernelFit, KernelParameters, LandmarkFit
+from coterie.methods.kernel.clusters import ComponentsOfClusters, KernelFit, KernelParameters, LandmarkFit
 from coterie.methods.kernel.features import Drawn
 from coterie.methods.kernel.gamma import SumLengths, find_gamma
-from coterie.methods.method import ClusterSettings, Method, RunContext
+from coterie.methods.method import Method, RunContext
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
@@ -69,9 +69,6 @@ def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedT
     return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *parts]))
 
 
-# ---------------------------------------------------------------- RFK: random features, once
-
-
 class MapFeatures(Drawn, Request[Nothing], remembered=True):
     """From now on a row is its random features, over sqrt(D)."""
 
@@ -98,9 +95,6 @@ def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     assert isinstance(features, MapFeatures)
     first = to_all(n_sites, features, method=method)
     return first + coreset_cost(len(fit.centers), features.n_features, fit.sizes, method=method, seed=features.seed)
-
-
-# ---------------------------------------------------------------- CK and SK: rows pooled
 
 
 @dataclass(frozen=True)
@@ -184,9 +178,6 @@ def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = F
     return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)
 
 
-# ---------------------------------------------------------------- the methods
-
-
 @dataclass(frozen=True)
 class FeatureFit(KernelFit):
     """An embedding by random features drawn once."""
@@ -195,15 +186,8 @@ class FeatureFit(KernelFit):
 
 
 @dataclass(eq=False, repr=False)
-class BaselineSettings(KernelParameters, ClusterSettings):
+class BaselineSettings(KernelParameters, ComponentsOfClusters):
     """What the methods federated kernel k-means is compared with have in common (appendix G)."""
-
-    _: KW_ONLY
-    n_components: int | None = parameter(
-        None,
-        "s: components the clusters are found in; None is ``2 * n_clusters``.",
-        Allowed(whole=True, low=1, none=True),
-    )
 
     result_type: ClassVar[type[Any]] = LandmarkFit
 

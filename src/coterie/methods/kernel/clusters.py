@@ -70,6 +70,17 @@ class KernelParameters(Settings):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
+class ComponentsOfClusters(ClusterSettings):
+    """Of clusters that are found among the leading components."""
+
+    n_components: int | None = parameter(
+        None,
+        "s: components the clusters are found in; None is ``2 * n_clusters``.",
+        Allowed(whole=True, low=1, none=True),
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class EmbeddedKMeans(ClusterSettings):
     """Of the k-means of embedded rows."""
 

@@ -120,9 +120,6 @@ def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
         yield _Window(held)
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class Reassignment:
     """Small clusters move: below ``share`` of the sampled sites' rows for ``patience`` rounds in a row."""

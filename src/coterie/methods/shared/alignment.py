@@ -56,9 +56,6 @@ class SendTags(Request[RowTags], remembered=True):
     new: bool
 
 
-# ---------------------------------------------------------------- at a site
-
-
 def row_tags(keys: Iterable[object], alignment_key: bytes) -> Tags:
     """The 64-bit tag of every key: the first bytes of its HMAC-SHA256 under the sites' secret.
 
@@ -114,9 +111,6 @@ def keep_order(table: Table, memory: Memory, ask: SendTags) -> None:
 def local_tags(table: Table, memory: Memory, ask: SendTags) -> RowTags:
     """The tags, smallest first."""
     return RowTags(np.sort(_tags(table, memory, ask)))
-
-
-# ---------------------------------------------------------------- the server's part
 
 
 @dataclass(frozen=True)

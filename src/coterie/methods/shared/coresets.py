@@ -143,9 +143,6 @@ def _solve(table: Table, k: int, seed: int) -> Solution:
     return Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class Coreset(Summary):
     """Weighted points in place of all rows; their cost at any centers is an unbiased estimate of all rows'."""

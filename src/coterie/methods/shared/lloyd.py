@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def lloyd(
     max_rounds: int = 100,
     tol: float = 1e-4,
     bits: int | None = None,
-    moments: Callable[[Floats], Protocol[Any]] | None = None,
+    moments: Callable[[Floats], Protocol[Moments]] | None = None,
 ) -> Protocol[KMeansFit]:
     """Minimise the k-means cost of all sites' rows together, starting from ``centers``.
 

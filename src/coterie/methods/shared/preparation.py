@@ -21,8 +21,6 @@ from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
 
-# ---------------------------------------------------------------- sums by column
-
 
 class ColumnSums(Reply, content="sums"):
     """The number of rows; per column how many values are present, their sum and their squares about an origin."""
@@ -56,9 +54,6 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
             block.counts.sum(), each.sum(axis=0), (each * about).sum(axis=0), (each * about**2).sum(axis=0)
         )
     return replace(reply, squares=reply.squares + within_columns(used))
-
-
-# ---------------------------------------------------------------- the server's part
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,6 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
     return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
 
 
-# ---------------------------------------------------------------- one-shot local centers
-
-
 class LocalCenters(Reply, content="averages"):
     """A site's own k-means centers and how many rows each stands for; unused places have count 0."""
 
@@ -110,9 +107,6 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
 def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
     """k(d+1) numbers a site in one round."""
     return to_all(n_sites, Summarise(k, d, 2000, seed), method=method)
-
-
-# ---------------------------------------------------------------- var-part by sums
 
 
 class CellSums(Reply, content="sums"):

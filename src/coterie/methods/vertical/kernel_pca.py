@@ -207,9 +207,6 @@ def _ranks(
     return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}, left
 
 
-# ---------------------------------------------------------------- new rows
-
-
 def project(fit: VerticalFit) -> Protocol[tuple[Floats, Tags | None]]:
     """The components of the sites' new rows, and their tags: by summed distances (eq. 10) or products (eq. 9).
 
@@ -252,9 +249,6 @@ def _check_same(fitted: Alignment, now: Alignment) -> None:
             f"the sites do not hold the {fitted.n_rows} rows the components were found from: {now.n_rows} now, "
             f"{apart} of them at one time only."
         )
-
-
-# ---------------------------------------------------------------- what it costs
 
 
 def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:

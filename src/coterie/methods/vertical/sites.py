@@ -9,7 +9,7 @@ import numpy as np
 from coterie.errors import MalformedMessage, MissingValues
 from coterie.maths.factors import JOINS, kernel_pairs, rank_for, scaled_distances
 from coterie.maths.spectra import Ritz
-from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
+from coterie.messages.schema import Fields, Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers
 from coterie.methods.shared.alignment import ORDERS, subject
 from coterie.methods.shared.limits import N_MARKS, marks
@@ -47,13 +47,18 @@ class RankFound(Reply, content="rows"):
     left: Floats = array(nonnegative=True)
 
 
-class FindRank(Request[RankFound]):
-    """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
+class OfColumns(Fields):
+    """Which kernel matrix of a site's columns, and the seed for finding its eigenpairs."""
 
     kernel: str
     gamma: float
     seed: int
     rows: int
+
+
+class FindRank(OfColumns, Request[RankFound]):
+    """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
+
     most: int
     share: float
 
@@ -65,13 +70,9 @@ class Pairs(Reply, content="rows"):
     values: Floats = array("rank", nonnegative=True)
 
 
-class Decompose(Request[Pairs]):
+class Decompose(OfColumns, Request[Pairs]):
     """Send the leading ``rank`` eigenpairs of your kernel matrix, out of ``found`` that you find."""
 
-    kernel: str
-    gamma: float
-    seed: int
-    rows: int
     rank: int
     found: int
     precision: str
@@ -124,9 +125,6 @@ class ReportProducts(Request[ProductMagnitudes]):
     first: int
     some: int
     vectors: Floats = array("rows", "c")
-
-
-# ---------------------------------------------------------------- columns, as they are seen
 
 
 @dataclass(frozen=True)
@@ -204,9 +202,6 @@ def _held(table: Table, memory: Memory, rows: int) -> Floats:
     if len(columns) != rows:
         raise MalformedMessage(f"asked about {rows} rows, there are {len(columns)}")
     return columns
-
-
-# ---------------------------------------------------------------- answers
 
 
 @answers(MeasureSpread)

@@ -30,8 +30,6 @@ from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.embedded import EmbeddedTable
 from coterie.parameters import no_model
 
-# ---------------------------------------------------------------- what a site is asked
-
 
 class Projection(Reply, content="rows"):
     """A_t[m]' c_q[m]."""
@@ -96,9 +94,6 @@ def keep_rows(table: Table, memory: Memory, ask: KeepRows) -> None:
 def _check_rows(table: Table, given: Floats) -> None:
     if len(given) != table.n_rows:
         raise MalformedMessage(f"{len(given)} numbers for {table.n_rows} rows: the server counts other rows")
-
-
-# ---------------------------------------------------------------- the server's part
 
 
 @dataclass(frozen=True, kw_only=True)

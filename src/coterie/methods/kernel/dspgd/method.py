@@ -11,6 +11,7 @@ from coterie.messages.schema import Request
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.clusters import (
     CLUSTERING,
+    ComponentsOfClusters,
     EmbeddedKMeans,
     KernelFit,
     KernelParameters,
@@ -66,15 +67,10 @@ class DSPGDParameters(DSPGDOptions, KernelParameters):
 
 
 @dataclass(eq=False, repr=False)
-class DSPGDClusterSettings(DSPGDParameters, EmbeddedKMeans):
+class DSPGDClusterSettings(DSPGDParameters, ComponentsOfClusters, EmbeddedKMeans):
     """An embedding by DSPGD, then k-means."""
 
     _: KW_ONLY
-    n_components: int | None = parameter(
-        None,
-        "s: components the clusters are found in; None is ``2 * n_clusters``.",
-        Allowed(whole=True, low=1, none=True),
-    )
     clustering: str = parameter(
         "lloyd",
         "How embedded rows are clustered: by sums, or by ``n_points`` of them (``coreset``, the paper's way).",

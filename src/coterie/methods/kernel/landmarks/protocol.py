@@ -25,7 +25,7 @@ from coterie.methods.kernel.landmarks import sites
 from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, summed_landmarks
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
-from coterie.methods.shared.lloyd import Close, lloyd
+from coterie.methods.shared.lloyd import Close, Moments, lloyd
 from coterie.parameters import Allowed, parameter
 
 SAMPLE = 2000
@@ -116,9 +116,6 @@ class _Mapped(NamedTuple):
         return sites.UseLandmarks(*sites.UseLandmarks.stated(self.map, self.precision))
 
 
-# ---------------------------------------------------------------- landmarks
-
-
 def _find(
     settings: LandmarkParameters, source: str, n_clusters: int, n_columns: int, *, seed: int
 ) -> Protocol[_Mapped]:
@@ -207,9 +204,6 @@ def _scatter(points: Floats, reply: sites.LocalLandmarks, middle: Floats) -> flo
     return float(reply.scatter) + float(counts.sum() * ((own - middle) ** 2).sum())
 
 
-# ---------------------------------------------------------------- clusters, or an embedding
-
-
 def cluster_by_landmarks(
     settings: LandmarkParameters,
     n_clusters: int,
@@ -244,16 +238,12 @@ def cluster_by_landmarks(
     return LandmarkFit(mapped.map.kernel, mapped.map, rows, clusters, _values(features, weights), len(starts))
 
 
-class _Moments(NamedTuple):
-    sums: Floats
-    counts: Floats
-
-
-def _moments_by_averages(centers: Floats) -> Protocol[_Moments]:
+def _moments_by_averages(centers: Floats) -> Protocol[Moments]:
     """Sums and counts from every site's own means, in float16: k (r + 2) half numbers a round and site."""
     replies = (yield from each(sites.MeanByCell("float16", centers))).values()
     sums = sum(reply.counts[:, None] * reply.means.astype(np.float64) for reply in replies)
-    return _Moments(np.asarray(sums), np.asarray(sum(reply.counts.astype(np.float64) for reply in replies)))
+    counts = sum(reply.counts.astype(np.float64) for reply in replies)
+    return Moments(np.asarray(sums), np.asarray(counts), np.zeros(()))
 
 
 def _values(features: Floats, weights: Floats) -> Floats:

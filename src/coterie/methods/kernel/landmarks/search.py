@@ -16,14 +16,7 @@ from coterie.errors import RosterChanged
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.methods.kernel.landmarks.summed import (
-    CountCells,
-    ShareCells,
-    SumProjected,
-    SumSquaredDistances,
-    UseProjection,
-    projection_of,
-)
+from coterie.methods.kernel.landmarks import summed
 from coterie.methods.shared.counts import check_rows
 
 FINE_BITS = 10
@@ -76,7 +69,7 @@ def summed_landmarks(
     again.
     """
     d, p = n_columns, min(n_projected, n_columns)
-    yield from total(UseProjection(seed, p, False))
+    yield from total(summed.UseProjection(seed, p, False))
     survey = before.survey if before is not None and before.survey else (yield from _survey(d, p, seed, limits))
     number = min(n_landmarks, max(2, int(survey.n_rows) // ROWS_A_CELL))
     rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
@@ -85,7 +78,7 @@ def summed_landmarks(
     points, weights = points[weights > 0], weights[weights > 0]
     check_rows(len(points))
     if before is None:  # squared distances from a point close to the mean, which keeps their digits
-        scatter = float((yield from total(SumSquaredDistances(weights @ points / weights.sum()))).squares)
+        scatter = float((yield from total(summed.SumSquaredDistances(weights @ points / weights.sum()))).squares)
     else:
         scatter = before.landmarks.scatter
     return Searched(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
@@ -94,8 +87,8 @@ def summed_landmarks(
 def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Protocol[Survey]:
     """Sums of all rows, as they are and projected: in the large ring, since variances are small beside the limits'
     square."""
-    reach = float(np.abs(projection_of(d, p, seed)).sum(axis=0).max())
-    reply = yield from total(SumProjected(p, reach, d if limits is None and p < d else 0))
+    reach = float(np.abs(summed.projection_of(d, p, seed)).sum(axis=0).max())
+    reply = yield from total(summed.SumProjected(p, reach, d if limits is None and p < d else 0))
     n_rows = float(reply.rows)
     check_rows(n_rows)
     mean, deviation = _moments(n_rows, reply.sums, reply.squares)
@@ -122,14 +115,14 @@ def _cell_means(
     if p == d:
         return means, counts
     assert survey.rows_range is not None
-    yield from total(UseProjection(seed, p, True))
+    yield from total(summed.UseProjection(seed, p, True))
     return (yield from _means(centers, survey.rows_range, bits, d))
 
 
 def nearest_counts(points: Floats) -> Protocol[Floats]:
     """How many rows are nearest to each point, over all sites: m numbers."""
-    yield from total(UseProjection(0, points.shape[1], False))
-    reply = yield from total(CountCells(points), bits=COUNT_BITS)
+    yield from total(summed.UseProjection(0, points.shape[1], False))
+    reply = yield from total(summed.CountCells(points), bits=COUNT_BITS)
     return _counts(reply.counts)
 
 
@@ -147,10 +140,10 @@ def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int
     while True:
         names = yield from present()
         try:
-            counted = yield from total(CountCells(centers), to=names, complete=True, bits=COUNT_BITS)
+            counted = yield from total(summed.CountCells(centers), to=names, complete=True, bits=COUNT_BITS)
             counts = _counts(counted.counts)
             fine = max(bits, int(np.ceil(np.log2(2 * len(names) + 2))))
-            ask = ShareCells(fine, width, len(names), centers, counts, low, span)
+            ask = summed.ShareCells(fine, width, len(names), centers, counts, low, span)
             shares = yield from total(ask, to=names, complete=True)
             return shares.codes / ask.steps * span + low, counts
         except RosterChanged:

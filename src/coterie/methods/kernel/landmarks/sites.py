@@ -26,9 +26,6 @@ FEATURE_BOX = 1.01
 """Features are at most the root of k(x, x), which is 1; the root of a matrix may round them above it."""
 
 
-# ---------------------------------------------------------------- local landmarks
-
-
 class LocalLandmarks(Reply, content="averages"):
     """A site's own centers, a few bits a coordinate from ``low`` to ``low + span`` (of each column, or of all), how
     many rows each stands for, and the squared distances of all these rows from their mean."""
@@ -84,9 +81,6 @@ def _scatter(table: Table, near: Floats) -> float:
         sums += block.counts.astype(away.dtype, copy=False) @ away
         squares += float(block.counts @ np.vecdot(away, away))
     return max(0.0, squares - float(sums @ sums) / max(held, 1e-300))
-
-
-# ---------------------------------------------------------------- rows as their features
 
 
 class Mapped(OfKernel):

@@ -16,8 +16,6 @@ from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, a
 from coterie.messages.site_api import Block, Memory, Table, answers, remembers, within_columns
 from coterie.methods.shared.embedded import StreamedTable, raw_of, seen_moments
 
-# ---------------------------------------------------------------- what a site is asked
-
 
 class UseProjection(Request[Nothing], remembered=True):
     """From now on cells are those of rows projected onto ``p`` columns; what is summed up over them are the projected
