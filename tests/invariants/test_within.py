@@ -13,7 +13,7 @@ from coterie.methods.edge.pipelines import edge_kmeans
 from coterie.methods.edge.questions import EdgeSettings
 from coterie.methods.edge.sites import SendScatter, local_scatter
 from coterie.methods.edge.stages import read_pipeline
-from coterie.methods.kernel.gamma import find_gamma
+from coterie.methods.kernel.clusters import find_gamma
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import SumSquaredDistances
 from coterie.methods.method import RunContext

@@ -10,9 +10,9 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 from coterie.messages import codec
 from coterie.messages.site_api import Memory
+from coterie.methods.kernel.clusters import find_gamma
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, dspgd
 from coterie.methods.kernel.dspgd.sites import _parts, embedded, keep_advance, keep_kernel
-from coterie.methods.kernel.gamma import find_gamma
 from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Ledger

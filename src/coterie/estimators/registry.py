@@ -7,21 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.estimators import baselines, kernels, kmeans
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.baselines import (
-    CEPCAKernelKMeans,
-    NystroemKernelKMeans,
-    PooledKernelKMeans,
-    RandomFeatureKernelKMeans,
-)
 from coterie.estimators.edge import EdgeKMeans
-from coterie.estimators.kernels import (
-    DSPGDKernelKMeans,
-    DSPGDKernelPCA,
-    FederatedKernelKMeans,
-    FederatedKernelPCA,
-)
-from coterie.estimators.kmeans import FederatedKMeans, KMeansModel, LloydKMeans, OneShotKMeans
+from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.method import ClusterSettings, Settings
@@ -31,21 +20,21 @@ from coterie.parameters import described
 from coterie.text import nearest_name
 
 _NAMED: tuple[type[FederatedEstimator], ...] = (
-    FederatedKMeans,
-    LloydKMeans,
-    OneShotKMeans,
-    FederatedKernelKMeans,
-    FederatedKernelPCA,
+    kmeans.FederatedKMeans,
+    kmeans.LloydKMeans,
+    kmeans.OneShotKMeans,
+    kernels.FederatedKernelKMeans,
+    kernels.FederatedKernelPCA,
     FederatedPCA,
-    DSPGDKernelKMeans,
-    DSPGDKernelPCA,
+    kernels.DSPGDKernelKMeans,
+    kernels.DSPGDKernelPCA,
     EdgeKMeans,
     VerticalKernelKMeans,
     VerticalKernelPCA,
-    RandomFeatureKernelKMeans,
-    PooledKernelKMeans,
-    NystroemKernelKMeans,
-    CEPCAKernelKMeans,
+    baselines.RandomFeatureKernelKMeans,
+    baselines.PooledKernelKMeans,
+    baselines.NystroemKernelKMeans,
+    baselines.CEPCAKernelKMeans,
 )
 
 

@@ -23,6 +23,8 @@ from coterie.parameters import Allowed, check_parameters, parameter
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
 Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
+COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
+"""What a parameter may be that says how many."""
 PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
 """The questions any method may be preceded by."""
 
@@ -90,14 +92,14 @@ def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:
 class ClusterSettings(Settings):
     """Of a method that finds clusters."""
 
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
+    n_clusters: int = parameter(8, "How many clusters.", COUNT)
 
 
 @dataclass(eq=False, repr=False)
 class ComponentSettings(Settings):
     """Of a method that finds components."""
 
-    n_components: int = parameter(2, "How many components.", Allowed(whole=True, low=1))
+    n_components: int = parameter(2, "How many components.", COUNT)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
-from coterie.methods.method import ComponentSettings, Method, RunContext
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
@@ -137,9 +137,7 @@ class PCASettings(ComponentSettings):
         Allowed("sums", "local", "auto"),
     )
     local_rank: int | None = parameter(
-        None,
-        "t1, the axes each site sends where local; None is twice ``n_components``.",
-        Allowed(whole=True, low=1, none=True),
+        None, "t1, the axes each site sends where local; None is twice ``n_components``.", COUNT_OR_NONE
     )
     center: bool = parameter(True, "Subtract the mean of all rows first, found by a sum.")
 

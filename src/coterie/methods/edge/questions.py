@@ -15,6 +15,7 @@ from coterie.messages.schema import Request
 from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendCenters, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.edge.stages import JL, Centers, DisSS, Pipeline, Stage, check_accuracy, read_pipeline, sized
+from coterie.methods.method import COUNT_OR_NONE
 from coterie.methods.shared.costs import Cost, one_round
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, lloyd_cost
@@ -51,7 +52,7 @@ class EdgeSettings:
         None,
         "Numbers all sites may send together: sizes that are not given are the largest that fit (own centers stay "
         "``n_clusters`` a site). Agreement on columns, scaling and the limits that masked sums need come on top.",
-        Allowed(whole=True, low=1, none=True),
+        COUNT_OR_NONE,
     )
     accuracy: float | None = parameter(
         None,

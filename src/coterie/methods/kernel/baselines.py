@@ -28,10 +28,16 @@ from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Request
 from coterie.messages.site_api import Memory, Table, remembers
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.kernel.clusters import ComponentsOfClusters, KernelFit, KernelParameters, LandmarkFit
+from coterie.methods.kernel.clusters import (
+    ComponentsOfClusters,
+    KernelFit,
+    KernelParameters,
+    LandmarkFit,
+    SumLengths,
+    find_gamma,
+)
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.kernel.gamma import SumLengths, find_gamma
-from coterie.methods.method import Method, RunContext
+from coterie.methods.method import COUNT, Method, RunContext
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
@@ -214,8 +220,8 @@ class RFKSettings(BaselineSettings):
     """Of random features drawn once."""
 
     _: KW_ONLY
-    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
-    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+    n_features: int = parameter(200, "D: random features.", COUNT)
+    n_points: int = parameter(1000, "C: points of the coreset.", COUNT)
     form: str = parameter(
         "phase", "Of the features: ``phase`` or ``paired`` (cos and sin).", Allowed("phase", "paired")
     )
@@ -247,7 +253,7 @@ class SKSettings(BaselineSettings):
     """Of Nystroem's method."""
 
     _: KW_ONLY
-    n_landmarks: int = parameter(500, "Rows drawn as landmarks.", Allowed(whole=True, low=1))
+    n_landmarks: int = parameter(500, "Rows drawn as landmarks.", COUNT)
 
     method = "sk"
 

@@ -17,15 +17,15 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, BaselineSettings, embedded_by, top_directions
+from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.kernel.gamma import SumLengths
-from coterie.methods.method import Method, RunContext, values_of
+from coterie.methods.method import COUNT, Method, RunContext, values_of
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.embedded import StreamedTable
 from coterie.methods.shared.lloyd import Close
-from coterie.parameters import Allowed, parameter
+from coterie.parameters import parameter
 
 
 class Sketch(Reply, content="rows"):
@@ -217,8 +217,8 @@ def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
 class CEPCAOptions:
     """The parameters of CE PCA that are open to choice, with the letters of appendix G."""
 
-    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
-    n_landmarks: int = parameter(500, "p: rows drawn as representatives.", Allowed(whole=True, low=1))
+    n_features: int = parameter(200, "D: random features.", COUNT)
+    n_landmarks: int = parameter(500, "p: rows drawn as representatives.", COUNT)
 
 
 @dataclass
@@ -336,7 +336,7 @@ class CEPCAClusterSettings(CEPCAOptions, BaselineSettings):
     """Of kernel k-means by CE PCA."""
 
     _: KW_ONLY
-    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+    n_points: int = parameter(1000, "C: points of the coreset.", COUNT)
 
     method = "ce-pca"
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from coterie.maths.kernels import KERNELS, Kernel
+from coterie.maths.kernels import KERNELS, Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
-from coterie.messages.schema import Floats
-from coterie.messages.verbs import Protocol
-from coterie.methods.method import ClusterSettings, Requests, Settings
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_api import Memory, Table, answers, within_columns
+from coterie.messages.verbs import Protocol, total
+from coterie.methods.method import COUNT, COUNT_OR_NONE, ClusterSettings, Requests, Settings
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
@@ -24,6 +25,41 @@ from coterie.parameters import Allowed, parameter
 
 CLUSTERING: Requests = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
+
+
+class Lengths(Reply, content="sums"):
+    """The number of rows, their sum, and the sum of their squared lengths."""
+
+    rows: Floats = array(bound="rows", nonnegative=True)
+    sums: Floats = array("d", bound="rows * box")
+    squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
+
+
+class SumLengths(Request[Lengths]):
+    """Sum up your rows and their squared lengths."""
+
+    d: int
+
+
+@answers(SumLengths)
+def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
+    reply = Lengths(np.zeros(()), np.zeros(ask.d), np.asarray(within_columns(table).sum()))
+    for block in table.blocks():
+        rows = block.rows.astype(np.float64, copy=False)
+        each = block.counts
+        reply += Lengths(each.sum(), each @ rows, np.asarray(each @ np.vecdot(rows, rows)))
+    return reply
+
+
+def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, float]]:
+    """gamma from the mean squared distance between rows, and N: one round, d + 2 numbers a site.
+
+    Where gamma is not ``needed`` only N counts, and 1 is returned for it.
+    """
+    lengths = yield from total(SumLengths(n_columns))
+    check_rows(float(lengths.rows))
+    gamma = average_distance_gamma(float(lengths.rows), lengths.sums, float(lengths.squares)) if needed else 1.0
+    return gamma, float(lengths.rows)
 
 
 @dataclass(frozen=True)
@@ -61,7 +97,7 @@ class KernelParameters(Settings):
         "distances).",
         Allowed(above=0, none=True),
     )
-    degree: int = parameter(3, "Of the polynomial kernel.", Allowed(whole=True, low=1))
+    degree: int = parameter(3, "Of the polynomial kernel.", COUNT)
     coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed(low=0))
 
     def kernel_at(self, gamma: float) -> Kernel:
@@ -74,9 +110,7 @@ class ComponentsOfClusters(ClusterSettings):
     """Of clusters that are found among the leading components."""
 
     n_components: int | None = parameter(
-        None,
-        "s: components the clusters are found in; None is ``2 * n_clusters``.",
-        Allowed(whole=True, low=1, none=True),
+        None, "s: components the clusters are found in; None is ``2 * n_clusters``.", COUNT_OR_NONE
     )
 
 
@@ -95,14 +129,7 @@ class EmbeddedKMeans(ClusterSettings):
 
 
 def cluster_embedded(
-    fit: KernelFit,
-    n_clusters: int,
-    *,
-    init: str,
-    max_rounds: int,
-    tol: float,
-    seed: int,
-    averages: bool = True,
+    fit: KernelFit, n_clusters: int, *, init: str, max_rounds: int, tol: float, seed: int, averages: bool = True
 ) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
     values = fit.values

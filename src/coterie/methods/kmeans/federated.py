@@ -19,8 +19,8 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
-from coterie.methods.kmeans.start import KMeansSettings
-from coterie.methods.method import Method
+from coterie.methods.kmeans.lloyd import KMeansSettings
+from coterie.methods.method import COUNT_OR_NONE, Method
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed, lloyd_cost
 from coterie.methods.shared.prepared import Spread
@@ -146,9 +146,7 @@ class FederatedSettings(KMeansSettings):
     epochs: int = parameter(
         1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
     )
-    batch_size: int | None = parameter(
-        None, "B: rows a mini-batch at the sites; None is all rows.", Allowed(whole=True, low=1, none=True)
-    )
+    batch_size: int | None = parameter(None, "B: rows a mini-batch at the sites; None is all rows.", COUNT_OR_NONE)
     server_rate: float = parameter(
         1.0, "alpha: how far the server moves its centers towards the sites' means.", Allowed(above=0, high=2)
     )

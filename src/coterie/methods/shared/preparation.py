@@ -65,12 +65,7 @@ class PreparationOptions:
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
 
 
-def spread(
-    n_columns: int,
-    *,
-    missing: Missing = "refuse",
-    names: Sequence[str] | None = None,
-) -> Protocol[Spread]:
+def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without

@@ -18,6 +18,7 @@ from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
+from coterie.methods.method import COUNT, COUNT_OR_NONE
 from coterie.methods.shared.alignment import Alignment, Tags, align, align_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread, SumDistances, SumProducts, Treat
@@ -46,7 +47,7 @@ class VerticalOptions:
         None,
         "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
         "more). With a tolerance the most it may send.",
-        Allowed(whole=True, low=1, none=True),
+        COUNT_OR_NONE,
     )
     tolerance: float | None = parameter(
         None,
@@ -65,7 +66,7 @@ class VerticalOptions:
 class VerticalSettings(VerticalOptions):
     """What Algorithm 1 runs with."""
 
-    n_components: int = checked(Allowed(whole=True, low=1))
+    n_components: int = checked(COUNT)
     center: bool = True
     missing: str = "refuse"
     scale: str = "none"

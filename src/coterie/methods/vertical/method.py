@@ -13,6 +13,7 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import (
+    COUNT_OR_NONE,
     ClusterSettings,
     ComponentSettings,
     Method,
@@ -27,7 +28,7 @@ from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.vertical import sites
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalOptions, VerticalSettings, vertical_kernel_pca
-from coterie.parameters import Allowed, parameter
+from coterie.parameters import parameter
 
 SPARE = 10
 """Eigenpairs a site sends beyond the components rows are clustered by: components alone were too rough."""
@@ -83,9 +84,7 @@ class VerticalClusterSettings(VerticalParameters, ClusterSettings):
 
     _: KW_ONLY
     n_components: int | None = parameter(
-        None,
-        "Components the rows are clustered by; None is as many as clusters.",
-        Allowed(whole=True, low=1, none=True),
+        None, "Components the rows are clustered by; None is as many as clusters.", COUNT_OR_NONE
     )
 
     def run_settings(self, options: PreparationOptions) -> VerticalSettings:

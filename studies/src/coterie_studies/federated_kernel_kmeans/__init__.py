@@ -24,12 +24,12 @@ from coterie.methods.kernel.baselines import pooled_cost
 from coterie.methods.kernel.clusters import (
     KernelFit,
     KernelParameters,
+    SumLengths,
     cluster_by_coreset,
     cluster_embedded,
 )
 from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, Embedding
-from coterie.methods.kernel.gamma import SumLengths
 from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run

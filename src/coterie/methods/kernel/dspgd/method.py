@@ -15,13 +15,14 @@ from coterie.methods.kernel.clusters import (
     EmbeddedKMeans,
     KernelFit,
     KernelParameters,
+    SumLengths,
     cluster_by_coreset,
     cluster_embedded,
+    find_gamma,
 )
 from coterie.methods.kernel.dspgd import dense, sites
 from coterie.methods.kernel.dspgd.protocol import DSPGDOptions, DSPGDSettings, Embedding, dspgd
-from coterie.methods.kernel.gamma import SumLengths, find_gamma
-from coterie.methods.method import ComponentSettings, Method, RunContext, values_of
+from coterie.methods.method import COUNT, ComponentSettings, Method, RunContext, values_of
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows
 from coterie.parameters import Allowed, check_parameters, parameter
@@ -76,7 +77,7 @@ class DSPGDClusterSettings(DSPGDParameters, ComponentsOfClusters, EmbeddedKMeans
         "How embedded rows are clustered: by sums, or by ``n_points`` of them (``coreset``, the paper's way).",
         Allowed("lloyd", "coreset"),
     )
-    n_points: int = parameter(1000, "Points of a coreset.", Allowed(whole=True, low=1))
+    n_points: int = parameter(1000, "Points of a coreset.", COUNT)
     max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
     def run_settings(self) -> DSPGDSettings:

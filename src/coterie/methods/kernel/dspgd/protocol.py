@@ -32,6 +32,7 @@ from coterie.methods.kernel.dspgd.sites import (
     longest,
 )
 from coterie.methods.kernel.lanczos import top_eigenpairs
+from coterie.methods.method import COUNT, COUNT_OR_NONE
 from coterie.methods.shared.embedded import RowsTable
 from coterie.parameters import Allowed, check_parameters, checked, no_model, parameter
 
@@ -48,11 +49,9 @@ class DSPGDOptions:
     """The parameters of Algorithm 1 that are the same for clusters and for components, with the paper's letters."""
 
     n_features: int | None = parameter(
-        None,
-        "D: random features an iteration; None is 40, or twice as many as the threshold needs.",
-        Allowed(whole=True, low=1, none=True),
+        None, "D: random features an iteration; None is 40, or twice as many as the threshold needs.", COUNT_OR_NONE
     )
-    n_iter: int = parameter(20, "T: iterations.", Allowed(whole=True, low=1))
+    n_iter: int = parameter(20, "T: iterations.", COUNT)
     threshold: float | None = parameter(
         None,
         "lambda; None takes an eigenvalue of the first iteration: two beyond those that are looked for.",
@@ -82,8 +81,8 @@ class DSPGDOptions:
 class DSPGDSettings(DSPGDOptions):
     """What Algorithm 1 runs with."""
 
-    n_components: int = checked(Allowed(whole=True, low=1))
-    rank: int = checked(Allowed(whole=True, low=1), 2)
+    n_components: int = checked(COUNT)
+    rank: int = checked(COUNT, 2)
     """Without a threshold it is this eigenvalue of the first iteration (the paper: k + 2)."""
     center: bool = False
 

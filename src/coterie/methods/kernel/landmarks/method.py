@@ -6,11 +6,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from coterie.messages.verbs import Protocol
-from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, cluster_embedded
-from coterie.methods.kernel.gamma import SumLengths
+from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, SumLengths, cluster_embedded
 from coterie.methods.kernel.landmarks import sites, summed
 from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
-from coterie.methods.method import ComponentSettings, Method, RunContext
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
 from coterie.parameters import Allowed, parameter
 
 
@@ -20,7 +19,7 @@ class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
 
     _: KW_ONLY
     n_components: int | None = parameter(
-        None, "Components the clusters are found in; None is all there are.", Allowed(whole=True, low=1, none=True)
+        None, "Components the clusters are found in; None is all there are.", COUNT_OR_NONE
     )
     max_rounds: int = parameter(2, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 

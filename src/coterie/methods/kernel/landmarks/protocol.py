@@ -19,10 +19,10 @@ from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_roo
 from coterie.maths.spectra import eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
-from coterie.methods.kernel.clusters import KernelParameters, LandmarkFit
-from coterie.methods.kernel.gamma import find_gamma
+from coterie.methods.kernel.clusters import KernelParameters, LandmarkFit, find_gamma
 from coterie.methods.kernel.landmarks import sites
 from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, summed_landmarks
+from coterie.methods.method import COUNT_OR_NONE
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Close, Moments, lloyd
@@ -59,7 +59,7 @@ class LandmarkParameters(KernelParameters):
         None,
         "About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where "
         "these miss much.",
-        Allowed(whole=True, low=1, none=True),
+        COUNT_OR_NONE,
     )
     landmark_bits: int = parameter(
         4, "Bits of each coordinate of a landmark, 1 to 8.", Allowed(whole=True, low=1, high=8)
