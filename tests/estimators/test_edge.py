@@ -63,7 +63,7 @@ def test_stages_are_parameters_that_can_be_copied_and_are_sized_by_the_fit():
         ({"budget": "abc", "pipeline": "fss"}, "budget='abc' must be a whole number, at least 1"),
         ({"budget": 2000.9}, "budget=2000.9 must be a whole number"),
         ({"accuracy": "x", "pipeline": "fss"}, "above 0"),
-        ({"accuracy": 0.5, "pipeline": "jl:2+fss"}, "finds the sizes itself"),
+        ({"accuracy": 0.5, "pipeline": "jl:2+fss"}, "decides the sizes"),
         ({"center": "no", "pipeline": "fss"}, "True or False"),
         ({"pipeline": "+".join(["jl"] * 9)}, "at most 8"),
         ({"pipeline": "nr+fss"}, "stands alone"),
@@ -85,7 +85,9 @@ def test_bad_parameters_are_said_before_anyone_is_asked(options, told):
 @pytest.mark.parametrize("method", ["fss", "jl+fss", "jl+bklw", "nr"])
 def test_rows_leave_only_where_every_site_allows_it(method):
     tables = split_evenly(ROWS, 4)
-    with pytest.raises(InputError, match=f"{re.escape(method)} sends rows, projected or not; the policy of site-0"):
+    with pytest.raises(
+        InputError, match=f"{re.escape(method)} sends rows, projected or not, which the policy of site-0"
+    ):
         coterie.fit(EdgeKMeans(3, pipeline=method, random_state=0), tables)
     made = coterie.fit(EdgeKMeans(3, pipeline=method, refine=2, random_state=0), tables, policy=OPEN)
     assert made.inertia_ <= 1.2 * KMeans(3, n_init=10, random_state=0).fit(ROWS).inertia_

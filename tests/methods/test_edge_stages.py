@@ -116,7 +116,7 @@ def test_sizes_of_the_theorems():
     for accuracy in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(InputError, match="above 0"):
             EdgeSettings(pipeline=read_pipeline("fss"), accuracy=accuracy).checked_pipeline()
-    with pytest.raises(InputError, match="the theorems are about"):
+    with pytest.raises(InputError, match="theorems cover"):
         EdgeSettings(pipeline=read_pipeline("sample"), accuracy=0.5).checked_pipeline()
 
 

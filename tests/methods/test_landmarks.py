@@ -316,7 +316,7 @@ def test_what_cannot_be_is_said(settings, told):
 
 
 def test_given_landmarks_have_the_rows_columns():
-    with pytest.raises(InputError, match="landmarks have 3 columns, the sites' rows 5"):
+    with pytest.raises(InputError, match="landmarks have 3 columns, but the sites' rows have 5"):
         cluster(split_evenly(ROWS, 2), LandmarkParameters(landmarks=np.zeros((4, 3))))
     with pytest.raises(InputError, match="n_clusters=300"):
         cluster(split_evenly(ROWS, 2), LandmarkParameters(), k=300)

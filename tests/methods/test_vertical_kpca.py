@@ -338,7 +338,7 @@ def test_missing_values_nobody_spoke_of_are_refused(caplog):
         ({"tolerance": 0.0}, "tolerance=0.0"),
         ({"tolerance": 1.5}, "tolerance=1.5"),
         ({"precision": "float16"}, "precision='float16'"),
-        ({"missing": "drop"}, "left out at all"),
+        ({"missing": "drop"}, "dropped at all"),
         ({"scale": "minmax"}, "every site does for itself"),
     ],
 )
@@ -376,7 +376,7 @@ def test_rows_in_other_orders_give_the_same_components(kernel):
 def test_new_rows_of_other_tables_than_the_fits_are_refused():
     settings = VerticalSettings(3, kernel="rbf", gamma=GAMMA)
     fit = fitted(settings, shared_out(ROWS, 3))
-    with pytest.raises(Unaligned, match="the 70 rows the components were found from: 69 now, 1 of them"):
+    with pytest.raises(Unaligned, match="the 70 rows of the fit: they hold 69 rows, and 1 are"):
         projected(fit, pairs_of(ROWS[:69], NEW, 3))
     tables = {n: keyed(p, shared_out(NEW, 3)[n], i) for i, (n, p) in enumerate(shared_out(ROWS, 3).items())}
     with pytest.raises(Unaligned, match="by key when"):
@@ -386,7 +386,7 @@ def test_new_rows_of_other_tables_than_the_fits_are_refused():
         n: PairedTable(ArrayTable(p, keys=[*range(69), 555]), ArrayTable(shared_out(NEW, 3)[n], keys=range(9)))
         for n, p in shared_out(ROWS, 3).items()
     }
-    with pytest.raises(Unaligned, match="70 now, 2 of them at one time only"):
+    with pytest.raises(Unaligned, match="they hold 70 rows, and 2 are in one of the two only"):
         projected(by_key, other)
 
 

@@ -58,7 +58,9 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
 
     def _summarised(self) -> EdgeFit:
         if self._edge_fit is None:
-            raise InputError("this model has no summary: it was found by 'auto', or read from a file.")
+            raise InputError(
+                "this model has no summary, because it was fitted with pipeline='auto' or read from a file."
+            )
         return self._edge_fit
 
     def settings(self) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def fit(
     says which row is which; without one rows go by their place.
     """
     if engine != "inprocess":
-        raise InputError(f"engine={engine!r} is not known; there is 'inprocess'.")
+        raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
-        raise InputError(f"key={key!r}: {type(estimator).__name__} matches no rows; leave the column out (ignore).")
+        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
     opened = opened_tables(tables, key)
     layers_of(sums)
     rules = rules_of(policy, opened)
@@ -142,7 +142,7 @@ def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
 def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:
     """Every site's table, opened where it is not."""
     if not tables:
-        raise InputError("there is no table; at least one site is needed.")
+        raise InputError("tables is empty; at least one site is needed.")
     opened = {
         str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
         for name, table in tables.items()
@@ -150,7 +150,7 @@ def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table
     without = [name for name, table in opened.items() if keys_of(table) is None]
     if key is not None and without:
         raise InputError(
-            f"key={key!r}: the table of {without[0]} was opened without keys; open_table takes key, too."
+            f"key={key!r}: the table of {without[0]} was opened without a key; pass the key to open_table."
         )
     return opened
 
@@ -166,15 +166,16 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
     against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
         raise InputError(
-            f"{method} sends rows, projected or not; the policy of {_few(against)} does not allow it "
-            '(per_site_results = "rows" would). Methods that send averages or sums alone: see coterie methods.'
+            f"{method} sends rows, projected or not, which the policy of {_few(against)} does not allow. Set "
+            'per_site_results = "rows" there, or choose a method that sends only sums or averages (coterie methods '
+            "lists them)."
         )
     protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
     if METHODS[method].needs_rows and protected:
         raise InputError(
-            f"{method} needs rows as such; the policy of {_few(protected)} protects them by groups "
-            f'([method.{method}] with protection = "none" would exempt it). Methods that work with groups: see '
-            "coterie methods."
+            f"{method} needs single rows, which the policy of {_few(protected)} protects by groups. Exempt the "
+            f'method there with protection = "none" under [method.{method}], or choose a method that works with '
+            "groups (coterie methods lists them)."
         )
 
 
@@ -188,8 +189,8 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
     if few:
         least = max(policy.min_group for policy in rules.values())
         raise InputError(
-            f"{', '.join(few)}; by their policy a site shows groups of at least {least} rows (min_group), so it "
-            "takes no part. Leave it out; or if all tables are one owner's, use the policy called simulation."
+            f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
+            "out, or use Policy.simulation() if one owner holds all tables."
         )
 
 
@@ -202,9 +203,8 @@ def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) ->
     without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
     if without:
         raise InputError(
-            f"rows are to be matched by a key, and the policy of {without[0]} has no alignment_key: a secret that "
-            "all sites share (`coterie policy secret` prints one). If all tables are one owner's, the "
-            "policy called simulation has one."
+            f"rows are matched by key, but the policy of {without[0]} has no alignment_key, the secret that all "
+            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use Policy.simulation()."
         )
 
 
@@ -213,8 +213,8 @@ def check_roster(rules: Mapping[str, Policy]) -> None:
     smallest = max(policy.min_roster for policy in rules.values())
     if len(rules) < smallest:
         raise InputError(
-            f"there are {len(rules)} sites; by their policy no sum is over fewer than {smallest} (min_roster). "
-            "If all tables are one owner's, use sums='plain' and policy=Policy.simulation()."
+            f"there are {len(rules)} sites, but their policy allows no sum over fewer than {smallest} (min_roster). "
+            "If one owner holds all tables, use sums='plain' and policy=Policy.simulation()."
         )
 
 

@@ -76,7 +76,7 @@ class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
     gamma_ : float
         The kernel's gamma.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
 
 
@@ -96,7 +96,7 @@ class FederatedKernelPCA(LandmarkComponentSettings, KernelComponents):
     embedding_ : LandmarkMap
         What embeds any row.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
 
 

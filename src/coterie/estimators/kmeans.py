@@ -120,7 +120,7 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
 
 

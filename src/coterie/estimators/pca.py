@@ -40,7 +40,7 @@ class FederatedPCA(PCASettings, ComponentModel):
         Whether the components are known to be those of the pooled rows: by sums, where every site shows the products
         of its columns. Over groups of smaller sites only squares are known within groups, and close components turn.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
 
     def _set_attributes(self, result: PCAFit) -> None:

@@ -54,13 +54,13 @@ def transform(
     sites, masked unless ``sums="plain"``. Counted in the estimator's ledger. Options as for :func:`coterie.fit`.
     """
     if not isinstance(estimator, VerticalEstimator):
-        raise InputError(f"{type(estimator).__name__} embeds rows by itself: estimator.transform(rows).")
+        raise InputError(f"{type(estimator).__name__} embeds rows itself; call estimator.transform(rows).")
     check_is_fitted(estimator)
     layers = layers_of(sums)
     fitted, later = opened_tables(tables, key), opened_tables(new, key)
     sites = set(estimator.local_ranks_)
     if set(fitted) != sites or set(later) != sites:
-        raise InputError(f"tables and new rows are needed of every site: {', '.join(sorted(sites))}.")
+        raise InputError(f"tables and new need an entry for every site: {', '.join(sorted(sites))}.")
     _check_columns(estimator, fitted)
     rules = rules_of(policy, fitted)
     check_rows_allowed(estimator, rules)

@@ -66,7 +66,7 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
         check_is_fitted(self)
         if self._parts is None:
             raise InputError(
-                "the rows this was fitted on are at their sites; coterie.transform(estimator, tables, new) embeds "
+                "this model was fitted over tables at their sites; use coterie.transform(estimator, tables, new) for "
                 "the sites' new rows."
             )
         rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
@@ -84,29 +84,31 @@ def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, li
     if columns is None:
         return {"all": list(range(len(names)))}
     if not isinstance(columns, Mapping | Sequence) or isinstance(columns, str):
-        raise InputError(f"columns={columns!r}: a list of columns for every site is needed.")
+        raise InputError(f"columns={columns!r}; it must be a list of columns for every site.")
     for own in columns.values() if isinstance(columns, Mapping) else columns:
         if isinstance(own, str) or not hasattr(own, "__iter__"):
-            raise InputError(f"columns holds {own!r} where a list of columns of one site is needed.")
+            raise InputError(f"columns holds {own!r} instead of a list of one site's columns.")
     by_site = columns if isinstance(columns, Mapping) else {f"site-{i}": own for i, own in enumerate(columns)}
     places = {name: i for i, name in enumerate(names)}
     places_by_site = {str(site): [_place(column, places) for column in own] for site, own in by_site.items()}
     taken = [place for own in places_by_site.values() for place in own]
     if not all(places_by_site.values()) or not places_by_site:
-        raise InputError("a site without columns; every site has at least one.")
+        raise InputError("columns gives a site no columns; every site needs at least one.")
     twice = sorted({place for place in taken if taken.count(place) > 1}) if len(set(taken)) < len(taken) else []
     if twice:
-        raise InputError(f"column {names[twice[0]]} is named twice in columns; it is at one site.")
+        raise InputError(f"column {names[twice[0]]} is named twice in columns; it can be at one site only.")
     nowhere = [name for i, name in enumerate(names) if i not in set(taken)]
     if nowhere:
-        raise InputError(f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns names every one.")
+        raise InputError(
+            f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns must name every column."
+        )
     return places_by_site
 
 
 def _place(column: Any, places: Mapping[str, int]) -> int:
     if isinstance(column, int | np.integer) and not isinstance(column, bool):
         if not -len(places) <= column < len(places):
-            raise InputError(f"columns names column {column}; there are {len(places)}.")
+            raise InputError(f"columns names column {column}, but there are {len(places)} columns.")
         return int(column) % len(places)
     if str(column) not in places:
         raise InputError(f"columns names {column!r}; there is no such column.")
@@ -120,8 +122,8 @@ class VerticalKernelPCA(
 ):
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
-    Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
-    eigenpairs all distances between its rows follow, so sites must allow it (``per_site_results = "rows"``).
+    Every site sends the leading eigenpairs of its own columns' kernel matrix; the server joins them. A site's
+    eigenpairs reveal all distances between its rows, so sites must allow this (``per_site_results = "rows"``).
 
     Attributes
     ----------
@@ -140,7 +142,7 @@ class VerticalKernelPCA(
         The rows' tags, in the order of ``embedding_``, where rows were matched by a key; :func:`coterie.row_tags`
         makes them of keys, at a site.
     ledger_ : Ledger
-        Everything that was asked and answered, by ``transform`` as well.
+        Every question and answer, those of ``transform`` included.
     """
 
     def transform(self, X: npt.ArrayLike) -> Floats:
@@ -156,7 +158,7 @@ class VerticalKernelPCA(
 @described
 @dataclass(eq=False, repr=False)
 class VerticalKernelKMeans(VerticalClusterSettings, ClusterMixin, VerticalEstimator):
-    """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
+    """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the server.
 
     Sites send what :class:`VerticalKernelPCA` has them send, and nothing more.
 

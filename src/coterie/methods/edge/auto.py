@@ -1,9 +1,4 @@
-"""k-means with few numbers where no row may leave: what ``pipeline="auto"`` does.
-
-Every site's own centers where sites let averages be seen, cells by sums where they do not; then steps of Lloyd by
-sums while they still lower the cost, as far as a budget goes. With a budget below one center a cluster and site, the
-same on rows projected at random.
-"""
+"""k-means with few numbers where no row may leave: what ``pipeline="auto"`` does."""
 
 from __future__ import annotations
 
@@ -70,12 +65,9 @@ def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, averages: b
     settings = EdgeSettings(pipeline=stages, budget=budget)
     least = min(enough, numbers_sent(settings, stages, FEWEST_POINTS, k, d, n_sites))
     if budget < least:
-        raise InputError(f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}.")
+        raise InputError(f"budget={budget} is too small for {k} clusters of {d} columns; use at least {least}.")
     if not averages:
-        raise InputError(
-            f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more allow "
-            "sums alone."
-        )
+        raise InputError(f"budget={budget} needs sites that allow averages; with sums alone use at least {enough}.")
     return (yield from edge_kmeans(settings, k, d, seed=seed))
 
 
@@ -100,7 +92,7 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
     factor = 4 if first + most[4] <= room else 1
     if first + most[factor] > room:
         raise InputError(
-            f"the budget leaves {room:g} numbers a site for a start by sums, which takes {first + most[1]}. ({why})"
+            f"the budget leaves {room:g} numbers a site for a start by sums, which needs {first + most[1]} ({why})."
         )
     columns = known or (yield from spread(d))
     check_rows(columns.rows, k)

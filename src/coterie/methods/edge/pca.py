@@ -1,8 +1,7 @@
 """Principal axes of all sites' rows (disPCA of Balcan et al. 2014; step by step in section IV-A of Lu et al. 2020).
 
-Each site sends the first t1 rows of Sigma V' of its own rows; the server stacks them and takes the first t2 axes of
-the stack: exact where t1 is no less than the rank of every site's rows. Where per-site results may not be seen, or it
-is less to send, the products of all pairs of columns are summed up over the sites instead: exact always.
+Each site sends the first t1 rows of Sigma V' of its own rows, and the server takes the first t2 axes of the stack.
+Where per-site results may not be seen, or it is less to send, products of columns are summed over the sites instead.
 """
 
 from __future__ import annotations
@@ -152,9 +151,7 @@ class PCASettings(ComponentSettings):
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
         if self._rank(n_columns) < self.n_components:
-            raise InputError(
-                f"local_rank={self.local_rank} is below n_components={self.n_components}; at least as many needed."
-            )
+            raise InputError(f"local_rank={self.local_rank} must be at least n_components={self.n_components}.")
 
     def _rank(self, n_columns: int) -> int:
         """t1, the axes each site sends where local."""

@@ -3,9 +3,7 @@
 Algorithms 2 and 4 to 6 as pipelines of the stages of :mod:`coterie.methods.edge.stages`; Algorithms 1 and 3 are the
 same with ``lift="means"``: clusters found in the reduced space, centers as means of whole rows (1, by sums over the
 sites) or of whole points of the coreset (3). Rows leave, projected or not, in every pipeline but ``centers``.
-
-Ours: the mean is subtracted first, by a sum; ``refine`` steps of Lloyd by sums follow, because the paper's lift
-X = X' Pi^+ shortens centers (docs/errata.md).
+The mean is subtracted first, and ``refine`` steps of Lloyd follow: the paper has neither (docs/errata.md).
 """
 
 from __future__ import annotations
@@ -55,9 +53,13 @@ class EdgeFit(KMeansFit):
         """The cost of any centers over all rows, as far as the summary knows it: what a random projection does to
         distances is not undone. Centers outside the subspace of distributed PCA cost their distance from it."""
         if isinstance(self.pipeline.points, Centers):
-            raise InputError("centers of sites do not tell how far rows are from them; no cost can be estimated.")
+            raise InputError(
+                "no cost can be estimated: the sites sent centers, which do not say how far rows are from them."
+            )
         if any(isinstance(linear_map, Basis) for linear_map in self.maps[:-1]):
-            raise InputError("what distributed PCA left out is not known where a projection follows; no cost is.")
+            raise InputError(
+                "no cost can be estimated: a projection follows distributed PCA, so what that left out is unknown."
+            )
         summary, maps = self.summary, self.maps
         if maps and isinstance(maps[-1], Basis):
             summary, maps = replace(summary, coordinates=maps[-1].lift(summary.points), basis=None), maps[:-1]
@@ -182,7 +184,7 @@ def _own_centers(view: View, q: int, k: int) -> Protocol[Summary]:
     summary = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
     if len(summary.weights) < k:
         raise InputError(
-            f"the sites sent {len(summary.weights)} centers of their own for {k} clusters, at most one for two rows "
-            "of a site; ask for fewer clusters."
+            f"the sites sent {len(summary.weights)} centers of their own for {k} clusters. A site sends at most one "
+            "for two of its rows; use fewer clusters."
         )
     return summary

@@ -79,15 +79,13 @@ class EdgeSettings:
         """The stages, none for ``"auto"``; raises what is wrong with the parameters."""
         check_parameters(self)
         if not isinstance(self.center, bool | np.bool_):
-            raise InputError(f"center={self.center!r}; it is True or False.")
+            raise InputError(f"center={self.center!r} must be True or False.")
         pipeline = Pipeline(()) if self.is_auto else read_pipeline(self.pipeline)
         if self.accuracy is not None:
             if self.budget is not None:
-                raise InputError("sizes come from a budget or from an accuracy; give one of them.")
+                raise InputError("budget and accuracy both decide the sizes; give one of them.")
             if self.is_auto:
-                raise InputError(
-                    "accuracy is for pipelines the theorems are about, such as 'jl+fss', not for 'auto'."
-                )
+                raise InputError("accuracy needs a pipeline such as 'jl+fss'; it is not for 'auto'.")
             check_accuracy(pipeline, self.accuracy)
         return pipeline
 
@@ -174,10 +172,12 @@ def fitted_to_budget(settings: EdgeSettings, asked: Pipeline, k: int, d: int, n_
     """The largest sizes, of those not given, with which all sites together send no more numbers than the budget."""
     budget = settings.budget or 0
     if asked.points is None:
-        raise InputError(f"budget={budget}: {asked.name} sends every row, however many there are; sample them.")
+        raise InputError(f"budget={budget}: {asked.name} sends every row; add a sample.")
     least = numbers_sent(settings, asked, FEWEST_POINTS, k, d, n_sites)
     if least > budget:
-        raise InputError(f"budget={budget} is too little: {asked.name} over {n_sites} sites sends at least {least}.")
+        raise InputError(
+            f"budget={budget} is too small; {asked.name} over {n_sites} sites sends at least {least} numbers."
+        )
     low, high = FEWEST_POINTS, MOST_POINTS
     while low < high:
         middle = (low + high + 1) // 2

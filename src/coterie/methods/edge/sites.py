@@ -1,9 +1,6 @@
 """What a site is asked in k-means from small summaries (Lu et al. 2020), and in federated PCA.
 
-A site looks at its rows through linear maps: less their mean, through random projections that are seeds, onto a basis
-found before. It answers with its principal axes, the cost of its own solution, or a summary: sampled points, weights,
-a basis and Delta. Summaries hold rows, projected or not, and say so. The server's part is in
-:mod:`coterie.methods.edge.pipelines` and :mod:`coterie.methods.edge.pca`.
+The server's part is in :mod:`coterie.methods.edge.pipelines` and :mod:`coterie.methods.edge.pca`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,5 @@
-"""What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
-
-- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means of them (:func:`rfk`);
-- CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
-- SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
-- CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
-  distributed linear k-means (:func:`ce_pca_kmeans`).
-
-All disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
-than s components.
+"""What federated kernel k-means is compared with (section 6 and appendix G of its paper): RFK (Chitta et al. 2012),
+CK (Zha et al. 2001), SK (Wang et al. 2019) and, in :mod:`.ce_pca`, CE PCA. All disclose rows.
 """
 
 from __future__ import annotations

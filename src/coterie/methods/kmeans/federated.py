@@ -1,9 +1,8 @@
-"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), "Federated k-means: clustering algorithm and proof of
-concept", whole: sampled sites, local epochs, mini-batches, rates at both ends, momentum, reassignment.
+"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), with sampled sites, local epochs, mini-batches, rates
+at both ends, momentum and reassignment.
 
-Letters of the paper: C ``fraction``, E ``epochs``, B ``batch_size``, alpha ``server_rate`` (and ``server_momentum``),
-beta ``site_rate``, T ``max_rounds``, Gamma the centers, Lambda the sizes. A site answers sizes times centers, and
-sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's algorithm.
+Gamma are the centers, Lambda the sizes; the parameters give the paper's other letters. A site answers sizes times
+centers, and sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's.
 """
 
 from __future__ import annotations
@@ -177,7 +176,7 @@ class FederatedSettings(KMeansSettings):
         """Raise what is wrong with the parameters for tables of so many columns."""
         super().check(n_columns)
         if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
-            raise InputError(f"reassign={self.reassign!r}; it is True, False or (share, rounds).")
+            raise InputError(f"reassign={self.reassign!r} must be True, False or (share, rounds).")
 
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""

@@ -92,15 +92,15 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
+        raise InputError(f"column {twice[0]!r} appears more than once; column names must differ")
     reports = yield from each(Agree(len(names), names, kinds))
     differences = {site: _differences(report, columns) for site, report in reports.items()}
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         raise ColumnsDiffer(
-            f"sites do not hold the same columns. {where}. Naming the columns to use, in order, helps where they are "
-            "there but elsewhere, or where there are more.",
+            f"sites do not hold the same columns. {where}. Name the columns to use, in order, where sites have "
+            "them in another order or have others besides.",
             differences,
         )
     groups = (int(report.min_group) for report in reports.values() if report.min_group)

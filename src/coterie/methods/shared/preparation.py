@@ -112,10 +112,10 @@ def prepare(
 def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Floats, Floats]:
     """The lowest value of every column, and how far up its range goes."""
     if ranges is None:
-        raise InputError("scale='minmax' needs the declared ranges of the columns")
+        raise InputError("scale='minmax' needs ranges, the lowest and highest value of every column")
     low, high = (np.asarray(end, float) for end in ranges)
     if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
-        raise InputError("declared ranges need one low and one high number a column, low <= high")
+        raise InputError("ranges needs one low and one high number for every column, low <= high")
     return low, np.where(high > low, high - low, 1.0)
 
 
@@ -125,7 +125,7 @@ def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) ->
     empty = np.flatnonzero(reply.present == 0)
     if len(empty) and float(reply.rows) > 0:
         which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
-        raise InputError(f"column {which} holds no value at any site; leave it out.")
+        raise InputError(f"column {which} has no value at any site; leave it out.")
     return _divided(reply.sums, reply.present)
 
 

@@ -1,11 +1,4 @@
-"""Where k-means starts. A start is never a row of a site.
-
-- given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
-- one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
-  per-site results are seen (:func:`one_shot`);
-- var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
-  (:func:`var_part`).
-"""
+"""Where k-means starts: :func:`choose_start` lists the ways. A start is never a row of a site."""
 
 from __future__ import annotations
 
@@ -31,7 +24,7 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
     """Centers drawn uniformly in a public box; the same at every end for the same seed."""
     bottom, top = np.atleast_1d(np.asarray(low, float)), np.atleast_1d(np.asarray(high, float))
     if bottom.shape != top.shape or not (bottom <= top).all():
-        raise InputError("the public box needs one low and one high number a column, low <= high")
+        raise InputError("the public box needs one low and one high number for every column, low <= high")
     return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
 
 
@@ -98,8 +91,8 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
     sent = int((weights > 0).sum())
     if sent < n_clusters:
         raise InputError(
-            f"the sites sent {sent} local centers for {n_clusters} clusters, at most one for two rows of a site; "
-            "ask for fewer clusters, or use a method that starts by sums (lloyd, or init='var-part')."
+            f"the sites sent {sent} local centers for {n_clusters} clusters. A site sends at most one for two of its "
+            "rows; use fewer clusters, or a start by sums (method lloyd, or init='var-part')."
         )
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
 
@@ -227,7 +220,7 @@ def choose_start(
     if init == "one-shot":
         return (yield from one_shot(n_clusters, d, seed=seed))
     if init != "auto":
-        raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
+        raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
     if averages:
         with contextlib.suppress(InputError):
             return (yield from one_shot(n_clusters, d, seed=seed))

@@ -1,8 +1,8 @@
 """Kernel principal components of a table whose columns are at several sites, in one shot (He et al. 2020).
 
-Every site sends the leading eigenpairs of the kernel matrix of its own columns (Algorithm 1); the center joins them:
-their sum for a linear kernel (eq. 5), their product entry by entry for rbf (eq. 8). Neither a site nor the center
-writes a T x T matrix down where T is large.
+Every site sends the leading eigenpairs of the kernel matrix of its own columns (Algorithm 1); the server joins them:
+their sum for a linear kernel (eq. 5), their product entry by entry for rbf (eq. 8). Neither a site nor the server
+forms a T x T matrix where T is large.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class VerticalSettings(VerticalOptions):
     def __post_init__(self) -> None:
         check_parameters(self)
         if not isinstance(self.center, bool | np.bool_):
-            raise InputError(f"center={self.center!r} is neither True nor False.")
+            raise InputError(f"center={self.center!r} must be True or False.")
         if self.missing not in ("refuse", "mean"):
             raise InputError(
-                f"missing={self.missing!r}; where columns are split between sites it is 'refuse' or 'mean', since a "
-                "row left out at one site would have to be left out at all."
+                f"missing={self.missing!r}; where columns are split between sites use 'refuse' or 'mean', because a "
+                "row dropped at one site would have to be dropped at all."
             )
         if self.scale not in ("none", "standard"):
             raise InputError(
-                f"scale={self.scale!r}; where columns are split between sites it is 'none' or 'standard', which "
-                "every site does for itself."
+                f"scale={self.scale!r}; where columns are split between sites use 'none' or 'standard', which every "
+                "site does for itself."
             )
 
     @property
@@ -201,7 +201,7 @@ def _ranks(
     most = min(settings.local_rank or n_rows, n_rows)
     share = settings.tolerance * trace / len(names)
     if not share > 0:
-        raise InputError("all values are zero: there are no components.")
+        raise InputError("all values are zero, so there are no components.")
     asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
     ranks = {name: int(reply.rank) for name, reply in asked.items()}
     left = sum(float(reply.left) for reply in asked.values())
@@ -241,14 +241,14 @@ def _questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
 def _check_same(fitted: Alignment, now: Alignment) -> None:
     then_tags, now_tags = fitted.tags, now.tags
     if (then_tags is None) != (now_tags is None):
-        raise Unaligned("rows went by key when the components were found and go by their place now, or the reverse.")
+        raise Unaligned("rows must be matched in the same way as in the fit: by key, or by position.")
     apart = abs(fitted.n_rows - now.n_rows)
     if then_tags is not None and now_tags is not None:
         apart = len(np.setxor1d(then_tags, now_tags))
     if apart:
         raise Unaligned(
-            f"the sites do not hold the {fitted.n_rows} rows the components were found from: {now.n_rows} now, "
-            f"{apart} of them at one time only."
+            f"the sites no longer hold the {fitted.n_rows} rows of the fit: they hold {now.n_rows} rows, and {apart} "
+            "are in one of the two only."
         )
 
 

@@ -60,7 +60,7 @@ class VerticalParameters(VerticalOptions, Settings):
     ) -> Protocol[RunResult]:
         """The same: there is nothing to agree on, and every site treats its own columns."""
         if options.ranges is not None:
-            raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
+            raise InputError("ranges cannot be used where columns are split between sites: each site scales its own.")
         context = RunContext(sum(map(len, columns.values())), seed, options=options)
         return RunResult(None, (yield from self.protocol(context)), Capabilities())
 

@@ -145,7 +145,7 @@ class Treatment:
             absent = np.isnan(rows)
             kept = np.flatnonzero((absent.mean(axis=0) <= MOST_MISSING) & ~absent.all(axis=0))
             if not len(kept):
-                raise MissingValues("more than a tenth is missing in every column here: none is left")
+                raise MissingValues("every column here has more than a tenth of its values missing, so none is left")
             fill = np.nanmean(rows[:, kept].astype(np.float64), axis=0)
             rows = np.where(absent[:, kept], fill, rows[:, kept])
         shift, scale = np.zeros(len(kept)), np.ones(len(kept))
@@ -194,7 +194,7 @@ def _gathered(table: Table) -> Rows:
 
 def _check(rows: Rows) -> None:
     if not np.isfinite(rows).all():
-        raise MissingValues("a column holds missing or infinite values; say missing='mean', or remove them")
+        raise MissingValues("a column holds missing or infinite values; use missing='mean', or remove them")
 
 
 def _held(table: Table, memory: Memory, rows: int) -> Floats:

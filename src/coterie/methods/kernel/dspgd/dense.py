@@ -1,6 +1,5 @@
-"""DSPGD without the communication-efficient mechanism: section 4.1 of "A communication efficient federated kernel
-k-means", appendix B's first case. It is what CEM is compared with; with CEM, see
-:mod:`coterie.methods.kernel.dspgd.protocol`.
+"""DSPGD without the communication-efficient mechanism (CEM), for comparison: section 4.1 and the first case of
+appendix B of "A communication efficient federated kernel k-means".
 
 The server holds Z_t as a factor, a row for every row of the sites, and runs Lanczos on the N x N matrix
 R_t = (1 - eta_t) Z_t + eta_t / D A_t A_t'. A step costs N + M D numbers, and every site's answer is seen: the server
@@ -115,8 +114,7 @@ def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protoc
     counts = yield from each(CountRows())
     if any(float(reply.weighted) for reply in counts.values()):
         raise InputError(
-            "rows have weights at a site, or stand for groups; dspgd-dense multiplies with vectors of a number for "
-            "every row. Use dspgd, which takes weights."
+            "dspgd-dense needs single rows, but a site has weighted rows or groups; use dspgd, which takes weights."
         )
     server = _Server({name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()})
     embedding = yield from iterated(begin, settings, server.solved, server.proceed)
@@ -136,7 +134,7 @@ class _Server:
         self._left = {name: rows for name, rows in self.b.items() if name in here}
         size = sum(map(len, self._left.values()))
         if not size:
-            raise QuorumLost(f"iteration {at.draw % AFRESH}: the sites left hold 0 rows; at least 1 is needed.")
+            raise QuorumLost(f"iteration {at.draw % AFRESH}: the remaining sites hold 0 rows; at least 1 is needed.")
         times = _Operator(at.draw, at.eta, (yield from at.feature_means(tuple(self._left))), self._left)
         at_least = min(size, at.at_least)
         pairs, q = yield from top_eigenpairs(size, times.product, at.above, at_least=at_least, rng=at.rng)

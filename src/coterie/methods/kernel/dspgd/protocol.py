@@ -90,7 +90,7 @@ class DSPGDSettings(DSPGDOptions):
         check_parameters(self)
         n_features = self.n_drawn
         if self.solver == "gram" and not self.cem:
-            raise InputError("solver='gram' is a way of the communication-efficient mechanism; use cem=True.")
+            raise InputError("solver='gram' needs the communication-efficient mechanism; use cem=True.")
         if self.features == "paired" and n_features % 2:
             raise InputError(f"n_features={n_features} must be even for features in pairs.")
         if self.threshold is None and n_features < self.rank:

@@ -77,15 +77,13 @@ class LandmarkParameters(KernelParameters):
         if not isinstance(self.landmarks, str):
             points = self.points
             if points.ndim != 2 or not np.isfinite(points).all():
-                raise InputError("landmarks is an array of points, a row each, every value finite.")
+                raise InputError("landmarks must be an array of points, a row each, every value finite.")
             if points.shape[1] != n_columns:
-                raise InputError(f"landmarks have {points.shape[1]} columns, the sites' rows {n_columns}.")
+                raise InputError(f"landmarks have {points.shape[1]} columns, but the sites' rows have {n_columns}.")
         elif self.landmarks not in ("auto", "local", "summed"):
-            raise InputError(
-                f"landmarks={self.landmarks!r}; they are 'auto', 'local', 'summed' or an array of points."
-            )
+            raise InputError(f"landmarks={self.landmarks!r}; use 'auto', 'local', 'summed' or an array of points.")
         if self.value_range is not None and not self.value_range[0] < self.value_range[1]:
-            raise InputError(f"value_range={self.value_range}; it is (smallest, largest), the smallest first.")
+            raise InputError(f"value_range={self.value_range} must be (smallest, largest).")
 
     @property
     def points(self) -> Floats:
