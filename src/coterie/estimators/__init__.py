@@ -10,8 +10,8 @@ from coterie.estimators.kmeans import FederatedKMeans as FederatedKMeans
 from coterie.estimators.models import load_model as load_model
 from coterie.estimators.models import save_model as save_model
 from coterie.estimators.pca import FederatedPCA as FederatedPCA
-from coterie.estimators.projecting import transform as transform
 from coterie.estimators.vertical import VerticalKernelKMeans as VerticalKernelKMeans
 from coterie.estimators.vertical import VerticalKernelPCA as VerticalKernelPCA
+from coterie.estimators.vertical import transform as transform
 from coterie.methods.shared.alignment import row_tags as row_tags
 from coterie.sites.tables import open_table as open_table

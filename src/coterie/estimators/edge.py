@@ -51,8 +51,8 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
         return self._summarised().reduce(rows)
 
     def estimate_cost(self, X: npt.ArrayLike) -> float:
-        """What any centers cost over all rows, by ``summary_`` alone: nobody is asked. Unbiased where rows were not
-        projected at random, and within what projections do to distances where they were."""
+        """The cost of any centers over all rows, from ``summary_`` alone, without a question to the sites. Unbiased
+        unless rows were projected at random; then as accurate as projected distances are."""
         centers = self._prepared(X)
         return self._summarised().estimate(np.asarray(centers, np.float64))
 

@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_api import Column, Table, keys_of
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.runtime.channel import Channel
@@ -166,14 +167,14 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
     against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
         raise InputError(
-            f"{method} sends rows, projected or not, which the policy of {_few(against)} does not allow. Set "
+            f"{method} sends rows, projected or not, which the policy of {listed(against)} does not allow. Set "
             'per_site_results = "rows" there, or choose a method that sends only sums or averages (coterie methods '
             "lists them)."
         )
     protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
     if METHODS[method].needs_rows and protected:
         raise InputError(
-            f"{method} needs single rows, which the policy of {_few(protected)} protects by groups. Exempt the "
+            f"{method} needs single rows, which the policy of {listed(protected)} protects by groups. Exempt the "
             f'method there with protection = "none" under [method.{method}], or choose a method that works with '
             "groups (coterie methods lists them)."
         )
@@ -192,10 +193,6 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
             f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
             "out, or use Policy.simulation() if one owner holds all tables."
         )
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:

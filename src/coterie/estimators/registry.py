@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -50,20 +50,15 @@ def _estimator_of(settings: type[Settings]) -> type[FederatedEstimator]:
     return described(dataclass(eq=False, repr=False)(kind))
 
 
-def _estimators() -> Iterator[tuple[str, type[FederatedEstimator]]]:
-    for method in METHODS.values():
-        for settings in method.settings:
-            yield method.name, _estimator_of(settings)
-
-
 ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 """The estimator of every method that finds clusters."""
 KINDS: dict[str, type[FederatedEstimator]] = {}
 """Every estimator by the name of its class."""
-for _name, _kind in _estimators():
-    KINDS[_kind.__name__] = _kind
-    if issubclass(_kind, ClusterSettings):
-        ESTIMATORS[_name] = _kind
+for _method in METHODS.values():
+    for _kind in map(_estimator_of, _method.settings):
+        KINDS[_kind.__name__] = _kind
+        if issubclass(_kind, ClusterSettings):
+            ESTIMATORS[_method.name] = _kind
 
 
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:

@@ -39,7 +39,7 @@ class RunContext:
     spread: Spread | None = None
     """Of the prepared columns, where it is known."""
     averages: bool = True
-    """Whether every site lets its averages be seen, which decides what is ``"auto"``."""
+    """Whether every site allows averages, which decides what is ``"auto"``."""
     options: PreparationOptions = PreparationOptions()
 
 
@@ -62,7 +62,7 @@ class Settings:
     """The name of the method these parameters ask for: a class attribute, or a property where they decide it."""
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns, before any question."""
         check_parameters(self)
 
     def protocol(self, context: RunContext) -> Protocol[Any]:

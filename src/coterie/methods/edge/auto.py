@@ -42,7 +42,7 @@ def auto_kmeans(
     start_numbers, step_numbers, closing_numbers = k * (d + 1), k * (d + 1) + 1, k + 1
     if room < start_numbers + closing_numbers:
         return (yield from _projected(k, d, n_sites, seed, budget or 0, averages))
-    spent, start, why = 0, None, "sites do not let averages be seen"
+    spent, start, why = 0, None, "sites do not allow averages"
     if averages:
         spent = start_numbers  # also where they are too few for a start
         try:

@@ -38,7 +38,7 @@ class EdgeKMeansSettings(EdgeSettings, ClusterSettings):
         return not self.is_auto and read_pipeline(self.pipeline).sends_rows
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters, alone or together."""
+        """Raise an error if parameters are wrong, alone or together."""
         super().check(n_columns)
         self.checked_pipeline()
 
@@ -75,11 +75,11 @@ def _pipeline(name: str, title: str, requests: tuple[type[Any], ...], cost: str,
 METHODS = (
     Method(
         "edge-kmeans",
-        "k-means with few numbers: each site's own centers, or sums, and a few steps of Lloyd; or one's own stages",
+        "k-means with few numbers: each site's own centers, or sums, then steps of Lloyd; or stages of your choice",
         (Summarise, SendCenters, Split, Assign, Close, SumByCell, CountRows, PoolRows, *_SUMMARIES),
         "k(d+1), k(d+1)+1 a step, k+1 to close; by sums cells(2d+1) a round in place of the first; stages as named",
-        "each site's own centers, or sums alone; with stages of one's own what these disclose",
-        optional="where every site allows averages; only pipelines of one's own ask for rows",
+        "each site's own centers, or sums alone; with stages of your choice, what these disclose",
+        optional="where every site allows averages; only stages of your choice ask for rows",
         settings=(EdgeKMeansSettings,),
         use="Clusters with few bytes: a few steps, or a budget.",
     ),

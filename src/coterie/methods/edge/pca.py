@@ -144,7 +144,7 @@ class PCASettings(ComponentSettings):
     result_type: ClassVar[type[Any]] = PCAFit
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if self.n_components > n_columns:
             raise InputError(

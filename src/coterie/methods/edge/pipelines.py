@@ -31,7 +31,7 @@ from coterie.methods.shared.lloyd import KMeansFit, lloyd
 
 @dataclass(frozen=True)
 class EdgeFit(KMeansFit):
-    """Centers, and how they were come by."""
+    """Centers, and how they were found."""
 
     pipeline: Pipeline
     """With its sizes."""

@@ -35,23 +35,23 @@ class EdgeSettings:
 
     pipeline: str | Sequence[Stage] | Pipeline = parameter(
         "auto",
-        "``auto``: every site's own centers where sites let averages be seen, cells by sums where they do not, then "
-        "steps of Lloyd by sums while they pay and the budget lasts; no row leaves. Else words joined by ``+``: "
-        "``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, "
+        "``auto``: every site's own centers where sites allow averages, cells by sums where they do not, then "
+        "steps of Lloyd by sums while they lower the cost enough and the budget lasts; no row leaves. Or words "
+        "joined by ``+``: ``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, "
         "``disss``, ``bklw`` (these two), ``centers`` (a site's own, averages), each with a size where wanted, "
         "``jl:64+pca:10+sample:500``; ``nr``: all rows. Or a list of stages of "
         ":mod:`coterie.methods.edge.stages`.",
     )
     refine: int = parameter(
         0,
-        "Steps of Lloyd over the sites afterwards, by sums. The paper has none, and its lift is biased; one step "
-        "mends most of it. With ``auto`` the most steps; 0 leaves their number to what they gain.",
+        "Steps of Lloyd over the sites afterwards, by sums. The paper has none, but its lift is biased, and one step "
+        "removes most of the bias. With ``auto`` the most steps; 0 stops when a step gains little.",
         Allowed(whole=True, low=0),
     )
     budget: int | None = parameter(
         None,
-        "Numbers all sites may send together: sizes that are not given are the largest that fit (own centers stay "
-        "``n_clusters`` a site). Agreement on columns, scaling and the limits that masked sums need come on top.",
+        "How many numbers all sites may send together. Sizes not given are the largest that fit (``centers`` stays "
+        "at ``n_clusters`` a site). Agreement on columns, scaling and the limits for masked sums come on top.",
         COUNT_OR_NONE,
     )
     accuracy: float | None = parameter(
@@ -61,13 +61,13 @@ class EdgeSettings:
     )
     lift: str = parameter(
         "inverse",
-        "Back from a random projection by its pseudo-inverse (``inverse``: Algorithms 2, 4, 5, 6), or by the "
+        "Undo a random projection by its pseudo-inverse (``inverse``: Algorithms 2, 4, 5, 6), or by the "
         "``means`` of the rows nearest to each center (Algorithm 1, by one more sum) or of the points (Algorithm "
         "3).",
         Allowed("inverse", "means"),
     )
     center: bool = parameter(
-        True, "Subtract the mean first, by a sum: the paper takes it for granted. Only where rows are projected."
+        True, "Subtract the mean first, found by a sum, where rows are projected; the paper assumes it."
     )
 
     @property

@@ -34,7 +34,7 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, cor
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
-from coterie.methods.shared.lloyd import Assign, Close, KMeansFit
+from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed
 from coterie.methods.shared.starts import Split
 from coterie.parameters import Allowed, parameter
 
@@ -198,11 +198,10 @@ class BaselineSettings(KernelParameters, ComponentsOfClusters):
         gamma, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
         kernel = self.kernel_at(gamma)
         fit = yield from self.cluster(kernel, self.n_components or 2 * int(self.n_clusters), context)
-        counts, cost = fit.counts, fit.cost
-        if counts is None:
-            closing = yield from total(Close(fit.centers))
-            counts, cost = closing.counts, float(closing.cost)
-        clusters = KMeansFit(fit.centers, cost, counts, 0)
+        if fit.counts is None:
+            clusters = yield from closed(fit.centers, 0)
+        else:
+            clusters = KMeansFit(fit.centers, fit.cost, fit.counts, 0)
         result: KernelFit = self.result_type(kernel, fit.embedding, n_rows, clusters, fit.values)
         return result
 

@@ -93,8 +93,7 @@ class KernelParameters(Settings):
     )
     gamma: float | None = parameter(
         None,
-        "The kernel's gamma (where a paper has sigma, 1 / (2 sigma^2)); None takes N^2 / (2 sum of squared "
-        "distances).",
+        "The kernel's gamma, 1 / (2 sigma^2) where a paper has sigma; None takes N^2 / (2 sum of squared distances).",
         Allowed(above=0, none=True),
     )
     degree: int = parameter(3, "Of the polynomial kernel.", COUNT)
@@ -124,7 +123,7 @@ class EmbeddedKMeans(ClusterSettings):
         Allowed("auto", "one-shot", "cells", "var-part", "random"),
     )
     tol: float = parameter(
-        1e-4, "At which shift of the centers to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
+        1e-4, "The shift of the centers at which to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
     )
 
 

@@ -139,7 +139,7 @@ class FederatedSettings(KMeansSettings):
         "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
         "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
         "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
-        "every site's policy lets its averages be seen, else cells. Or an array of centers.",
+        "every site's policy allows averages, else cells. Or an array of centers.",
     )
     fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
     epochs: int = parameter(
@@ -173,7 +173,7 @@ class FederatedSettings(KMeansSettings):
     method = "federated-kmeans"
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
             raise InputError(f"reassign={self.reassign!r} must be True, False or (share, rounds).")

@@ -29,7 +29,7 @@ class KMeansSettings(ClusterSettings):
     tol: float = 0.0
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
             raise InputError(

@@ -33,7 +33,7 @@ class Capabilities(NamedTuple):
 
     @property
     def averages(self) -> bool:
-        """Whether every site lets its averages be seen."""
+        """Whether every site allows averages."""
         return self.visible >= Visible.AVERAGES
 
 

@@ -139,7 +139,7 @@ def align(*, new: bool = False) -> Protocol[Alignment]:
         return Alignment(_by_place(sizes), None)
     if len(keyed) < len(met):
         without = next(name for name in met if name not in keyed)
-        raise Unaligned(f"rows have keys at {_listed(keyed)} but not at {without}; give all tables a key, or none.")
+        raise Unaligned(f"rows have keys at {listed(keyed)} but not at {without}; give all tables a key, or none.")
     tags = yield from each({name: SendTags(size, new) for name, size in sizes.items()}, complete=True)
     return _by_tags({name: reply.tags for name, reply in tags.items()})
 
@@ -149,7 +149,7 @@ def _by_place(sizes: Mapping[str, int]) -> int:
         parts = [f"{name} has {size}" for name, size in sizes.items()]
         raise Unaligned(
             f"without a key column rows are matched by position, but the sites hold different numbers of rows: "
-            f"{_listed(parts)}. Name a key column that all tables have."
+            f"{listed(parts)}. Name a key column that all tables have."
         )
     return next(iter(sizes.values()))
 
@@ -158,7 +158,7 @@ def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     twice = {name: len(own) - len(np.unique(own)) for name, own in tags.items()}
     if any(twice.values()):
         parts = [f"{many} of {len(tags[name])} at {name}" for name, many in twice.items() if many]
-        raise Unaligned(f"every row needs a key of its own; rows that repeat a key: {_listed(parts)}.")
+        raise Unaligned(f"every row needs a key of its own; rows that repeat a key: {listed(parts)}.")
     common = np.sort(next(iter(tags.values())))
     for own in tags.values():
         common = np.intersect1d(common, own, assume_unique=True)
@@ -166,13 +166,14 @@ def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     if any(apart.values()):
         parts = [f"{many} of {len(tags[name])} at {name}" for name, many in apart.items()]
         raise Unaligned(
-            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(parts)}. Check that all "
+            f"the sites do not hold the same rows. Rows that are not at every site: {listed(parts)}. Check that all "
             "sites use the same alignment_key and spell keys alike, or keep only the rows that all sites hold."
         )
     return Alignment(len(common), common)
 
 
-def _listed(parts: list[str]) -> str:
+def listed(parts: list[str]) -> str:
+    """The first few, and how many more there are."""
     return ", ".join(parts[:SHOWN_SITES]) + (
         f" and {len(parts) - SHOWN_SITES} more" if len(parts) > SHOWN_SITES else ""
     )

@@ -39,8 +39,8 @@ class VerticalOptions:
     kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.", Allowed(*JOINS))
     gamma: float | None = parameter(
         None,
-        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes "
-        "the inverse of twice the mean squared distance.",
+        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None takes the inverse of twice the mean squared distance, "
+        "from the variances of the sites' columns.",
         Allowed(above=0, none=True),
     )
     local_rank: int | None = parameter(

@@ -47,7 +47,7 @@ class VerticalParameters(VerticalOptions, Settings):
         raise NotImplementedError
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters."""
+        """Raise an error if parameters are wrong."""
         super().check(n_columns)
         self.run_settings(PreparationOptions())
 
@@ -70,7 +70,7 @@ class VerticalComponentSettings(VerticalParameters, ComponentSettings):
     """Components."""
 
     _: KW_ONLY
-    center: bool = parameter(True, "Take the features' mean off, as for PCA.")
+    center: bool = parameter(True, "Subtract the features' mean, as PCA does.")
 
     def run_settings(self, options: PreparationOptions) -> VerticalSettings:
         """What Algorithm 1 runs with."""

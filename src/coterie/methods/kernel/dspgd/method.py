@@ -62,7 +62,7 @@ class DSPGDParameters(DSPGDOptions, KernelParameters):
         raise NotImplementedError
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters, alone or together."""
+        """Raise an error if parameters are wrong, alone or together."""
         super().check(n_columns)
         self.run_settings()
 

@@ -54,7 +54,7 @@ class DSPGDOptions:
     n_iter: int = parameter(20, "T: iterations.", COUNT)
     threshold: float | None = parameter(
         None,
-        "lambda; None takes an eigenvalue of the first iteration: two beyond those that are looked for.",
+        "lambda; None takes an eigenvalue of the first iteration, the second after those looked for.",
         Allowed(low=0, none=True),
     )
     step: str = parameter("1/t", "eta_t: Algorithm 1's 1/t, or 2/t, at most 1, of Theorem 1.", Allowed("1/t", "2/t"))
@@ -66,14 +66,14 @@ class DSPGDOptions:
     )
     cem: bool = parameter(
         True,
-        "The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) an iteration costs N + "
-        "M D numbers a Lanczos step, and sites must allow rows: it is what the paper compares with.",
+        "The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) a Lanczos step costs "
+        "N + M D numbers and sites must allow rows; the paper compares with this.",
     )
     features: str = parameter(
         "phase", "``phase``: sqrt(2) cos(w'x + b); ``paired``: cos and sin in pairs.", Allowed("phase", "paired")
     )
     precision: str = parameter(
-        "float64", "Of the features; sums are in float64 in any case.", Allowed("float64", "float32")
+        "float64", "Of the features; sums are always in float64.", Allowed("float64", "float32")
     )
 
 

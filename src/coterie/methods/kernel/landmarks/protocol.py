@@ -51,28 +51,27 @@ class LandmarkParameters(KernelParameters):
 
     landmarks: Any = parameter(
         "auto",
-        "``local``: each site's own coarse centers are seen. ``summed``: means of cells over all sites, of which no "
-        "per-site result is seen. ``auto`` takes local where every site lets averages be seen. An array: points "
-        "known beforehand.",
+        "``local``: each site sends coarse centers of its own. ``summed``: means of cells over all sites, without "
+        "per-site results. ``auto``: local where every site allows averages, else summed. Or an array of points.",
     )
     n_landmarks: int | None = parameter(
         None,
-        "About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where "
-        "these miss much.",
+        "About how many over all sites. None starts with 5 per cluster, at least 30, and asks once for more if these "
+        "miss much.",
         COUNT_OR_NONE,
     )
     landmark_bits: int = parameter(
         4, "Bits of each coordinate of a landmark, 1 to 8.", Allowed(whole=True, low=1, high=8)
     )
     value_range: tuple[float, float] | None = parameter(
-        None, "The smallest and largest value of any prepared row, where they are public: saves a sum where summed."
+        None, "The smallest and largest value of any prepared row, if public; saves a sum where landmarks are summed."
     )
 
     method = "landmarks"
     result_type: ClassVar[type[Any]] = LandmarkFit
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if not isinstance(self.landmarks, str):
             points = self.points
@@ -91,7 +90,7 @@ class LandmarkParameters(KernelParameters):
         return np.asarray(self.landmarks, np.float64)
 
     def source(self, averages: bool) -> str:
-        """``given``, ``local`` or ``summed``; ``auto`` depends on whether every site lets its averages be seen."""
+        """``given``, ``local`` or ``summed``; ``auto`` depends on whether every site allows averages."""
         if not isinstance(self.landmarks, str):
             return "given"
         return ("local" if averages else "summed") if self.landmarks == "auto" else self.landmarks
@@ -214,7 +213,7 @@ def cluster_by_landmarks(
 ) -> Protocol[LandmarkFit]:
     """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
 
-    ``averages`` says whether every site lets its averages be seen.
+    ``averages`` says whether every site allows averages.
     """
     settings.check(n_columns)
     source = settings.source(averages)
@@ -263,7 +262,7 @@ def embed_by_landmarks(
 ) -> Protocol[LandmarkFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
-    ``averages`` says whether every site lets its averages be seen; ``announce`` lets sites know,
+    ``averages`` says whether every site allows averages; ``announce`` lets sites know,
     so that later questions see the components in the rows' place.
     """
     settings.check(n_columns)
