@@ -316,7 +316,7 @@ EDGE = [
     Case(
         "each site's own centers, and steps of Lloyd",
         "edge-kmeans",
-        lambda rows: auto_kmeans(K, D, seed=2),
+        lambda rows: auto_kmeans(EdgeSettings(), K, RunContext(D, 2)),
         _sorted_centers,
         lambda m, fit: (
             one_shot_cost(m, K, D, method="edge-kmeans", seed=2)
@@ -446,7 +446,7 @@ CASES = [
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",
-        lambda rows: cluster_by_landmarks(LOCAL, K, D, max_rounds=2, tol=0.0, seed=3),
+        lambda rows: cluster_by_landmarks(LOCAL, K, RunContext(D, 3), max_rounds=2, tol=0.0),
         _landmark_numbers,
         lambda m, made: local_landmarks_cost(m, made, LOCAL, seed=3),
         tolerance=2e-3,  # means travel in float16, which a hand that drives the protocol does not round to

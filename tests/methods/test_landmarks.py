@@ -16,6 +16,7 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluste
 from coterie.methods.kernel.landmarks.search import summed_landmarks
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import ShareCells, UseProjection, keep_lens, local_shares
+from coterie.methods.method import RunContext
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
@@ -31,9 +32,8 @@ HALF = Terms(quorum=0.5, resends=0)
 
 
 def cluster(tables, settings, *, k=4, masked=False, ledger=None, policy=None, schedule=None, **options):
-    given = {"max_rounds": 3, "tol": 0.0, "seed": 0, **options}
-    columns = len(next(iter(tables.values())).columns)
-    protocol = cluster_by_landmarks(settings, k, columns, **given)
+    context = RunContext(len(next(iter(tables.values())).columns), averages=options.pop("averages", True))
+    protocol = cluster_by_landmarks(settings, k, context, **{"max_rounds": 3, "tol": 0.0, **options})
     extra = {"layers": [MaskedSums()]} if masked else {}
     with in_process(tables, policy=policy, schedule=schedule) as channel:
         return run(protocol, channel, method="landmarks", ledger=ledger, terms=HALF, **extra)
@@ -288,7 +288,7 @@ def test_more_landmarks_are_asked_for_where_these_miss_much(way):
 @pytest.mark.parametrize("masked", [False, True])
 def test_components_are_those_of_the_kernel_matrix(center, masked):
     settings = LandmarkParameters(gamma=GAMMA, landmarks=ROWS)
-    protocol = embed_by_landmarks(settings, 4, 5, center=center, seed=0)
+    protocol = embed_by_landmarks(settings, 4, RunContext(5), center=center)
     layers = {"layers": [MaskedSums()]} if masked else {}
     with in_process(split_evenly(ROWS, 3)) as channel:
         found = run(protocol, channel, method="landmarks", **layers)

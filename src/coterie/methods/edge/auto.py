@@ -11,6 +11,7 @@ from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.edge.pipelines import EdgeFit, edge_kmeans
 from coterie.methods.edge.questions import FEWEST_POINTS, SAMPLE, EdgeSettings, numbers_sent
 from coterie.methods.edge.stages import JL, Centers, Pipeline
+from coterie.methods.method import RunContext
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
@@ -22,22 +23,10 @@ WORTHWHILE = 2e-3
 MOST_STEPS = 20
 
 
-def auto_kmeans(
-    n_clusters: int,
-    n_columns: int,
-    *,
-    seed: int,
-    refine: int = 0,
-    budget: int | None = None,
-    known: Spread | None = None,
-    averages: bool = True,
-) -> Protocol[KMeansFit | EdgeFit]:
-    """Centers by what the budget allows, and whether every site lets its ``averages`` be seen. Rows are never asked
-    for.
-
-    ``refine`` is how many steps follow at most; 0 leaves it to the gain.
-    """
-    k, d, n_sites = n_clusters, n_columns, len((yield from present()))
+def auto_kmeans(settings: EdgeSettings, n_clusters: int, context: RunContext) -> Protocol[KMeansFit | EdgeFit]:
+    """Centers as good as the budget and the sites' policies allow. Rows are never asked for."""
+    k, d, seed, averages = n_clusters, context.n_columns, context.seed, context.averages
+    n_sites, budget = len((yield from present())), settings.budget
     room = inf if budget is None else budget // n_sites
     start_numbers, step_numbers, closing_numbers = k * (d + 1), k * (d + 1) + 1, k + 1
     if room < start_numbers + closing_numbers:
@@ -50,10 +39,10 @@ def auto_kmeans(
         except InputError as problem:
             why = str(problem)
     if start is None:
-        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, known, why)
+        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, context.spread, why)
         spent += more
     left = (room - spent - closing_numbers) / step_numbers
-    centers, taken = yield from _steps(start, int(max(0, min(refine or MOST_STEPS, left))))
+    centers, taken = yield from _steps(start, int(max(0, min(settings.refine or MOST_STEPS, left))))
     fit = yield from lloyd(centers, max_rounds=0)
     return KMeansFit(fit.centers, fit.cost, fit.counts, taken)
 

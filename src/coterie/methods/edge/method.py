@@ -45,12 +45,9 @@ class EdgeKMeansSettings(EdgeSettings, ClusterSettings):
     def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
         """The pipeline, and steps of Lloyd."""
         self.check(context.n_columns)
-        if not self.is_auto:
-            return edge_kmeans(self, self.n_clusters, context.n_columns, seed=context.seed)
-        return auto_kmeans(
-            self.n_clusters, context.n_columns, seed=context.seed, refine=self.refine, budget=self.budget,
-            known=context.spread, averages=context.averages,
-        )  # fmt: skip
+        if self.is_auto:
+            return auto_kmeans(self, self.n_clusters, context)
+        return edge_kmeans(self, self.n_clusters, context.n_columns, seed=context.seed)
 
 
 _PROJECTED = "single rows, projected, with weights"

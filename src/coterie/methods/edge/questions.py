@@ -37,9 +37,9 @@ class EdgeSettings:
         "auto",
         "``auto``: every site's own centers where sites allow averages, cells by sums where they do not, then "
         "steps of Lloyd by sums while they lower the cost enough and the budget lasts; no row leaves. Or words "
-        "joined by ``+``: ``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), ``dispca``, "
-        "``disss``, ``bklw`` (these two), ``centers`` (a site's own, averages), each with a size where wanted, "
-        "``jl:64+pca:10+sample:500``; ``nr``: all rows. Or a list of stages of "
+        "joined by ``+``: ``jl`` (random projection), ``pca`` (a site's own), ``sample``, ``fss`` (these two), "
+        "``dispca``, ``disss``, ``bklw`` (these two), ``centers`` (a site's own), each with a size where wanted: "
+        "``jl:64+pca:10+sample:500``; ``nr`` sends all rows. Or a list of stages of "
         ":mod:`coterie.methods.edge.stages`.",
     )
     refine: int = parameter(

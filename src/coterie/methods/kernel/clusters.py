@@ -15,7 +15,7 @@ from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.methods.method import COUNT, COUNT_OR_NONE, ClusterSettings, Requests, Settings
+from coterie.methods.method import COUNT, COUNT_OR_NONE, ClusterSettings, Requests, RunContext, Settings
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
@@ -125,20 +125,20 @@ class EmbeddedKMeans(ClusterSettings):
     tol: float = parameter(
         1e-4, "The shift of the centers at which to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
     )
+    max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
 
-def cluster_embedded(
-    fit: KernelFit, n_clusters: int, *, init: str, max_rounds: int, tol: float, seed: int, averages: bool = True
-) -> Protocol[KMeansFit]:
+def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunContext) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
-    values = fit.values
-    check_rows(fit.n_rows, n_clusters)
+    values, k = fit.values, int(settings.n_clusters)
+    check_rows(fit.n_rows, k)
     deviation = np.sqrt(values / fit.n_rows)
     spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
-    if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
+    if settings.init != "random":  # the first component has one sign: nearly all of it is its mean
         spread.deviation[:1] = 0.0
-    start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
-    return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
+    start = yield from choose_start(settings.init, k, spread, seed=context.seed, averages=context.averages)
+    tol = settings.tol * float(np.mean(deviation**2))
+    return (yield from lloyd(start, max_rounds=settings.max_rounds, tol=tol))
 
 
 def cluster_by_coreset(fit: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:

@@ -78,7 +78,6 @@ class DSPGDClusterSettings(DSPGDParameters, ComponentsOfClusters, EmbeddedKMeans
         Allowed("lloyd", "coreset"),
     )
     n_points: int = parameter(1000, "Points of a coreset.", COUNT)
-    max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
     def run_settings(self) -> DSPGDSettings:
         """As many components as are asked for; the threshold is the (k + 2)-th eigenvalue."""
@@ -91,10 +90,7 @@ class DSPGDClusterSettings(DSPGDParameters, ComponentsOfClusters, EmbeddedKMeans
         fit = yield from embed_by_dspgd(self, self.run_settings(), context.n_columns, seed=seed)
         if self.clustering == "coreset":
             return replace(fit, clusters=(yield from cluster_by_coreset(fit, k, n_points=self.n_points, seed=seed)))
-        clusters = yield from cluster_embedded(
-            fit, k, init=self.init, max_rounds=self.max_rounds, tol=self.tol, seed=seed, averages=context.averages
-        )
-        return replace(fit, clusters=clusters)
+        return replace(fit, clusters=(yield from cluster_embedded(fit, self, context)))
 
 
 @dataclass(eq=False, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, SumLengths, cluster_embedded
@@ -25,17 +24,11 @@ class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
 
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """Clusters among all features, or among the leading components."""
-        k, seed = int(self.n_clusters), context.seed
-        rounds: dict[str, Any] = {
-            "max_rounds": self.max_rounds, "tol": self.tol, "seed": seed, "averages": context.averages,
-        }  # fmt: skip
         if self.n_components is None:
-            return (yield from cluster_by_landmarks(self, k, context.n_columns, **rounds))
-        fit = yield from embed_by_landmarks(
-            self, self.n_components, context.n_columns, center=False, seed=seed, averages=context.averages,
-            announce=True,
-        )  # fmt: skip
-        return replace(fit, clusters=(yield from cluster_embedded(fit, k, init=self.init, **rounds)))
+            k, max_rounds = int(self.n_clusters), self.max_rounds
+            return (yield from cluster_by_landmarks(self, k, context, max_rounds=max_rounds, tol=self.tol))
+        fit = yield from embed_by_landmarks(self, self.n_components, context, center=False, announce=True)
+        return replace(fit, clusters=(yield from cluster_embedded(fit, self, context)))
 
 
 @dataclass(eq=False, repr=False)
@@ -47,10 +40,7 @@ class LandmarkComponentSettings(LandmarkParameters, ComponentSettings):
 
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """The leading components of all rows' features."""
-        return embed_by_landmarks(
-            self, self.n_components, context.n_columns, center=self.center, seed=context.seed,
-            averages=context.averages,
-        )  # fmt: skip
+        return embed_by_landmarks(self, self.n_components, context, center=self.center)
 
 
 METHOD = Method(

@@ -22,7 +22,7 @@ from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.kernel.clusters import KernelParameters, LandmarkFit, find_gamma
 from coterie.methods.kernel.landmarks import sites
 from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, summed_landmarks
-from coterie.methods.method import COUNT_OR_NONE
+from coterie.methods.method import COUNT_OR_NONE, RunContext
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Close, Moments, lloyd
@@ -113,10 +113,9 @@ class _Mapped(NamedTuple):
         return sites.UseLandmarks(*sites.UseLandmarks.stated(self.map, self.precision))
 
 
-def _find(
-    settings: LandmarkParameters, source: str, n_clusters: int, n_columns: int, *, seed: int
-) -> Protocol[_Mapped]:
+def _find(settings: LandmarkParameters, source: str, n_clusters: int, context: RunContext) -> Protocol[_Mapped]:
     """Landmarks, and more of them where that pays."""
+    n_columns, seed = context.n_columns, context.seed
     if source == "given":
         landmarks, precision = (yield from _given(settings.points)), "float64"
         kernel = settings.kernel_at(_gamma(settings, landmarks))
@@ -202,22 +201,12 @@ def _scatter(points: Floats, reply: sites.LocalLandmarks, middle: Floats) -> flo
 
 
 def cluster_by_landmarks(
-    settings: LandmarkParameters,
-    n_clusters: int,
-    n_columns: int,
-    *,
-    max_rounds: int,
-    tol: float,
-    seed: int,
-    averages: bool = True,
+    settings: LandmarkParameters, n_clusters: int, context: RunContext, *, max_rounds: int, tol: float
 ) -> Protocol[LandmarkFit]:
-    """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features.
-
-    ``averages`` says whether every site allows averages.
-    """
-    settings.check(n_columns)
-    source = settings.source(averages)
-    mapped = yield from _find(settings, source, n_clusters, n_columns, seed=seed)
+    """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features."""
+    settings.check(context.n_columns)
+    source, seed = settings.source(context.averages), context.seed
+    mapped = yield from _find(settings, source, n_clusters, context)
     rows, weights, is_local = mapped.landmarks.n_rows, mapped.landmarks.weights, source == "local"
     check_rows(rows, n_clusters)
     features: Floats = mapped.map.embed(mapped.map.landmarks).astype(np.float64, copy=False)
@@ -251,22 +240,14 @@ def _values(features: Floats, weights: Floats) -> Floats:
 
 
 def embed_by_landmarks(
-    settings: LandmarkParameters,
-    n_components: int,
-    n_columns: int,
-    *,
-    center: bool,
-    seed: int,
-    averages: bool = True,
-    announce: bool = False,
+    settings: LandmarkParameters, n_components: int, context: RunContext, *, center: bool, announce: bool = False
 ) -> Protocol[LandmarkFit]:
     """The top components of all rows' features: the triangle of their Gram once, (r+1)(r+2)/2 numbers a site.
 
-    ``averages`` says whether every site allows averages; ``announce`` lets sites know,
-    so that later questions see the components in the rows' place.
+    ``announce`` lets sites know, so that later questions see the components in the rows' place.
     """
-    settings.check(n_columns)
-    mapped = yield from _find(settings, settings.source(averages), max(1, n_components // 2), n_columns, seed=seed)
+    settings.check(context.n_columns)
+    mapped = yield from _find(settings, settings.source(context.averages), max(1, n_components // 2), context)
     yield from total(mapped.request)
     n = mapped.map.projection.shape[1] + 1
     packed = (yield from total(sites.SendFeatureGram(n * (n + 1) // 2, n, "float32"), bits=SUM_BITS)).packed
