@@ -192,7 +192,7 @@ def test_prepared_rows_come_back_in_their_own_units(tmp_path):
         ({"n_components": 0}, "at least 1"),
         ({"n_components": None}, "at least 1"),
         ({"solver": "svd"}, "'sums', 'local' or 'auto'"),
-        ({"n_components": 3, "local_rank": 2}, "below n_components=3"),
+        ({"n_components": 3, "local_rank": 2}, "must be at least n_components=3"),
     ],
 )
 def test_bad_parameters_of_pca_are_said(options, told):

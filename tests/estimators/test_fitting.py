@@ -161,7 +161,7 @@ def test_dropouts_within_the_quorum_are_survived():
 
 
 def test_no_table_and_an_unknown_engine_are_input_errors():
-    with pytest.raises(InputError, match="no table"):
+    with pytest.raises(InputError, match="tables is empty"):
         coterie.fit(FederatedKMeans(3), {})
     with pytest.raises(InputError, match="engine='carrier-pigeon'"):
         coterie.fit(FederatedKMeans(3), frames(), engine="carrier-pigeon")

@@ -66,12 +66,12 @@ def test_columns_are_named_or_numbered(columns):
     [
         ([[0, 1], [1, *range(2, 13)]], "malic_acid is named twice"),
         ([[0, 1], list(range(2, 12))], r"proline is at no site \(1 in all\)"),
-        ([list(range(13)), []], "a site without columns"),
-        ([], "a site without columns"),
-        ([[13]], "column 13; there are 13"),
+        ([list(range(13)), []], "gives a site no columns"),
+        ([], "gives a site no columns"),
+        ([[13]], "column 13, but there are 13"),
         ([["alcool"]], "'alcool'; there is no such column"),
-        (5, "columns=5: a list of columns for every site"),
-        ([0, 1], "columns holds 0 where a list"),
+        (5, "columns=5; it must be a list of columns for every site"),
+        ([0, 1], "columns holds 0 instead of a list"),
         ("alcohol", "columns='alcohol'"),
     ],
 )
@@ -173,7 +173,7 @@ def test_columns_are_prepared_by_their_sites():
     for options, told in (
         ({"missing": "drop"}, "dropped at all"),
         ({"scale": "minmax"}, "every site does for itself"),
-        ({"scale": "standard", "ranges": ([0], [1])}, "no common ones"),
+        ({"scale": "standard", "ranges": ([0], [1])}, "each site scales its own"),
     ):
         with pytest.raises(InputError, match=told):
             coterie.fit(VerticalKernelPCA(2), tables, policy=OPEN, **options)
@@ -213,7 +213,7 @@ def test_a_row_missing_at_one_site_is_counted_not_named():
 def test_transform_needs_every_site_and_an_estimator_of_columns():
     tables = frames()
     model = coterie.fit(VerticalKernelPCA(2, gamma=0.1), tables, key="patient", policy=OPEN)
-    with pytest.raises(InputError, match="of every site: imaging, lab, ward"):
+    with pytest.raises(InputError, match="for every site: imaging, lab, ward"):
         coterie.transform(model, tables, {"lab": tables["lab"]}, key="patient", policy=OPEN)
     other = {site: frame.drop(columns=frame.columns[0]) for site, frame in tables.items()}
     with pytest.raises(InputError, match="do not have the 13 columns the components were found from"):

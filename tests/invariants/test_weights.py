@@ -150,7 +150,7 @@ def test_weights_matter():
 
 def test_what_needs_rows_as_such_says_so():
     case = next(case for case in CASES if case.method == REFUSED)
-    with pytest.raises(InputError, match="Use dspgd, which takes weights"):
+    with pytest.raises(InputError, match="use dspgd, which takes weights"):
         result(case, weighted())
 
 

@@ -379,7 +379,7 @@ def test_new_rows_of_other_tables_than_the_fits_are_refused():
     with pytest.raises(Unaligned, match="the 70 rows of the fit: they hold 69 rows, and 1 are"):
         projected(fit, pairs_of(ROWS[:69], NEW, 3))
     tables = {n: keyed(p, shared_out(NEW, 3)[n], i) for i, (n, p) in enumerate(shared_out(ROWS, 3).items())}
-    with pytest.raises(Unaligned, match="by key when"):
+    with pytest.raises(Unaligned, match="matched in the same way as in the fit"):
         projected(fit, tables)
     by_key = fitted(settings, tables)
     other = {

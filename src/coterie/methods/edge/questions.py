@@ -175,9 +175,7 @@ def fitted_to_budget(settings: EdgeSettings, asked: Pipeline, k: int, d: int, n_
         raise InputError(f"budget={budget}: {asked.name} sends every row; add a sample.")
     least = numbers_sent(settings, asked, FEWEST_POINTS, k, d, n_sites)
     if least > budget:
-        raise InputError(
-            f"budget={budget} is too small; {asked.name} over {n_sites} sites sends at least {least} numbers."
-        )
+        raise InputError(f"budget={budget} is too small; {asked.name} over {n_sites} sites sends at least {least}.")
     low, high = FEWEST_POINTS, MOST_POINTS
     while low < high:
         middle = (low + high + 1) // 2

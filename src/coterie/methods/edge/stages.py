@@ -167,7 +167,7 @@ def _senseless(stages: Sequence[object], stage: object) -> str:
     names = "+".join(_NAMES.get(type(each), repr(each)) for each in stages)
     kind = type(stage)
     if kind not in _NAMES:
-        return f"pipeline={names}: {stage!r} is not a stage; use JL, PCA, Sample, DisPCA, DisSS and Centers."
+        return f"pipeline={names}: {stage!r} is not a stage; use JL, PCA, Sample, DisPCA, DisSS or Centers."
     if kind is JL:
         why = "only a sample can be projected once more; project the rows first"
     elif kind in (PCA, DisPCA):
