@@ -41,15 +41,15 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     preparation_: Preparation | None
     result_: Any
     capabilities_ = Capabilities()
-    """What the sites of the run said they allow; of simulated ones, everything."""
+    """What the sites of the run allow; simulated sites allow everything."""
     cost_over_groups = "at most"
-    """What a cost over groups is beside that of the rows."""
+    """How a cost over groups compares with the rows' cost."""
 
     @property
     def min_group_(self) -> int:
         """The fewest rows in a group where sites showed groups; 0 where they showed rows.
 
-        Over groups sizes count whole groups, and the rows' cost is ``cost_over_groups`` the one reported; over rows
+        Over groups, sizes count whole groups and the rows' cost is ``cost_over_groups`` the one reported; over rows,
         both are exact.
         """
         return self.capabilities_.min_group
@@ -65,11 +65,11 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         return self._run_seed
 
     def context(self, n_columns: int) -> RunContext:
-        """What a run over rows as they are, all of one owner, begins with."""
+        """The context of a run over one owner's rows, as they are."""
         return RunContext(n_columns, self._run_seed)
 
     def set_result(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Set the fitted attributes from what a run found."""
+        """Set the fitted attributes from the result of a run."""
         self.result_, self.preparation_, self.ledger_ = result, preparation, ledger
         self._set_attributes(result)
 
@@ -104,7 +104,7 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         return self.preparation_ is not None and self.preparation_.missing == "mean"
 
     def _prepared(self, X: npt.ArrayLike) -> Rows:
-        """Rows that someone gives, checked, as the run saw rows."""
+        """Rows given by a caller, validated, as the run saw rows."""
         check_is_fitted(self)
         finite = "allow-nan" if self._fills_missing else True
         rows: Rows = validate_data(
@@ -126,7 +126,7 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
 
 
 class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
-    """What every estimator has that ends in components of rows."""
+    """What estimators of components have in common."""
 
     n_components_: int
 
@@ -142,10 +142,10 @@ class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Federate
 
 
 def split_rows(X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> Mapping[str, ArrayTable]:
-    """One table a site, from one label a row; without labels all rows are one site's."""
+    """One table per site, from one label per row; without labels one site has all rows."""
     labels = np.zeros(len(X), int) if sites is None else np.asarray(sites)
     if labels.shape != (len(X),):
-        raise InputError(f"sites has shape {labels.shape}; one label a row is needed, ({len(X)},).")
+        raise InputError(f"sites has shape {labels.shape}; it needs one label per row, ({len(X)},).")
     tables = {}
     for name in np.unique(labels):
         own = labels == name

@@ -50,17 +50,18 @@ def fit(
     events: Write | None = None,
     schedule: Schedule | None = None,
 ) -> E:
-    """Fit an estimator over one table a site and return it.
+    """Fit an estimator over one table per site and return it.
 
     ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
-    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
-    knows how, and takes raw rows. Sums are masked and every site protects its rows by ``policy``, the default one
-    where none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal``
-    a folder keeps what is needed to go on after a crash: ``resume=True`` then continues. ``watch`` is called after
-    every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
+    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator
+    applies the same preparation and takes raw rows. Sums are masked, and every site protects its rows by ``policy``,
+    the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
+    ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
+    ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
+    (:mod:`coterie.runtime.events`).
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
-    says which row is which; without one rows go by their place.
+    identifies rows; without one rows are matched by position.
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
@@ -141,7 +142,7 @@ def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
 
 
 def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:
-    """Every site's table, opened where it is not."""
+    """Every site's table, opened if it is not yet."""
     if not tables:
         raise InputError("tables is empty; at least one site is needed.")
     opened = {
@@ -157,12 +158,12 @@ def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table
 
 
 def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
-    """Every site's rules: its own, those for all, or the default ones."""
+    """Every site's policy: its own, the one for all, or the default."""
     return {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in names}
 
 
 def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent what a site would say to a question for rows."""
+    """Raise, before anything is sent, if a site would refuse questions for rows."""
     method = estimator.method
     against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
@@ -181,7 +182,7 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
 
 
 def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
-    """Say before anything is sent which sites hold fewer rows than a group."""
+    """Raise, before anything is sent, if a site holds fewer rows than a group."""
     few = [
         f"{name} holds {count_of(table.n_rows, 'row')}"
         for name, table in tables.items()
@@ -196,7 +197,7 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
 
 
 def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent that a site could not tag the keys of its rows."""
+    """Raise, before anything is sent, if a site could not tag the keys of its rows."""
     without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
     if without:
         raise InputError(
@@ -206,7 +207,7 @@ def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) ->
 
 
 def check_roster(rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent what the sites would say to a sum over too few of them."""
+    """Raise, before anything is sent, if there are too few sites for a sum."""
     smallest = max(policy.min_roster for policy in rules.values())
     if len(rules) < smallest:
         raise InputError(

@@ -36,7 +36,7 @@ class KernelClusters(ClusterModel):
         return self.embedding_.embed(super().prepared_rows(rows))
 
     def center_columns(self) -> list[str] | None:
-        """What the numbers of a center are."""
+        """Names of a center's coordinates."""
         return [f"component{i}" for i in range(self.n_components_)]
 
 
@@ -60,8 +60,8 @@ class KernelComponents(ComponentModel):
 class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
     """Kernel k-means over rows that stay at their sites, by landmarks.
 
-    The server clusters a few coarse averages of rows in the features they give, sites judge a few such clusterings by
-    their rows, and improve on the best in a few rounds.
+    A few coarse averages of rows serve as landmarks. The server clusters them in the kernel's space. Sites compare a
+    few such clusterings on their rows and improve the best in a few rounds.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
 class FederatedKernelPCA(LandmarkComponentSettings, KernelComponents):
     """The top eigenpairs of the kernel matrix of rows that stay at their sites, by landmarks.
 
-    A few coarse averages of rows stand for the kernel, and sites send once the products of the features these give.
+    A few coarse averages of rows serve as landmarks. Sites send the products of their rows' features once.
 
     Attributes
     ----------
@@ -117,8 +117,8 @@ class DSPGDKernelKMeans(DSPGDClusterSettings, KernelClusters):
 class DSPGDKernelPCA(DSPGDComponentSettings, KernelComponents):
     """The top eigenpairs of the kernel matrix of rows that stay at their sites, by DSPGD.
 
-    Random features are drawn anew in every iteration; sites send a small matrix of their products (or products with
-    it), and a proximal step keeps what stays above a threshold.
+    Random features are drawn anew in every iteration. Sites send a small matrix of products of features, or products
+    of it with vectors. A proximal step keeps the eigenvalues above a threshold.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ from coterie.parameters import described
 
 
 class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
-    """What every estimator has that ends in centers, of rows or of embedded rows."""
+    """What estimators of clusters have in common, of rows or of embedded rows."""
 
     n_clusters: int
     cluster_centers_: npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.n_rounds_ = self.n_iter_ = clusters.n_rounds
 
     def center_columns(self) -> list[str] | None:
-        """What the numbers of a center are, where they are not the table's columns."""
+        """Names of a center's coordinates, where these are not the table's columns."""
         return None
 
     def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
@@ -116,7 +116,7 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
         The sum of squared distances of all rows to their centers, in prepared units. Where sites show groups of rows
-        it is the cost of putting every group to one center, no less than that of the rows.
+        it is the cost of assigning every group to one center, at least that of the rows.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger
@@ -127,10 +127,10 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
 @described
 @dataclass(eq=False, repr=False)
 class LloydKMeans(LloydSettings, KMeansModel):
-    """Federated k-means at its plainest, under the name ``lloyd``: sums only, start by sums."""
+    """Lloyd's k-means over all rows, by sums, with a start by sums: the method ``lloyd``."""
 
 
 @described
 @dataclass(eq=False, repr=False)
 class OneShotKMeans(OneShotSettings, KMeansModel):
-    """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
+    """Clusters every site's own centers: one round and one to close, the method ``one-shot``."""

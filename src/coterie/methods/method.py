@@ -24,7 +24,7 @@ Requests: TypeAlias = tuple[type[Request[Any]], ...]
 Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
-"""What a parameter may be that says how many."""
+"""Allowed values of a parameter that is a number of things."""
 PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
 """The questions any method may be preceded by."""
 
@@ -39,12 +39,12 @@ class RunContext:
     spread: Spread | None = None
     """Of the prepared columns, where it is known."""
     averages: bool = True
-    """Whether every site allows averages, which decides what is ``"auto"``."""
+    """Whether every site allows averages: decides what ``"auto"`` means."""
     options: PreparationOptions = PreparationOptions()
 
 
 class RunResult(NamedTuple):
-    """What a whole run finds: how rows were prepared, the method's result, what sites said they allow."""
+    """The outcome of a whole run: how rows were prepared, the method's result, what sites allow."""
 
     preparation: Preparation | None
     result: Any
@@ -131,11 +131,11 @@ class Method:
 
     @property
     def sends_rows(self) -> bool:
-        """Whether it cannot do without rows, projected or not."""
+        """Whether it needs rows, projected or not."""
         return self.visibility == "rows"
 
     def has(self, parameter: str) -> bool:
-        """Whether it has such a parameter."""
+        """Whether it has a parameter of this name."""
         return any(hasattr(settings, parameter) for settings in self.settings)
 
     @property

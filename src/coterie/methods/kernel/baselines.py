@@ -30,7 +30,7 @@ from coterie.methods.kernel.clusters import (
 )
 from coterie.methods.kernel.features import Drawn
 from coterie.methods.method import COUNT, Method, RunContext
-from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
+from coterie.methods.shared.coresets import Coreset, SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
@@ -95,17 +95,8 @@ def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     return first + coreset_cost(len(fit.centers), features.n_features, fit.sizes, method=method, seed=features.seed)
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """All rows at the server, what each counts, and how many came from each site."""
-
-    rows: Floats
-    weights: Floats
-    sizes: tuple[int, ...]
-
-
-def _pool(n_columns: int) -> Protocol[_Pool]:
-    """Two rounds: counts, then rows."""
+def _pool(n_columns: int) -> Protocol[Coreset]:
+    """All rows at the server, what each counts, and how many came from each site. Two rounds: counts, then rows."""
     counts = yield from each(CountRows(), complete=True)
     sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
     is_weighted = any(float(reply.weighted) for reply in counts.values())
@@ -114,17 +105,17 @@ def _pool(n_columns: int) -> Protocol[_Pool]:
     rows = np.concatenate([part.points for part in parts])
     weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
     check_rows(weights.sum())
-    return _Pool(rows[weights > 0], weights[weights > 0], tuple(sizes.values()))
+    return Coreset(rows[weights > 0], weights[weights > 0], sizes=tuple(sizes.values()))
 
 
 def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, seed: int) -> Protocol[BaselineFit]:
     """k-means of the first s columns of U sqrt(Lambda), K = U Lambda U' exactly. Rows are pooled."""
     pool = yield from _pool(n_columns)
     roots = np.sqrt(pool.weights)
-    matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
+    matrix = roots[:, None] * kernel.between(pool.points, pool.points) * roots
     pairs = _top_eigenpairs(matrix, n_components, seed)
     pairs = pairs.above(NONE * pairs.values[0])
-    embedding = LandmarkMap.of(kernel, pool.rows, roots[:, None] * pairs.vectors / np.sqrt(pairs.values))
+    embedding = LandmarkMap.of(kernel, pool.points, roots[:, None] * pairs.vectors / np.sqrt(pairs.values))
     return _clustered(embedding, pool, pairs.values, n_clusters, seed)
 
 
@@ -149,9 +140,9 @@ def sk(
     The c landmarks are drawn uniformly among all rows, without replacement; a row of weight 2 is two.
     """
     pool = yield from _pool(n_columns)
-    landmarks = np.unique(pool.rows[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
+    landmarks = np.unique(pool.points[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
     root = inverse_root(kernel.between(landmarks, landmarks))
-    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
+    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.points, landmarks) @ root)
     turn, values = top_directions(features, n_components)
     return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
 
@@ -163,8 +154,8 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
     return directions[:kept].T, sizes[:kept] ** 2
 
 
-def _clustered(embedding: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
-    rows = embedding.embed(pool.rows)
+def _clustered(embedding: LandmarkMap, pool: Coreset, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+    rows = embedding.embed(pool.points)
     centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
     return BaselineFit(embedding, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
@@ -261,7 +252,7 @@ RFK = Method(
     "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
     (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
     "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
-    "features of single rows, from which the rows can be found",
+    "features of single rows, from which the rows can be reconstructed",
     visibility="rows",
     settings=(RFKSettings,),
     is_baseline=True,

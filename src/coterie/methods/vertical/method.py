@@ -112,7 +112,7 @@ METHOD = Method(
     ),
     "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; then "
     "T a new row (rbf) or one a component of it (linear)",
-    "all distances between a site's rows in its own columns, and with them its rows up to a rotation; tags tell "
+    "all distances between a site's rows in its own columns, and so its rows up to a rotation; tags show "
     "which rows are the same",
     visibility="rows",
     settings=(VerticalClusterSettings, VerticalComponentSettings),

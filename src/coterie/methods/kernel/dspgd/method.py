@@ -163,7 +163,7 @@ METHOD = Method(
     ),
     "d+2 for gamma; an iteration: n(n+1)/2 (Gram) or Q n (Lanczos), n = r_t + D; then Lloyd by sums, k(s+1)+1 a "
     "round",
-    "sums of products of random features over all sites: enough of them give what sites show, groups by default; "
+    "sums of products of random features over all sites, enough of which reveal what sites show (groups by default); "
     "then per cluster the sum and number of embedded rows",
     optional="only with a one-shot start (the default where every site allows averages)",
     settings=(DSPGDClusterSettings, DSPGDComponentSettings),

@@ -56,5 +56,5 @@ METHOD = Method(
     "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
     optional="only where every site allows averages (landmarks='summed' never)",
     settings=(LandmarkClusterSettings, LandmarkComponentSettings),
-    use="Clusters that are no blobs, and kernel principal components.",
+    use="Clusters that are not blobs, and kernel principal components.",
 )  # fmt: skip
