@@ -27,7 +27,7 @@ from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
 MAX_EPOCHS = 1000
-"""The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
+"""The most passes a site makes over its rows in one round, so that one question cannot occupy it for long."""
 
 WINDOW_ROWS = 1 << 16
 """Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""

@@ -85,9 +85,8 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
 def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
 
-    The result is what all sites allow: what a method does by itself is decided from it, before any other question.
-    Per-site results are seen, because the site that differs is to be named; they tell of columns, not
-    of rows.
+    The result is what all sites allow. It decides what ``"auto"`` means, before any other question.
+    Per-site results are seen, so that the site that differs can be named; they describe columns, not rows.
     """
     names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
     twice = sorted({name for name in names if names.count(name) > 1})

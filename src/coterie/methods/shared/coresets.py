@@ -1,14 +1,14 @@
 """Distributed k-means by coresets (Balcan, Ehrlich & Liang 2013, Algorithm 1, sites around one server).
 
-Every site solves k-means on its own rows and tells the cost (round 1). The server allots C points in proportion to
+Every site solves k-means on its own rows and sends the cost (round 1). The server allots C points in proportion to
 the costs. Every site draws its points with chance ~ squared distance to its own solution, weighs them so that sums
 over its rows are right on average, and adds its own centers with what is left of their cells (round 2). The server
 clusters the union. Rows leave as they are, so this discloses records.
 
-Settled: points are allotted by largest remainder, where the paper has fractions, and a point's weight divides by the
+Our choices: points are allotted by largest remainder, where the paper has fractions. A point's weight divides by the
 points its own site was allotted, so that the estimate stays unbiased. A site allotted as many points as it has rows
-sends them all. A center's weight may be negative; it travels so (the weights of a site add up to its rows), and
-the server sets it to 0 and rescales for its solver only.
+sends all its rows. A center's weight may be negative, so that a site's weights add up to its rows; the server sets it
+to 0 and rescales for its solver only.
 """
 
 from __future__ import annotations

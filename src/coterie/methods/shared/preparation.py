@@ -1,7 +1,7 @@
 """What any method can be preceded by: imputation and scaling, found by sums over columns.
 
-Sites end up with a prepared view of their table, which later questions see in its place. What they are told is
-public (means, deviations, ranges), so a site that joins late or restarts is brought up to date with it.
+Sites end up with a prepared view of their table, which later questions see in its place. What they receive is public
+(means, deviations, ranges), so a site that joins late or restarts can catch up.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def prepare(
     """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
 
     ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
-    two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. ``minmax``: every
+    two rounds of :func:`spread` and one to announce it. Constant columns are only shifted. ``minmax``: every
     column to 0..1 by declared ``ranges`` (lows, highs); a site that holds a value outside refuses to go on.
     """
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None

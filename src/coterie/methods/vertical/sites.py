@@ -40,8 +40,8 @@ class MeasureSpread(Request[Spreads]):
 
 
 class RankFound(Reply, content="rows"):
-    """How many eigenpairs are enough, and the Frobenius norm of what they leave out: asked at many scales these tell
-    of single distances."""
+    """How many eigenpairs are enough, and the Frobenius norm of what they leave out; at many scales these reveal
+    single distances."""
 
     rank: Integers = array(dtype="uint32", bound="most")
     left: Floats = array(nonnegative=True)

@@ -106,8 +106,8 @@ class DenseEmbedding(Embedding):
 def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[DenseEmbedding]:
     """Algorithm 1 up to line 18, DLA on R_t itself: the same iterates as with CEM, from the same features.
 
-    A site that is lost on the way takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would
-    need its answers. Its table stays as it is.
+    A site that drops out takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would need its
+    answers. Its table stays as it is.
     """
     begin = settings.begin(kernel, seed)
     yield from total(begin)
@@ -129,7 +129,7 @@ class _Server:
         self.b = self._left = b
 
     def solved(self, at: Attempt) -> Protocol[Solved]:
-        """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it."""
+        """Eigenpairs of R_t. A site that drops out takes its rows of R_t with it."""
         here = yield from present()
         self._left = {name: rows for name, rows in self.b.items() if name in here}
         size = sum(map(len, self._left.values()))
@@ -141,7 +141,7 @@ class _Server:
         return Solved(pairs, q, times.advance)
 
     def proceed(self, _: Advance, b: Floats) -> Protocol[None]:
-        """B_{t+1}: sites are told at the end."""
+        """B_{t+1}; sites get theirs at the end."""
         self.b = _cut(b, {name: len(rows) for name, rows in self._left.items()})
         yield from ()
 
@@ -174,7 +174,7 @@ class _Operator:
         return product
 
     def advance(self, kept: Ritz, scales: Floats, is_last: bool) -> Advance:
-        """What sites would be told with CEM: V = W_t' U Lambda^(-1/2)."""
+        """What sites would get with CEM: V = W_t' U Lambda^(-1/2)."""
         projected = np.zeros((len(self._means), len(kept.values)))
         for vector, sums in self._summed:
             projected += np.outer(sums, vector @ kept.vectors)

@@ -109,7 +109,7 @@ class DSPGDSettings(DSPGDOptions):
         return 1.0 / t if self.step == "1/t" else min(1.0, 2.0 / t)
 
     def begin(self, kernel: Kernel, seed: int) -> BeginKernel:
-        """What sites are told first."""
+        """The first request to the sites."""
         return BeginKernel(*BeginKernel.stated(kernel, self.n_drawn, self.features, seed), self.precision)
 
     def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
@@ -170,7 +170,7 @@ class Attempt:
 
 
 class Solved(NamedTuple):
-    """The eigenpairs of one iteration, how many products they took, and what tells sites of those kept."""
+    """The eigenpairs of one iteration, how many products they took, and the request that announces those kept."""
 
     pairs: Ritz
     n_products: int
@@ -190,10 +190,10 @@ def iterated(
     solve: Callable[[Attempt], Protocol[Solved]],
     proceed: Callable[[Advance, Floats], Protocol[Any]],
 ) -> Protocol[Embedding]:
-    """The iterations of Algorithm 1: ``solve`` finds eigenpairs, ``proceed`` is given what tells sites of those kept
-    and the columns of B_{t+1} as far as eigenvectors give them.
+    """The iterations of Algorithm 1: ``solve`` finds eigenpairs, ``proceed`` gets the request that announces those
+    kept, and the columns of B_{t+1} as far as eigenvectors give them.
 
-    A site lost on the way changes the matrix: an iteration is begun again with those left and a fresh draw.
+    A site that drops out changes the matrix, so the iteration starts again with the remaining sites and a fresh draw.
     """
     steps: list[Advance] = []
     products, ranks, restarts, rank, threshold = [], [], 0, 0, settings.threshold

@@ -101,7 +101,7 @@ class LandmarkParameters(KernelParameters):
 
 
 class _Mapped(NamedTuple):
-    """Landmarks, the map they give, and the precision in which sites are told of them."""
+    """Landmarks, the map they give, and the precision in which sites get them."""
 
     landmarks: Landmarks
     map: LandmarkMap
@@ -213,7 +213,7 @@ def cluster_by_landmarks(
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
-    if is_local:  # sites judge the starts by their rows in the round that tells them of the landmarks
+    if is_local:  # sites compare the starts on their rows in the round that announces the landmarks
         ask = sites.TryLandmarks(*sites.TryLandmarks.stated(mapped.map, mapped.precision), np.array(starts))
         replies = (yield from each(ask)).values()
         start = starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
