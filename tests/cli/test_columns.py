@@ -105,7 +105,7 @@ def test_without_a_key_rows_go_by_their_place(cli, patients):
 def test_what_does_not_go_together_is_said(cli, patients, rules):
     for words, told in (
         (("cluster", *FILES, "-k", 3, "--key", "patient"), "does not match rows by key"),
-        ((*WORDS, "--missing", "drop", "--policy", rules), "left out at all"),
+        ((*WORDS, "--missing", "drop", "--policy", rules), "dropped at all"),
         ((*WORDS, "--set", "n_clusters=3", "--policy", rules), "clusters"),
         (
             ("cluster", "lab.csv", "-k", 3, "--method", "vertical-kernel-pca", "--site-column", "lab1"),

@@ -58,12 +58,12 @@ def test_stages_are_parameters_that_can_be_copied_and_are_sized_by_the_fit():
     ("options", "told"),
     [
         ({"pipeline": "jll"}, "there is no stage"),
-        ({"refine": -1, "pipeline": "fss"}, "cannot be negative"),
+        ({"refine": -1, "pipeline": "fss"}, "refine=-1 must be a whole number, at least 0"),
         ({"refine": 0.5, "pipeline": "fss"}, "whole number"),
-        ({"budget": "abc", "pipeline": "fss"}, "how many numbers"),
-        ({"budget": 2000.9}, "how many numbers"),
+        ({"budget": "abc", "pipeline": "fss"}, "budget='abc' must be a whole number, at least 1"),
+        ({"budget": 2000.9}, "budget=2000.9 must be a whole number"),
         ({"accuracy": "x", "pipeline": "fss"}, "above 0"),
-        ({"accuracy": 0.5, "pipeline": "jl:2+fss"}, "finds the sizes itself"),
+        ({"accuracy": 0.5, "pipeline": "jl:2+fss"}, "decides the sizes"),
         ({"center": "no", "pipeline": "fss"}, "True or False"),
         ({"pipeline": "+".join(["jl"] * 9)}, "at most 8"),
         ({"pipeline": "nr+fss"}, "stands alone"),
@@ -71,7 +71,7 @@ def test_stages_are_parameters_that_can_be_copied_and_are_sized_by_the_fit():
         ({"pipeline": [JL(True)]}, "whole number"),
         ({"pipeline": [DisPCA(3, 2), DisSS()]}, "at least n_components"),
         ({"lift": "up", "pipeline": "fss"}, "'inverse'"),
-        ({"accuracy": 0.5}, "'auto' has none"),
+        ({"accuracy": 0.5}, "not for 'auto'"),
         ({"budget": 0, "pipeline": "fss"}, "at least 1"),
         ({"n_clusters": 0}, "at least 1"),
         ({"pipeline": 3}, "a list of stages"),
@@ -85,7 +85,9 @@ def test_bad_parameters_are_said_before_anyone_is_asked(options, told):
 @pytest.mark.parametrize("method", ["fss", "jl+fss", "jl+bklw", "nr"])
 def test_rows_leave_only_where_every_site_allows_it(method):
     tables = split_evenly(ROWS, 4)
-    with pytest.raises(InputError, match=f"{re.escape(method)} sends rows, projected or not; the policy of site-0"):
+    with pytest.raises(
+        InputError, match=f"{re.escape(method)} sends rows, projected or not, which the policy of site-0"
+    ):
         coterie.fit(EdgeKMeans(3, pipeline=method, random_state=0), tables)
     made = coterie.fit(EdgeKMeans(3, pipeline=method, refine=2, random_state=0), tables, policy=OPEN)
     assert made.inertia_ <= 1.2 * KMeans(3, n_init=10, random_state=0).fit(ROWS).inertia_
@@ -190,7 +192,7 @@ def test_prepared_rows_come_back_in_their_own_units(tmp_path):
         ({"n_components": 0}, "at least 1"),
         ({"n_components": None}, "at least 1"),
         ({"solver": "svd"}, "'sums', 'local' or 'auto'"),
-        ({"n_components": 3, "local_rank": 2}, "below n_components=3"),
+        ({"n_components": 3, "local_rank": 2}, "must be at least n_components=3"),
     ],
 )
 def test_bad_parameters_of_pca_are_said(options, told):

@@ -91,7 +91,7 @@ def test_where_a_site_does_not_let_averages_be_seen_plain_sums_are_refused_too()
 
 
 def test_too_few_sites_for_a_masked_sum_are_told_before_anything_is_sent():
-    with pytest.raises(InputError, match=r"there are 2 sites; by their policy no sum is over fewer than 3"):
+    with pytest.raises(InputError, match=r"there are 2 sites, but their policy allows no sum over fewer than 3"):
         coterie.fit(FederatedKMeans(3), frames(parts=2))
     with pytest.raises(InputError, match="sums='clear' is neither 'masked' nor 'plain'"):
         coterie.fit(FederatedKMeans(3), frames(), sums="clear")
@@ -161,7 +161,7 @@ def test_dropouts_within_the_quorum_are_survived():
 
 
 def test_no_table_and_an_unknown_engine_are_input_errors():
-    with pytest.raises(InputError, match="no table"):
+    with pytest.raises(InputError, match="tables is empty"):
         coterie.fit(FederatedKMeans(3), {})
     with pytest.raises(InputError, match="engine='carrier-pigeon'"):
         coterie.fit(FederatedKMeans(3), frames(), engine="carrier-pigeon")

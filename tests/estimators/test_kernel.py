@@ -303,5 +303,5 @@ def test_the_largest_seed_is_a_seed():
 
 
 def test_a_value_range_the_wrong_way_round_is_an_error():
-    with pytest.raises(InputError, match="smallest first"):
+    with pytest.raises(InputError, match=r"must be \(smallest, largest\)"):
         FederatedKernelKMeans(2, value_range=(1.0, -1.0)).fit(np.random.default_rng(0).normal(size=(40, 3)))

@@ -102,7 +102,7 @@ def test_bad_parameters_are_named_with_what_would_do(parameters, told):
 
 
 def test_sites_need_one_label_a_row():
-    with pytest.raises(InputError, match="one label a row"):
+    with pytest.raises(InputError, match="one label per row"):
         FederatedKMeans(2).fit(blobs(50, 2), sites=[0, 1])
 
 

@@ -66,12 +66,12 @@ def test_columns_are_named_or_numbered(columns):
     [
         ([[0, 1], [1, *range(2, 13)]], "malic_acid is named twice"),
         ([[0, 1], list(range(2, 12))], r"proline is at no site \(1 in all\)"),
-        ([list(range(13)), []], "a site without columns"),
-        ([], "a site without columns"),
-        ([[13]], "column 13; there are 13"),
+        ([list(range(13)), []], "gives a site no columns"),
+        ([], "gives a site no columns"),
+        ([[13]], "column 13, but there are 13"),
         ([["alcool"]], "'alcool'; there is no such column"),
-        (5, "columns=5: a list of columns for every site"),
-        ([0, 1], "columns holds 0 where a list"),
+        (5, "columns=5; it must be a list of columns for every site"),
+        ([0, 1], "columns holds 0 instead of a list"),
         ("alcohol", "columns='alcohol'"),
     ],
 )
@@ -171,9 +171,9 @@ def test_columns_are_prepared_by_their_sites():
     expected = KernelPCA(2, kernel="rbf", gamma=0.05).fit((filled - filled.mean()) / filled.std(ddof=0))
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
     for options, told in (
-        ({"missing": "drop"}, "left out at all"),
+        ({"missing": "drop"}, "dropped at all"),
         ({"scale": "minmax"}, "every site does for itself"),
-        ({"scale": "standard", "ranges": ([0], [1])}, "no common ones"),
+        ({"scale": "standard", "ranges": ([0], [1])}, "each site scales its own"),
     ):
         with pytest.raises(InputError, match=told):
             coterie.fit(VerticalKernelPCA(2), tables, policy=OPEN, **options)
@@ -181,7 +181,7 @@ def test_columns_are_prepared_by_their_sites():
 
 def test_what_a_policy_forbids_is_said_before_anything_is_sent():
     tables = frames()
-    with pytest.raises(InputError, match=r"policy of lab, imaging, ward does not allow it .per_site_results"):
+    with pytest.raises(InputError, match=r"policy of lab, imaging, ward does not allow. Set per_site_results"):
         coterie.fit(VerticalKernelPCA(), tables, key="patient")
     with pytest.raises(InputError, match="policy of lab has no alignment_key"):
         coterie.fit(
@@ -190,14 +190,14 @@ def test_what_a_policy_forbids_is_said_before_anything_is_sent():
             key="patient",
             policy=Policy(per_site_results="rows", method_protection=EXEMPT),
         )
-    with pytest.raises(InputError, match="FederatedKMeans matches no rows"):
+    with pytest.raises(InputError, match="FederatedKMeans does not match rows"):
         coterie.fit(coterie.FederatedKMeans(2), tables, key="patient", policy=OPEN)
 
 
 def test_two_sites_are_enough_to_fit_and_too_few_for_masked_sums():
     tables = {site: frame for site, frame in frames().items() if site != "ward"}
     model = coterie.fit(VerticalKernelPCA(2, gamma=0.1), tables, key="patient", policy=OPEN)
-    with pytest.raises(InputError, match="no sum is over fewer than 3"):
+    with pytest.raises(InputError, match="no sum over fewer than 3"):
         coterie.transform(model, tables, tables, key="patient", policy=OPEN)
     found = coterie.transform(model, tables, tables, key="patient", policy=OPEN, sums="plain")
     np.testing.assert_array_equal(found.tags, model.tags_)
@@ -213,12 +213,12 @@ def test_a_row_missing_at_one_site_is_counted_not_named():
 def test_transform_needs_every_site_and_an_estimator_of_columns():
     tables = frames()
     model = coterie.fit(VerticalKernelPCA(2, gamma=0.1), tables, key="patient", policy=OPEN)
-    with pytest.raises(InputError, match="of every site: imaging, lab, ward"):
+    with pytest.raises(InputError, match="for every site: imaging, lab, ward"):
         coterie.transform(model, tables, {"lab": tables["lab"]}, key="patient", policy=OPEN)
     other = {site: frame.drop(columns=frame.columns[0]) for site, frame in tables.items()}
     with pytest.raises(InputError, match="do not have the 13 columns the components were found from"):
         coterie.transform(model, other, other, key="patient", policy=OPEN)
-    with pytest.raises(InputError, match="embeds rows by itself"):
+    with pytest.raises(InputError, match="embeds rows itself"):
         coterie.transform(coterie.FederatedPCA(2), tables, tables)
     with pytest.raises(InputError, match="neither 'masked' nor 'plain'"):
         coterie.transform(model, tables, tables, sums="secret", policy=OPEN)
@@ -286,7 +286,7 @@ def test_a_data_frame_with_text_beside_the_key_is_refused():
 
 def test_a_key_is_not_ignored_for_tables_that_were_opened_without():
     tables = {site: coterie.open_table(frame, ignore=["patient"]) for site, frame in frames().items()}
-    with pytest.raises(InputError, match="the table of lab was opened without keys"):
+    with pytest.raises(InputError, match="the table of lab was opened without a key"):
         coterie.fit(VerticalKernelPCA(), tables, key="patient", policy=OPEN)
     opened = {site: coterie.open_table(frame, key="patient") for site, frame in frames().items()}
     model = coterie.fit(VerticalKernelPCA(2, gamma=0.05), opened, policy=OPEN)

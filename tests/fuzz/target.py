@@ -35,6 +35,7 @@ from coterie.methods.kernel.ce_pca import (
     ScoreByResidual,
     SketchFeatures,
 )
+from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.dspgd.dense import Expand, KeepRows, Project
 from coterie.methods.kernel.dspgd.sites import (
     Advance,
@@ -44,7 +45,6 @@ from coterie.methods.kernel.dspgd.sites import (
     SendGram,
     SumFeatures,
 )
-from coterie.methods.kernel.gamma import SumLengths
 from coterie.methods.kernel.landmarks.sites import (
     MeanByCell,
     SendFeatureGram,

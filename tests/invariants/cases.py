@@ -14,17 +14,17 @@ from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
 from coterie.methods.edge.auto import auto_kmeans
-from coterie.methods.edge.pca import federated_pca, federated_pca_cost
+from coterie.methods.edge.pca import PCASettings, federated_pca_cost
 from coterie.methods.edge.pipelines import edge_kmeans
 from coterie.methods.edge.questions import EdgeSettings, edge_cost
 from coterie.methods.edge.stages import read_pipeline
 from coterie.methods.kernel.baselines import ck, pooled_cost, rfk, rfk_cost, sk
 from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans, ce_pca_kmeans_cost
-from coterie.methods.kernel.clusters import KernelProblem
+from coterie.methods.kernel.clusters import KernelParameters
 from coterie.methods.kernel.dspgd.method import dspgd_dense_cost, dspgd_gram_cost, embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from coterie.methods.kernel.dspgd.sites import embedded
-from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, local_landmarks_cost
+from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, local_landmarks_cost
 from coterie.methods.kmeans.federated import FederatedSettings, Reassignment, federated_kmeans, federated_kmeans_cost
 from coterie.methods.method import Method, RunContext
 from coterie.methods.registry import METHODS
@@ -141,7 +141,7 @@ def _found_start_pooled(rows: Rows) -> list[Rows]:
     return [np.asarray(x) for x in central_lloyd(rows, central_var_part(rows, K), 5, 0.0)[:2]]
 
 
-KERNEL = KernelProblem(gamma=0.02)
+KERNEL = KernelParameters(gamma=0.02)
 DSPGD = DSPGDSettings(n_components=3, n_features=12, n_iter=4, rank=4, solver="gram", center=True)
 
 
@@ -200,7 +200,7 @@ def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
     return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
 
 
-LOCAL = LandmarkSettings("local", n_landmarks=12)
+LOCAL = LandmarkParameters(gamma=0.02, landmarks="local", n_landmarks=12)
 
 
 def _landmark_numbers(made: Any) -> list[Rows]:
@@ -265,7 +265,7 @@ def _pooled_kmeans(rows: Rows) -> list[Rows]:
 
 
 def _edge(pipeline: str, method: str, *, pooled: Any = None, discloses_rows: bool = True, **options: Any) -> Case:
-    settings = EdgeSettings(read_pipeline(pipeline), **options)
+    settings = EdgeSettings(pipeline=read_pipeline(pipeline), **options)
     return Case(
         f"k-means by {pipeline}, {options or 'as the paper has it'}",
         method,
@@ -316,7 +316,7 @@ EDGE = [
     Case(
         "each site's own centers, and steps of Lloyd",
         "edge-kmeans",
-        lambda rows: auto_kmeans(K, D, seed=2),
+        lambda rows: auto_kmeans(EdgeSettings(), K, RunContext(D, 2)),
         _sorted_centers,
         lambda m, fit: (
             one_shot_cost(m, K, D, method="edge-kmeans", seed=2)
@@ -327,7 +327,7 @@ EDGE = [
         Case(
             f"principal components, {solver}",
             "federated-pca",
-            lambda rows, solver=solver: federated_pca(2, D, local_rank=D, solver=solver, seed=2),
+            lambda rows, solver=solver: PCASettings(2, local_rank=D, solver=solver).protocol(RunContext(D, 2)),
             _axes_numbers,
             lambda m, fit, solver=solver: federated_pca_cost(m, D, D, solver=solver, seed=2),
             _pooled_axes,
@@ -364,7 +364,7 @@ def _by_key(rows: Rows, n_sites: int) -> dict[str, Any]:
 
 
 def _vertical(kernel: str, **options: Any) -> Callable[[Rows], Protocol[Any]]:
-    settings = VerticalSettings(3, kernel, 0.05, **options)
+    settings = VerticalSettings(3, kernel=kernel, gamma=0.05, **options)
 
     def protocol(rows: Rows) -> Protocol[Any]:
         fit = yield from vertical_kernel_pca(settings, seed=4)
@@ -446,7 +446,7 @@ CASES = [
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",
-        lambda rows: cluster_by_landmarks(KERNEL, LOCAL, K, D, max_rounds=2, tol=0.0, seed=3),
+        lambda rows: cluster_by_landmarks(LOCAL, K, RunContext(D, 3), max_rounds=2, tol=0.0),
         _landmark_numbers,
         lambda m, made: local_landmarks_cost(m, made, LOCAL, seed=3),
         tolerance=2e-3,  # means travel in float16, which a hand that drives the protocol does not round to

@@ -18,11 +18,12 @@ from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.maths.clustering import rough_centers, weighted_kmeans
 from coterie.methods.kernel.ce_pca import CEPCASettings, ce_pca_kmeans
-from coterie.methods.kernel.clusters import KernelProblem, cluster_embedded
+from coterie.methods.kernel.clusters import EmbeddedKMeans, KernelParameters, cluster_embedded
 from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
-from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
+from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
 from coterie.methods.kmeans.federated import FederatedSettings, federated_kmeans
+from coterie.methods.method import RunContext
 from coterie.methods.shared.preparation import prepare, spread
 from coterie.methods.shared.starts import cells_start
 from coterie.runtime.run import run
@@ -60,18 +61,20 @@ def _prepared(rows):
 
 def _clustered_components(rows):
     settings = DSPGDSettings(n_components=3, n_features=12, n_iter=3, rank=4, solver="lanczos")
-    made = yield from embed_by_dspgd(KernelProblem(), settings, D, seed=3)
-    return (yield from cluster_embedded(made, K, init="var-part", max_rounds=3, tol=0.0, seed=1))
+    made = yield from embed_by_dspgd(KernelParameters(), settings, D, seed=3)
+    return (
+        yield from cluster_embedded(made, EmbeddedKMeans(K, init="var-part", max_rounds=3, tol=0.0), RunContext(D, 1))
+    )
 
 
 def _summed(rows):
-    settings = LandmarkSettings("summed", n_landmarks=8)
-    return (yield from cluster_by_landmarks(KernelProblem(), settings, K, D, max_rounds=2, tol=0.0, seed=3))
+    settings = LandmarkParameters(landmarks="summed", n_landmarks=8)
+    return (yield from cluster_by_landmarks(settings, K, RunContext(D, 3), max_rounds=2, tol=0.0))
 
 
 def _landmark_components(rows):
-    settings = LandmarkSettings("local", n_landmarks=12)
-    return (yield from embed_by_landmarks(KernelProblem(), settings, 3, D, center=True, seed=3))
+    settings = LandmarkParameters(landmarks="local", n_landmarks=12)
+    return (yield from embed_by_landmarks(settings, 3, RunContext(D, 3), center=True))
 
 
 def _components(made):
@@ -147,7 +150,7 @@ def test_weights_matter():
 
 def test_what_needs_rows_as_such_says_so():
     case = next(case for case in CASES if case.method == REFUSED)
-    with pytest.raises(InputError, match="Use dspgd, which takes weights"):
+    with pytest.raises(InputError, match="use dspgd, which takes weights"):
         result(case, weighted())
 
 

@@ -8,14 +8,15 @@ import pytest
 from coterie.engines.inprocess import in_process
 from coterie.messages.site_api import Block, Memory, within_columns, within_scatter
 from coterie.messages.verbs import each, total
-from coterie.methods.edge.pca import View, dis_pca, federated_pca
+from coterie.methods.edge.pca import PCASettings, View, dis_pca
 from coterie.methods.edge.pipelines import edge_kmeans
 from coterie.methods.edge.questions import EdgeSettings
 from coterie.methods.edge.sites import SendScatter, local_scatter
 from coterie.methods.edge.stages import read_pipeline
-from coterie.methods.kernel.gamma import find_gamma
+from coterie.methods.kernel.clusters import find_gamma
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import SumSquaredDistances
+from coterie.methods.method import RunContext
 from coterie.methods.shared.coresets import SumCost, local_cost
 from coterie.methods.shared.limits import ReportMagnitude, limits_from
 from coterie.methods.shared.lloyd import Assign, Close
@@ -140,7 +141,7 @@ def test_the_scatter_of_local_landmarks_is_that_of_the_rows():
 @pytest.mark.parametrize("center", [False, True])
 def test_principal_components_by_sums_are_those_of_the_rows(center, masked):
     def protocol():
-        return federated_pca(2, D, solver="sums", center=center, seed=1)
+        return PCASettings(2, solver="sums", center=center).protocol(RunContext(D, 1))
 
     grouped, plain = both(protocol, "federated-pca", masked=masked)
     np.testing.assert_allclose(grouped.axes.values, plain.axes.values, rtol=1e-7)
@@ -157,7 +158,7 @@ def test_products_of_columns_are_the_same_when_asked_again():
 @pytest.mark.parametrize("solver", ["local", "sums"])
 def test_by_columns_alone_all_squares_are_those_of_the_rows(solver):
     def protocol():
-        return federated_pca(2, D, local_rank=D, solver=solver, seed=1)
+        return PCASettings(2, local_rank=D, solver=solver).protocol(RunContext(D, 1))
 
     grouped, plain = both(protocol, "federated-pca", scatter=False)
     assert grouped.squares == pytest.approx(plain.squares, rel=1e-9)
@@ -180,7 +181,7 @@ def test_what_a_summary_says_of_a_cost_counts_the_rows_behind_it(pipeline):
     """Every group is sent, so that nothing is left to chance; nothing is refined."""
 
     def protocol():
-        return edge_kmeans(EdgeSettings(read_pipeline(pipeline)), 2, D, seed=1)
+        return edge_kmeans(EdgeSettings(pipeline=read_pipeline(pipeline)), 2, D, seed=1)
 
     grouped, _ = both(protocol, "edge-kmeans")
     centers = grouped.centers

@@ -25,7 +25,7 @@ def cost(rows, centers, weights=None):
 def summarised(pipeline, tables=None, *, k=4, seed=0, ledger=None, policy=None, **options):
     """A run of a pipeline, given as words or stages."""
     tables = split_evenly(ROWS, 3) if tables is None else tables
-    settings = EdgeSettings(read_pipeline(pipeline), **options)
+    settings = EdgeSettings(pipeline=read_pipeline(pipeline), **options)
     columns = len(next(iter(tables.values())).columns)
     with threadpool_limits(1), in_process(tables, policy=policy) as channel:
         return run(edge_kmeans(settings, k, columns, seed=seed), channel, method="edge-kmeans", ledger=ledger)

@@ -10,9 +10,9 @@ from coterie.errors import InputError
 from coterie.maths.kernels import Kernel
 from coterie.messages import codec
 from coterie.messages.site_api import Memory
+from coterie.methods.kernel.clusters import find_gamma
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, dspgd
 from coterie.methods.kernel.dspgd.sites import _parts, embedded, keep_advance, keep_kernel
-from coterie.methods.kernel.gamma import find_gamma
 from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.journal import Journal
 from coterie.runtime.ledger import Ledger
@@ -64,7 +64,9 @@ def test_dspgd_is_algorithm_1(solver, center, kernel):
     assert list(found[0].ranks) == twin.ranks
 
 
-@pytest.mark.parametrize("changes", [{"step": "2/t"}, {"form": "paired"}, {"threshold": 2.0}, {"n_components": 3}])
+@pytest.mark.parametrize(
+    "changes", [{"step": "2/t"}, {"features": "paired"}, {"threshold": 2.0}, {"n_components": 3}]
+)
 def test_every_setting_is_algorithm_1s(changes):
     chosen = settings(**changes)
     assert_is(algorithm_1(ROWS, RBF, chosen), embed(RBF, chosen, split_evenly(ROWS, 3)))

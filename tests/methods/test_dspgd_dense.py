@@ -58,7 +58,9 @@ def test_cem_and_dense_iterates_agree(kernel, n_iter):
     assert np.abs(one @ one.T - two @ two.T).max() < 1e-10 * scale
 
 
-@pytest.mark.parametrize("changes", [{"step": "2/t"}, {"form": "paired"}, {"threshold": 2.0}, {"n_components": 3}])
+@pytest.mark.parametrize(
+    "changes", [{"step": "2/t"}, {"features": "paired"}, {"threshold": 2.0}, {"n_components": 3}]
+)
 def test_dense_is_algorithm_1(changes):
     chosen = settings(**changes)
     fit, rows = embed(RBF, chosen, split_evenly(ROWS, 3), dense=True)

@@ -14,6 +14,7 @@ from coterie.methods.edge.pipelines import edge_kmeans
 from coterie.methods.edge.questions import EdgeSettings
 from coterie.methods.edge.sites import SendSummary
 from coterie.methods.edge.stages import Centers, read_pipeline
+from coterie.methods.method import RunContext
 from coterie.methods.registry import METHODS
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -35,7 +36,7 @@ def test_every_pipeline_that_sends_rows_is_refused_by_default_and_says_so():
         assert "rows" in METHODS[name].per_site_results
         for policy in (Policy(min_roster=1), Policy(per_site_results="averages", min_roster=1)):
             with pytest.raises(QuorumLost), in_process(split_evenly(ROWS, 3), policy=policy) as channel:
-                run(edge_kmeans(EdgeSettings(read_pipeline(name)), 4, 6, seed=0), channel, method=name)
+                run(edge_kmeans(EdgeSettings(pipeline=read_pipeline(name)), 4, 6, seed=0), channel, method=name)
 
 
 @pytest.mark.parametrize("allowed", ["none", "averages"])
@@ -43,8 +44,8 @@ def test_auto_takes_what_sites_allow_and_sees_no_more(allowed):
     policy, ledger = Policy(per_site_results=allowed), Ledger()
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
         made = run(
-            auto_kmeans(4, 6, seed=0, averages=allowed == "averages"), channel, method="edge-kmeans",
-            layers=[MaskedSums()], ledger=ledger,
+            auto_kmeans(EdgeSettings(), 4, RunContext(6, averages=allowed == "averages")), channel,
+            method="edge-kmeans", layers=[MaskedSums()], ledger=ledger,
         )  # fmt: skip
     best = KMeans(4, n_init=10, random_state=0).fit(ROWS).inertia_
     assert cost(ROWS, made.centers) <= 1.02 * best
@@ -58,7 +59,7 @@ def test_auto_takes_what_sites_allow_and_sees_no_more(allowed):
 def test_auto_keeps_to_its_budget(budget, allowed):
     policy, ledger = Policy(per_site_results=allowed, min_roster=1, protection="none"), Ledger()
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
-        steps = auto_kmeans(4, 6, seed=0, budget=budget, averages=allowed == "averages")
+        steps = auto_kmeans(EdgeSettings(budget=budget), 4, RunContext(6, averages=allowed == "averages"))
         try:
             run(steps, channel, method="edge-kmeans", ledger=ledger, layers=[MaskedSums()])
         except InputError:
@@ -76,7 +77,7 @@ def test_auto_keeps_to_its_budget_where_a_start_was_tried_in_vain():
         with in_process(few) as channel:
             try:
                 run(
-                    auto_kmeans(26, 5, seed=0, budget=budget),
+                    auto_kmeans(EdgeSettings(budget=budget), 26, RunContext(5)),
                     channel,
                     method="edge-kmeans",
                     ledger=ledger,
@@ -89,7 +90,7 @@ def test_auto_keeps_to_its_budget_where_a_start_was_tried_in_vain():
         ledger = Ledger()
         with in_process(powers) as channel:
             try:
-                steps = auto_kmeans(4, 2, seed=0, budget=budget, averages=False)
+                steps = auto_kmeans(EdgeSettings(budget=budget), 4, RunContext(2, averages=False))
                 run(steps, channel, method="edge-kmeans", ledger=ledger)
             except InputError as problem:
                 told = str(problem)
@@ -103,7 +104,7 @@ def test_a_site_that_drops_out_in_mid_run_is_left_out():
         schedule = Schedule([Fault("site-3", "drop", frozenset(range(when, 20)))])
         with in_process(tables, schedule=schedule) as channel:
             made = run(
-                edge_kmeans(EdgeSettings(read_pipeline("jl:3+bklw"), refine=2), 4, 6, seed=0),
+                edge_kmeans(EdgeSettings(pipeline=read_pipeline("jl:3+bklw"), refine=2), 4, 6, seed=0),
                 channel, method="jl+bklw", terms=Terms(quorum=0.5, resends=0),
             )  # fmt: skip
         assert made.counts.sum() == 180

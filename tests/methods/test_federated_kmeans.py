@@ -173,7 +173,7 @@ def test_auto_starts_one_shot_where_every_site_lets_averages_be_seen_and_by_sums
 
 
 def test_a_start_that_is_no_start_is_an_input_error():
-    with pytest.raises(InputError, match="init='k-means\\+\\+' is none of auto"):
+    with pytest.raises(InputError, match="init='k-means\\+\\+' must be auto"):
         started("k-means++")
 
 

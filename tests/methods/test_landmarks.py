@@ -12,11 +12,11 @@ from coterie.maths.landmarks import decoded
 from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory
 from coterie.messages.verbs import total
-from coterie.methods.kernel.clusters import KernelProblem
-from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
+from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
 from coterie.methods.kernel.landmarks.search import summed_landmarks
 from coterie.methods.kernel.landmarks.sites import SendLandmarks, local_landmarks
 from coterie.methods.kernel.landmarks.summed import ShareCells, UseProjection, keep_lens, local_shares
+from coterie.methods.method import RunContext
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
@@ -32,10 +32,8 @@ HALF = Terms(quorum=0.5, resends=0)
 
 
 def cluster(tables, settings, *, k=4, masked=False, ledger=None, policy=None, schedule=None, **options):
-    problem = options.pop("problem", KernelProblem())
-    given = {"max_rounds": 3, "tol": 0.0, "seed": 0, **options}
-    columns = len(next(iter(tables.values())).columns)
-    protocol = cluster_by_landmarks(problem, settings, k, columns, **given)
+    context = RunContext(len(next(iter(tables.values())).columns), averages=options.pop("averages", True))
+    protocol = cluster_by_landmarks(settings, k, context, **{"max_rounds": 3, "tol": 0.0, **options})
     extra = {"layers": [MaskedSums()]} if masked else {}
     with in_process(tables, policy=policy, schedule=schedule) as channel:
         return run(protocol, channel, method="landmarks", ledger=ledger, terms=HALF, **extra)
@@ -69,16 +67,15 @@ def kernel_lloyd(gram, found, k, rounds):
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "polynomial"])
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_with_all_rows_as_landmarks_it_is_exact_kernel_k_means_from_the_same_start(kernel, rounds):
-    problem = KernelProblem(kernel, GAMMA)
-    settings = LandmarkSettings(points=ROWS)
-    start, end = (cluster(split_evenly(ROWS, 3), settings, problem=problem, max_rounds=n) for n in (0, rounds))
-    gram = problem.kernel(1.0).between(ROWS, ROWS)
+    settings = LandmarkParameters(kernel=kernel, gamma=GAMMA, landmarks=ROWS)
+    start, end = (cluster(split_evenly(ROWS, 3), settings, max_rounds=n) for n in (0, rounds))
+    gram = settings.kernel_at(1.0).between(ROWS, ROWS)
     features = end.embedding.embed(ROWS)
     np.testing.assert_allclose(features @ features.T, gram, atol=1e-8 * gram.max())
     expected = kernel_lloyd(gram, labels(start), 4, rounds)
     np.testing.assert_array_equal(labels(end), expected)
     assert end.clusters.cost == pytest.approx(kernel_cost(gram, expected), rel=1e-2)  # the centers moved once more
-    again = cluster(split_evenly(ROWS, 3), settings, problem=problem, max_rounds=40)
+    again = cluster(split_evenly(ROWS, 3), settings, max_rounds=40)
     assert again.clusters.cost == pytest.approx(kernel_cost(gram, labels(again)), rel=1e-8)
 
 
@@ -91,8 +88,8 @@ def test_few_coarse_landmarks_cluster_as_well_as_the_kernel_itself(way, split):
     order = np.argsort(ROWS[:, 0]) if split == "sorted" else np.arange(240)
     tables = split_evenly(ROWS[order], 4)
     gram = Kernel("rbf", GAMMA).between(ROWS, ROWS)
-    found = cluster(tables, LandmarkSettings(way, n_landmarks=20), max_rounds=10)
-    exact = cluster(tables, LandmarkSettings(points=ROWS), max_rounds=50)
+    found = cluster(tables, LandmarkParameters(landmarks=way, n_landmarks=20), max_rounds=10)
+    exact = cluster(tables, LandmarkParameters(landmarks=ROWS), max_rounds=50)
     assert kernel_cost(gram, labels(found)) <= 1.01 * kernel_cost(gram, labels(exact))
     assert found.clusters.counts.sum() == 240
     assert found.kernel.gamma == pytest.approx(GAMMA, rel=0.02)
@@ -101,7 +98,7 @@ def test_few_coarse_landmarks_cluster_as_well_as_the_kernel_itself(way, split):
 def test_gamma_is_right_for_coarse_numbers_far_from_zero():
     """Columns near 10,000 in single precision: an expanded square would keep three digits of ten thousand squared."""
     away = (ROWS + 1e4).astype(np.float32)
-    found = cluster(split_evenly(away, 3), LandmarkSettings("local", n_landmarks=20), max_rounds=1)
+    found = cluster(split_evenly(away, 3), LandmarkParameters(landmarks="local", n_landmarks=20), max_rounds=1)
     assert found.kernel.gamma == pytest.approx(GAMMA, rel=0.02)
 
 
@@ -140,7 +137,12 @@ def test_summed_landmarks_are_means_of_the_cells_within_a_step(masked):
 def test_wide_rows_are_projected_to_find_cells_and_whole_means_have_few_bits():
     rows = blobs(400, 60, 5, seed=1, spread=1.0)
     found, wide = (
-        cluster(split_evenly(rows, 4), LandmarkSettings("summed", n_landmarks=20, bits=bits), k=5, masked=True)
+        cluster(
+            split_evenly(rows, 4),
+            LandmarkParameters(landmarks="summed", n_landmarks=20, landmark_bits=bits),
+            k=5,
+            masked=True,
+        )
         for bits in (5, 8)
     )
     gram = Kernel("rbf", found.kernel.gamma).between(rows, rows)
@@ -149,7 +151,7 @@ def test_wide_rows_are_projected_to_find_cells_and_whole_means_have_few_bits():
 
 
 def test_masked_and_plain_sums_give_the_same():
-    settings = LandmarkSettings("summed", n_landmarks=16)
+    settings = LandmarkParameters(landmarks="summed", n_landmarks=16)
     plain, masked = (cluster(split_evenly(ROWS, 4), settings, masked=m) for m in (False, True))
     np.testing.assert_allclose(masked.embedding.landmarks, plain.embedding.landmarks, atol=1e-5)
     np.testing.assert_array_equal(labels(masked), labels(plain))
@@ -193,9 +195,9 @@ def test_a_sites_landmarks_are_its_centers_and_its_scatter_is_exact():
 def test_many_tiny_sites_are_merged():
     rows = blobs(1200, 5, 4, seed=3, spread=1.5)
     owners = np.random.default_rng(0).permutation(np.arange(1200) % 60)
-    found = cluster(tables_of(rows, owners, 60), LandmarkSettings("local"), max_rounds=2)
+    found = cluster(tables_of(rows, owners, 60), LandmarkParameters(landmarks="local"), max_rounds=2)
     gram = Kernel("rbf", found.kernel.gamma).between(rows, rows)
-    exact = cluster(split_evenly(rows, 2), LandmarkSettings(points=rows[:400]), max_rounds=30)
+    exact = cluster(split_evenly(rows, 2), LandmarkParameters(landmarks=rows[:400]), max_rounds=30)
     assert len(found.embedding.landmarks) <= 60
     assert kernel_cost(gram, labels(found, rows)) <= 1.01 * kernel_cost(gram, labels(exact, rows))
 
@@ -203,16 +205,16 @@ def test_many_tiny_sites_are_merged():
 @pytest.mark.parametrize("way", ["local", "summed"])
 def test_odd_sites(way):
     owners = np.minimum(np.arange(240), 3)  # three sites of one row
-    found = cluster(tables_of(ROWS, owners, 5), LandmarkSettings(way))  # and one of none
+    found = cluster(tables_of(ROWS, owners, 5), LandmarkParameters(landmarks=way))  # and one of none
     assert found.clusters.counts.sum() == 240
-    alone = cluster({"only": ArrayTable(ROWS)}, LandmarkSettings(way))
+    alone = cluster({"only": ArrayTable(ROWS)}, LandmarkParameters(landmarks=way))
     assert alone.clusters.counts.sum() == 240
     flat = np.concatenate([ROWS, np.full((240, 1), 3.0)], axis=1)
-    assert cluster(split_evenly(flat, 2), LandmarkSettings(way)).clusters.counts.sum() == 240
+    assert cluster(split_evenly(flat, 2), LandmarkParameters(landmarks=way)).clusters.counts.sum() == 240
     with pytest.raises(InputError, match="all rows are equal"):
-        cluster(split_evenly(np.ones((40, 3)), 2), LandmarkSettings(way))
+        cluster(split_evenly(np.ones((40, 3)), 2), LandmarkParameters(landmarks=way))
     with pytest.raises(InputError, match=r"0 rows|no landmark"):
-        cluster(split_evenly(ROWS[:0], 2), LandmarkSettings(way))
+        cluster(split_evenly(ROWS[:0], 2), LandmarkParameters(landmarks=way))
 
 
 # ---------------------------------------------------------------- policies and dropouts
@@ -222,13 +224,13 @@ def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
     tables = split_evenly(ROWS, 4)
     for policy, local in ((Policy(per_site_results="averages"), True), (Policy(), False)):
         ledger = Ledger()
-        settings = LandmarkSettings(n_landmarks=16).decided(local)
-        cluster(tables, settings, masked=True, ledger=ledger, policy=policy)
+        settings = LandmarkParameters(n_landmarks=16)
+        cluster(tables, settings, masked=True, ledger=ledger, policy=policy, averages=local)
         asked = {e.asked for e in ledger.exchanges}
         assert ("kernel.SendLandmarks" in asked) is local
         assert ("kernel.ShareCells" in asked) is not local
     with pytest.raises(QuorumLost) as refused:
-        cluster(tables, LandmarkSettings("local"), masked=True, policy=Policy())
+        cluster(tables, LandmarkParameters(landmarks="local"), masked=True, policy=Policy())
     assert {o.refusal for o in refused.value.outcomes.values()} == {Refusal.SINGLE_ANSWER_FORBIDDEN}
 
 
@@ -236,7 +238,11 @@ def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
 @pytest.mark.parametrize("kind", ["CountCells", "ShareCells"])
 def test_a_site_lost_between_counting_and_sharing_leaves_means_of_those_left(masked, kind):
     """A part of a mean of more rows would pull the mean towards nothing."""
-    tables, settings, ledger = split_evenly(ROWS + 50.0, 4), LandmarkSettings("summed", n_landmarks=12), Ledger()
+    tables, settings, ledger = (
+        split_evenly(ROWS + 50.0, 4),
+        LandmarkParameters(landmarks="summed", n_landmarks=12),
+        Ledger(),
+    )
     cluster(tables, settings, masked=masked, ledger=ledger)
     at = [e.round for e in ledger.exchanges if e.asked == f"kernel.{kind}"][2]
     schedule = Schedule([Fault("site-1", "drop", frozenset(range(at, at + 1000)))])
@@ -251,10 +257,10 @@ def test_a_site_lost_between_counting_and_sharing_leaves_means_of_those_left(mas
 
 def test_a_site_lost_after_the_landmarks_is_left_out_of_the_rounds():
     tables, ledger = split_evenly(ROWS, 4), Ledger()
-    cluster(tables, LandmarkSettings("local"), ledger=ledger)
+    cluster(tables, LandmarkParameters(landmarks="local"), ledger=ledger)
     at = next(e.round for e in ledger.exchanges if e.asked == "kernel.MeanByCell")
     schedule = Schedule([Fault("site-1", "drop", frozenset(range(at, at + 1000)))])
-    found = cluster(tables, LandmarkSettings("local"), schedule=schedule)
+    found = cluster(tables, LandmarkParameters(landmarks="local"), schedule=schedule)
     assert found.clusters.counts.sum() == 180
 
 
@@ -269,8 +275,8 @@ def test_more_landmarks_are_asked_for_where_these_miss_much(way):
     times = []
     for factor in (1.0, 100.0):
         ledger = Ledger()
-        problem = KernelProblem(gamma=factor * gamma)
-        cluster(split_evenly(rows, 3), LandmarkSettings(way), problem=problem, ledger=ledger)
+        settings = LandmarkParameters(gamma=factor * gamma, landmarks=way)
+        cluster(split_evenly(rows, 3), settings, ledger=ledger)
         times.append(sum(e.asked == kinds[way] for e in ledger.exchanges))
     assert times == ([1, 2] if way == "local" else [4, 8])  # of all rows the sums are asked for once
 
@@ -281,8 +287,8 @@ def test_more_landmarks_are_asked_for_where_these_miss_much(way):
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_components_are_those_of_the_kernel_matrix(center, masked):
-    problem, settings = KernelProblem(gamma=GAMMA), LandmarkSettings(points=ROWS)
-    protocol = embed_by_landmarks(problem, settings, 4, 5, center=center, seed=0)
+    settings = LandmarkParameters(gamma=GAMMA, landmarks=ROWS)
+    protocol = embed_by_landmarks(settings, 4, RunContext(5), center=center)
     layers = {"layers": [MaskedSums()]} if masked else {}
     with in_process(split_evenly(ROWS, 3)) as channel:
         found = run(protocol, channel, method="landmarks", **layers)
@@ -297,23 +303,23 @@ def test_components_are_those_of_the_kernel_matrix(center, masked):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"way": "elsewhere"}, "landmarks='elsewhere'"),
+        ({"landmarks": "elsewhere"}, "landmarks='elsewhere'"),
         ({"n_landmarks": 0}, "n_landmarks=0"),
-        ({"bits": 9}, "landmark_bits=9"),
-        ({"points": np.array([[np.nan]])}, "every value finite"),
-        ({"points": np.zeros(3)}, "a row each"),
+        ({"landmark_bits": 9}, "landmark_bits=9"),
+        ({"landmarks": np.array([[np.nan]])}, "every value finite"),
+        ({"landmarks": np.zeros(3)}, "a row each"),
     ],
 )
 def test_what_cannot_be_is_said(settings, told):
     with pytest.raises(InputError, match=told):
-        LandmarkSettings(**settings)
+        LandmarkParameters(**settings).check(1)
 
 
 def test_given_landmarks_have_the_rows_columns():
-    with pytest.raises(InputError, match="landmarks have 3 columns, the sites' rows 5"):
-        cluster(split_evenly(ROWS, 2), LandmarkSettings(points=np.zeros((4, 3))))
+    with pytest.raises(InputError, match="landmarks have 3 columns, but the sites' rows have 5"):
+        cluster(split_evenly(ROWS, 2), LandmarkParameters(landmarks=np.zeros((4, 3))))
     with pytest.raises(InputError, match="n_clusters=300"):
-        cluster(split_evenly(ROWS, 2), LandmarkSettings(), k=300)
+        cluster(split_evenly(ROWS, 2), LandmarkParameters(), k=300)
 
 
 def test_sums_over_one_projection_are_not_taken_for_another():

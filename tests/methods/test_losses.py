@@ -84,7 +84,7 @@ def test_a_start_is_of_the_rows_left(start):
 
 def test_dspgd_begins_an_iteration_again_with_features_of_its_own():
     def steps():
-        return dspgd(Kernel("rbf", 0.01), DSPGDSettings(3, 8, 4, rank=4, solver="gram"), seed=4)
+        return dspgd(Kernel("rbf", 0.01), DSPGDSettings(3, n_features=8, n_iter=4, rank=4, solver="gram"), seed=4)
 
     asked = rounds_of(steps(), "dspgd", "SendGram")
     found = go(steps(), "dspgd", asked[2])

@@ -159,7 +159,7 @@ def test_the_same_columns_agree_and_doubled_names_do_not():
     table = ArrayTable(np.ones((2, 2)), columns=["x", "y"])
     with in_process({"a": table}) as channel:
         assert run(agree([Column("x"), Column("y")]), channel, method="lloyd") == Capabilities(Visible.ROWS)
-        with pytest.raises(InputError, match="'x' is there more than once"):
+        with pytest.raises(InputError, match="'x' appears more than once"):
             run(agree([Column("x"), Column("x")]), channel, method="lloyd")
 
 

@@ -68,7 +68,9 @@ def kernel_matrix(kernel, one, other):
 @pytest.mark.parametrize("n_sites", [1, 2, 4, 8, 64])
 @pytest.mark.parametrize("center", [True, False])
 def test_with_all_pairs_it_is_exact(kernel, n_sites, center):
-    fit = fitted(VerticalSettings(5, kernel, GAMMA, local_rank=70, center=center), shared_out(ROWS, n_sites))
+    fit = fitted(
+        VerticalSettings(5, kernel=kernel, gamma=GAMMA, local_rank=70, center=center), shared_out(ROWS, n_sites)
+    )
     matrix = kernel_matrix(kernel, ROWS, ROWS)
     off = np.eye(70) - 1 / 70 if center else np.eye(70)
     values, vectors = np.linalg.eigh(off @ matrix @ off)
@@ -89,12 +91,12 @@ def test_with_all_pairs_it_is_exact(kernel, n_sites, center):
 
 @pytest.mark.parametrize("rank", [16, 17])
 def test_a_linear_kernel_is_exact_with_as_many_pairs_as_columns(rank):
-    fit = fitted(VerticalSettings(6, "linear", local_rank=rank), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(6, kernel="linear", local_rank=rank), shared_out(ROWS, 4))
     pca = PCA(6).fit(ROWS)
     np.testing.assert_allclose(fit.pairs.values, pca.explained_variance_ * 69, rtol=1e-10)
     new, _ = projected(fit, pairs_of(ROWS, NEW, 4))
     np.testing.assert_allclose(np.abs(new), np.abs(pca.transform(NEW)), atol=1e-9)
-    fewer = fitted(VerticalSettings(6, "linear", local_rank=15), shared_out(ROWS, 4))
+    fewer = fitted(VerticalSettings(6, kernel="linear", local_rank=15), shared_out(ROWS, 4))
     assert np.abs(fewer.pairs.values / pca.explained_variance_ / 69 - 1).max() > 1e-6
 
 
@@ -102,7 +104,7 @@ def test_a_linear_kernel_is_exact_with_as_many_pairs_as_columns(rank):
 @pytest.mark.parametrize("center", [True, False])
 def test_with_some_pairs_it_is_what_algorithm_1_and_equations_9_and_10_say(kernel, center):
     """A twin with matrices written down: K_hat by (5) or (8), new rows by exact kernel values, K_hat's means."""
-    fit = fitted(VerticalSettings(4, kernel, GAMMA, local_rank=3, center=center), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(4, kernel=kernel, gamma=GAMMA, local_rank=3, center=center), shared_out(ROWS, 4))
     hats, mean = [], ROWS.mean(0) if center and kernel == "linear" else np.zeros(64)  # linear: centered at the sites
     for part in shared_out(ROWS - mean, 4).values():
         values, vectors = np.linalg.eigh(kernel_matrix(kernel, part, part))
@@ -123,7 +125,7 @@ def test_with_some_pairs_it_is_what_algorithm_1_and_equations_9_and_10_say(kerne
 
 def test_rows_of_the_fit_projected_differ_from_the_fits_own_below_full_rank_only():
     for rank, is_same in ((70, True), (3, False)):
-        fit = fitted(VerticalSettings(3, "rbf", GAMMA, local_rank=rank), shared_out(ROWS, 4))
+        fit = fitted(VerticalSettings(3, kernel="rbf", gamma=GAMMA, local_rank=rank), shared_out(ROWS, 4))
         again, _ = projected(fit, pairs_of(ROWS, ROWS, 4))
         assert np.allclose(again, fit.embedding, atol=1e-9) == is_same
 
@@ -139,8 +141,12 @@ def test_the_error_falls_with_the_rank_within_its_bound(kernel):
     values, vectors = values[::-1], vectors[:, ::-1]
     before, first = np.inf, None
     for rank in (2, 4, 8, 16, 32):
-        fit = fitted(VerticalSettings(3, kernel, GAMMA, local_rank=rank, center=False), shared_out(ROWS, 2))
-        more = fitted(VerticalSettings(4, kernel, GAMMA, local_rank=rank, center=False), shared_out(ROWS, 2))
+        fit = fitted(
+            VerticalSettings(3, kernel=kernel, gamma=GAMMA, local_rank=rank, center=False), shared_out(ROWS, 2)
+        )
+        more = fitted(
+            VerticalSettings(4, kernel=kernel, gamma=GAMMA, local_rank=rank, center=False), shared_out(ROWS, 2)
+        )
         error = sin_theta(fit.pairs.vectors, vectors[:, :3])
         rest = [np.linalg.eigvalsh(kernel_matrix(kernel, p, p))[::-1][rank] for p in shared_out(ROWS, 2).values()]
         bound = 2 * np.sqrt(70 - rank if kernel == "linear" else 70) * max(rest)
@@ -155,7 +161,7 @@ def test_the_error_falls_with_the_rank_within_its_bound(kernel):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("tolerance", [0.1, 0.01, 1e-3, 1e-6])
 def test_a_tolerance_is_kept_with_the_fewest_pairs_that_promise_it(kernel, tolerance):
-    settings = VerticalSettings(3, kernel, GAMMA, tolerance=tolerance, center=False)
+    settings = VerticalSettings(3, kernel=kernel, gamma=GAMMA, tolerance=tolerance, center=False)
     parts = shared_out(ROWS, 4)
     fit = fitted(settings, parts)
     matrix = kernel_matrix(kernel, ROWS, ROWS)
@@ -174,7 +180,7 @@ def test_a_tolerance_is_kept_with_the_fewest_pairs_that_promise_it(kernel, toler
 
 
 def test_a_tolerance_ends_at_the_largest_rank_allowed():
-    fit = fitted(VerticalSettings(3, "rbf", GAMMA, local_rank=5, tolerance=1e-6), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(3, kernel="rbf", gamma=GAMMA, local_rank=5, tolerance=1e-6), shared_out(ROWS, 4))
     assert set(fit.ranks.values()) == {5}
 
 
@@ -193,7 +199,7 @@ def test_pairs_of_a_large_table_are_found_by_products_and_once(monkeypatch):
 
     monkeypatch.setattr(factors, "kernel_pairs", counted)
     monkeypatch.setattr("coterie.methods.vertical.sites.kernel_pairs", counted)
-    fit = fitted(VerticalSettings(3, "rbf", 0.5, tolerance=1e-3, center=True), shared_out(rows, 2))
+    fit = fitted(VerticalSettings(3, kernel="rbf", gamma=0.5, tolerance=1e-3, center=True), shared_out(rows, 2))
     assert sorted(set(found)) == [16, 32]  # 16 were too few, 32 enough; what was found is not found again
     assert len(found) == 4
     reference = KernelPCA(3, kernel="rbf", gamma=0.5).fit(rows)
@@ -204,7 +210,7 @@ def test_single_precision_halves_the_bytes_and_hardly_moves_the_components():
     books = {}
     for precision in ("float64", "float32"):
         books[precision] = Ledger()
-        settings = VerticalSettings(3, "rbf", GAMMA, local_rank=10, precision=precision)
+        settings = VerticalSettings(3, kernel="rbf", gamma=GAMMA, local_rank=10, precision=precision)
         fit = fitted(settings, shared_out(ROWS, 4), ledger=books[precision])
         books[precision].vectors = fit.pairs.vectors
     ratio = books["float32"].total("bytes_up") / books["float64"].total("bytes_up")
@@ -218,7 +224,7 @@ def test_single_precision_halves_the_bytes_and_hardly_moves_the_components():
 def test_the_cost_is_j_d_t_plus_1_and_what_comes_before():
     """J D (T + 1), one round; two more where rows have keys and gamma is asked for."""
     ledger = Ledger()
-    fit = fitted(VerticalSettings(3, "rbf", GAMMA, local_rank=7), shared_out(ROWS, 4), ledger=ledger)
+    fit = fitted(VerticalSettings(3, kernel="rbf", gamma=GAMMA, local_rank=7), shared_out(ROWS, 4), ledger=ledger)
     pairs = [e for e in ledger.exchanges if e.asked.endswith(".Decompose")]
     assert sum(count.floats_up for count in pairs[0].sites.values()) == 4 * 7 * (70 + 1)
     assert ledger.total("floats_up") == 4 * 7 * 71 + 4 * 3
@@ -229,7 +235,7 @@ def test_the_cost_is_j_d_t_plus_1_and_what_comes_before():
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_new_rows_are_asked_for_in_pieces_and_counted(kernel, monkeypatch):
     monkeypatch.setattr("coterie.methods.vertical.kernel_pca.AT_ONCE", 8 if kernel == "linear" else 150)
-    fit = fitted(VerticalSettings(3, kernel, GAMMA, local_rank=7), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(3, kernel=kernel, gamma=GAMMA, local_rank=7), shared_out(ROWS, 4))
     whole, ledger = projected(fit, pairs_of(ROWS, NEW, 4))[0], Ledger()
     monkeypatch.setattr("coterie.methods.vertical.kernel_pca.AT_ONCE", 4 if kernel == "linear" else 71)
     np.testing.assert_allclose(projected(fit, pairs_of(ROWS, NEW, 4), ledger=ledger)[0], whole, atol=1e-12)
@@ -242,7 +248,7 @@ def test_new_rows_are_asked_for_in_pieces_and_counted(kernel, monkeypatch):
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_sums_over_new_rows_may_be_masked(kernel):
-    fit = fitted(VerticalSettings(3, kernel, GAMMA, local_rank=7), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(3, kernel=kernel, gamma=GAMMA, local_rank=7), shared_out(ROWS, 4))
     plain, ledger = projected(fit, pairs_of(ROWS, NEW, 4))[0], Ledger()
     masked, _ = projected(fit, pairs_of(ROWS, NEW, 4), layers=[MaskedSums()], ledger=ledger)
     np.testing.assert_allclose(masked, plain, atol=1e-9)
@@ -252,7 +258,7 @@ def test_sums_over_new_rows_may_be_masked(kernel):
 
 
 def test_rows_far_away_have_a_kernel_of_nothing():
-    fit = fitted(VerticalSettings(3, "rbf", 5.0, local_rank=20, center=False), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(3, kernel="rbf", gamma=5.0, local_rank=20, center=False), shared_out(ROWS, 4))
     new, _ = projected(fit, pairs_of(ROWS, NEW + 1e6, 4))
     np.testing.assert_allclose(new, 0)
 
@@ -272,12 +278,14 @@ def test_gamma_comes_from_the_mean_squared_distance_when_none_is_given():
 def test_one_column_a_constant_one_and_few_rows_are_no_trouble(kernel):
     rows = np.column_stack([ROWS[:, 0], np.full(70, 3.0), ROWS[:, 1:4]])
     parts = {"one": rows[:, :1], "constant": rows[:, 1:2], "rest": rows[:, 2:]}
-    fit = fitted(VerticalSettings(3, kernel, GAMMA, local_rank=100), parts)
+    fit = fitted(VerticalSettings(3, kernel=kernel, gamma=GAMMA, local_rank=100), parts)
     reference = KernelPCA(3, kernel=kernel, gamma=GAMMA).fit(rows)
     assert set(fit.ranks.values()) == {70}
     np.testing.assert_allclose(fit.pairs.values, reference.eigenvalues_, rtol=1e-9)
     assert sin_theta(fit.pairs.vectors, reference.eigenvectors_) < 1e-9
-    few = fitted(VerticalSettings(10, kernel, GAMMA, local_rank=50), {n: p[:2] for n, p in parts.items()})
+    few = fitted(
+        VerticalSettings(10, kernel=kernel, gamma=GAMMA, local_rank=50), {n: p[:2] for n, p in parts.items()}
+    )
     assert few.pairs.values.shape == (2,)
     assert np.isfinite(few.weights).all()
 
@@ -287,7 +295,9 @@ def test_every_site_treats_its_own_columns():
     holes[::20, 5] = np.nan  # 4 of 70
     holes[::3, 40] = np.nan  # a third: the column goes
     parts = shared_out(holes, 4)
-    fit = fitted(VerticalSettings(3, "rbf", 0.01, local_rank=70, missing="mean", scale="standard"), parts)
+    fit = fitted(
+        VerticalSettings(3, kernel="rbf", gamma=0.01, local_rank=70, missing="mean", scale="standard"), parts
+    )
     filled = np.delete(holes, 40, axis=1)
     filled = np.where(np.isnan(filled), np.nanmean(filled, axis=0), filled)
     mean, spread = filled.mean(0), filled.std(0)
@@ -328,7 +338,7 @@ def test_missing_values_nobody_spoke_of_are_refused(caplog):
         ({"tolerance": 0.0}, "tolerance=0.0"),
         ({"tolerance": 1.5}, "tolerance=1.5"),
         ({"precision": "float16"}, "precision='float16'"),
-        ({"missing": "drop"}, "left out at all"),
+        ({"missing": "drop"}, "dropped at all"),
         ({"scale": "minmax"}, "every site does for itself"),
     ],
 )
@@ -349,7 +359,7 @@ def keyed(part, later, seed):
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_rows_in_other_orders_give_the_same_components(kernel):
-    settings = VerticalSettings(3, kernel, GAMMA, local_rank=70)
+    settings = VerticalSettings(3, kernel=kernel, gamma=GAMMA, local_rank=70)
     by_place = fitted(settings, shared_out(ROWS, 3))
     later = shared_out(NEW, 3)
     tables = {n: keyed(p, later[n], i) for i, (n, p) in enumerate(shared_out(ROWS, 3).items())}
@@ -364,25 +374,27 @@ def test_rows_in_other_orders_give_the_same_components(kernel):
 
 
 def test_new_rows_of_other_tables_than_the_fits_are_refused():
-    settings = VerticalSettings(3, "rbf", GAMMA)
+    settings = VerticalSettings(3, kernel="rbf", gamma=GAMMA)
     fit = fitted(settings, shared_out(ROWS, 3))
-    with pytest.raises(Unaligned, match="the 70 rows the components were found from: 69 now, 1 of them"):
+    with pytest.raises(Unaligned, match="the 70 rows of the fit: they hold 69 rows, and 1 are"):
         projected(fit, pairs_of(ROWS[:69], NEW, 3))
     tables = {n: keyed(p, shared_out(NEW, 3)[n], i) for i, (n, p) in enumerate(shared_out(ROWS, 3).items())}
-    with pytest.raises(Unaligned, match="by key when"):
+    with pytest.raises(Unaligned, match="matched in the same way as in the fit"):
         projected(fit, tables)
     by_key = fitted(settings, tables)
     other = {
         n: PairedTable(ArrayTable(p, keys=[*range(69), 555]), ArrayTable(shared_out(NEW, 3)[n], keys=range(9)))
         for n, p in shared_out(ROWS, 3).items()
     }
-    with pytest.raises(Unaligned, match="70 now, 2 of them at one time only"):
+    with pytest.raises(Unaligned, match="they hold 70 rows, and 2 are in one of the two only"):
         projected(by_key, other)
 
 
 def test_the_gap_as_printed_is_nothing():
     """Equation (12) takes eigenvalues of K_hat up to its first or from its D-th on: every number is one of these."""
-    values = fitted(VerticalSettings(5, "rbf", GAMMA, local_rank=5, center=False), shared_out(ROWS, 2)).pairs.values
+    values = fitted(
+        VerticalSettings(5, kernel="rbf", gamma=GAMMA, local_rank=5, center=False), shared_out(ROWS, 2)
+    ).pairs.values
     first, last = values[0], values[2]
     of_k = np.linalg.eigvalsh(kernel_matrix("rbf", ROWS, ROWS))[::-1]
     for value in np.linspace(of_k[2], of_k[0], 50):  # lambda in [lambda_D(K), lambda_1(K)]
@@ -396,15 +408,15 @@ def test_the_gap_as_printed_is_nothing():
 def test_linear_columns_far_from_zero_lose_no_digits(offset):
     """Each site takes off its own means: the Gram of raw columns would keep nothing of the rows."""
     rows = np.random.default_rng(0).normal(size=(40, 4)) * [4, 2, 1, 0.5]
-    fit = fitted(VerticalSettings(3, "linear", local_rank=2), shared_out(rows + offset, 2))
-    near = fitted(VerticalSettings(3, "linear", local_rank=2), shared_out(rows, 2))
+    fit = fitted(VerticalSettings(3, kernel="linear", local_rank=2), shared_out(rows + offset, 2))
+    near = fitted(VerticalSettings(3, kernel="linear", local_rank=2), shared_out(rows, 2))
     np.testing.assert_allclose(fit.pairs.values, near.pairs.values, rtol=1e-15 * offset + 1e-9)
     new, _ = projected(fit, pairs_of(rows + offset, rows[:5] + offset, 2))
     np.testing.assert_allclose(np.abs(new), np.abs(near.embedding[:5]), atol=1e-14 * offset + 1e-8)
 
 
 def test_a_new_row_far_away_does_not_spoil_others_masked():
-    fit = fitted(VerticalSettings(3, "linear", local_rank=16), shared_out(ROWS, 4))
+    fit = fitted(VerticalSettings(3, kernel="linear", local_rank=16), shared_out(ROWS, 4))
     far = np.concatenate([NEW, NEW[:1] + 1e15])
     masked, _ = projected(fit, pairs_of(ROWS, far, 4), layers=[MaskedSums()])
     plain, _ = projected(fit, pairs_of(ROWS, NEW, 4))
@@ -440,6 +452,6 @@ def test_too_few_rows_are_found_before_pairs_are_asked_for():
 
 def test_a_tolerance_bounds_the_error_it_promises():
     for kernel in ("linear", "rbf"):
-        fit = fitted(VerticalSettings(3, kernel, GAMMA, tolerance=0.01), shared_out(ROWS, 4))
+        fit = fitted(VerticalSettings(3, kernel=kernel, gamma=GAMMA, tolerance=0.01), shared_out(ROWS, 4))
         rows = ROWS - ROWS.mean(0) if kernel == "linear" else ROWS
         assert fit.error_bound <= 0.01 * np.trace(kernel_matrix(kernel, rows, rows)) * (1 + 1e-9)

@@ -10,7 +10,7 @@ import pytest
 from coterie.baselines import NystroemKernelKMeans
 from coterie.estimators import DSPGDKernelKMeans
 from coterie.examples.datasets import SiteData, digits
-from coterie.methods.kernel.clusters import KernelProblem
+from coterie.methods.kernel.clusters import KernelParameters
 from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings
 from coterie.methods.kernel.dspgd.sites import embedded
@@ -85,7 +85,7 @@ def test_an_iterate_tells_what_ending_there_would_have_embedded():
     made = {}
     for n_iter in (3, 7):
         settings = DSPGDSettings(n_components=4, n_features=20, n_iter=n_iter, rank=5)
-        fit, _ = study._run(embed_by_dspgd(KernelProblem(), settings, 4, seed=2), data.by_site(), "dspgd")
+        fit, _ = study._run(embed_by_dspgd(KernelParameters(), settings, 4, seed=2), data.by_site(), "dspgd")
         made[n_iter] = fit.embedding
     third = list(factors(made[7], data.rows))[2]
     h, ended = unshrunk(third, made[7].threshold, 4), embedded(ArrayTable(data.rows), made[3].transcript).rows

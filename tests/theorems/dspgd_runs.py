@@ -103,7 +103,7 @@ def algorithm_1(rows, kernel, settings, *, seed=0):
     for t in range(1, settings.n_iter + 1):
         ranks.append(int(np.linalg.matrix_rank(z, tol=1e-9 * n)))
         eta = 1 / t if settings.step == "1/t" else min(1, 2 / t)
-        a = draw_features(kernel, settings.n_features, rows.shape[1], seed, t, form=settings.form)(rows)
+        a = draw_features(kernel, settings.n_features, rows.shape[1], seed, t, form=settings.features)(rows)
         xi = middle @ (a @ a.T / settings.n_features) @ middle
         values, vectors = np.linalg.eigh((1 - eta) * z + eta * xi)
         values, vectors = values[::-1], vectors[:, ::-1]

@@ -41,9 +41,9 @@ def test_distances_from_grams_are_the_distances():
 def test_the_factors_of_a_run_are_those_of_algorithm_1():
     """What the errors below are computed from."""
     rows, kernel = blobs(50, 4, 3, seed=2, spread=2.0), Kernel("rbf", 0.05)
-    found, _ = counted(kernel, DSPGDSettings(3, 12, 4, rank=5), split_evenly(rows, 3))
+    found, _ = counted(kernel, DSPGDSettings(3, n_features=12, n_iter=4, rank=5), split_evenly(rows, 3))
     for t, b in enumerate(factors(found.transcript, rows), start=1):
-        twin = algorithm_1(rows, kernel, DSPGDSettings(3, 12, t, rank=5))
+        twin = algorithm_1(rows, kernel, DSPGDSettings(3, n_features=12, n_iter=t, rank=5))
         np.testing.assert_allclose(b @ b.T, twin.z, atol=1e-9 * twin.values[0])
         h = unshrunk(b, found.threshold, 3)
         np.testing.assert_allclose(h @ h.T, twin.k, atol=1e-9 * twin.values[0])
@@ -58,7 +58,7 @@ def test_the_mean_error_falls_like_one_over_t():
     values, vectors = np.linalg.eigh(kernel.between(rows, rows))
     errors = np.zeros((20, 50))
     for seed, error in enumerate(errors):
-        settings = DSPGDSettings(10, 20, 51, rank=12, solver="gram")
+        settings = DSPGDSettings(10, n_features=20, n_iter=51, rank=12, solver="gram")
         found, _ = counted(kernel, settings, split_evenly(rows, 2), seed=seed)
         wanted = shrunk(values, vectors, found.threshold)
         error[:] = [squared_distance(b, wanted) / len(rows) ** 2 for b in factors(found.transcript, rows)]
@@ -105,7 +105,7 @@ def figure_1(rows, settings, seeds, pairs):
 def test_the_errors_on_mushrooms_stay_below_figure_1s_curve(data_folder):
     """0.4 / t. Measured to t = 50: at most 0.16 / t, of which the floor of 2.6e-3 is the most; iterates 0.034 / t."""
     rows = np.load(data_folder / "mushrooms.npz")["X"].astype(np.float32)
-    settings = DSPGDSettings(6, 20, 51, rank=4, solver="gram", precision="float32")
+    settings = DSPGDSettings(6, n_features=20, n_iter=51, rank=4, solver="gram", precision="float32")
     pairs = top_pairs(Kernel("rbf", average_gamma(rows)), rows, 6)
     recovered, iterates, _ = figure_1(rows, settings, range(10), pairs)
     t = np.arange(1, 51)
@@ -123,7 +123,9 @@ def test_the_errors_on_mnist_small_stay_below_figure_1s_curve_up_to_the_floor(da
     rows = rows[np.random.default_rng(0).permutation(60000)[:20000]].astype(np.float32) / 255
     pairs, t = top_pairs(Kernel("rbf", average_gamma(rows)), rows, 20), np.arange(1, 51)
     for form, last in (("phase", 15), ("paired", 20)):
-        settings = DSPGDSettings(20, 40, 51, rank=12, solver="gram", precision="float32", form=form)
+        settings = DSPGDSettings(
+            20, n_features=40, n_iter=51, rank=12, solver="gram", precision="float32", features=form
+        )
         recovered, iterates, floor = figure_1(rows, settings, range(3), pairs)
         assert (t * iterates).max() < 0.03
         assert (t * recovered)[:last].max() < 0.03

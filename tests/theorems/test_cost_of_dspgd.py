@@ -38,14 +38,14 @@ def assert_theorem_2(n, m, d, dense, with_cem):
 @pytest.mark.parametrize(("n_sites", "split"), [(1, "evenly"), (3, "unevenly"), (7, "evenly")])
 def test_the_ratio_is_theorem_2s(n_sites, split):
     rows = blobs(140, 5, 3, seed=1)
-    settings = DSPGDSettings(4, 10, 5, rank=5, solver="lanczos")
+    settings = DSPGDSettings(4, n_features=10, n_iter=5, rank=5, solver="lanczos")
     owners = np.minimum(np.arange(140) // 3, n_sites - 1)
     tables = split_evenly(rows, n_sites) if split == "evenly" else tables_of(rows, owners, n_sites)
     assert_theorem_2(140, n_sites, 10, *both(rows, settings, tables))
 
 
 def test_with_cem_the_cost_of_a_step_does_not_depend_on_the_number_of_rows():
-    rows, settings = blobs(80, 5, 3, seed=1), DSPGDSettings(4, 10, 4, rank=5, solver="lanczos")
+    rows, settings = blobs(80, 5, 3, seed=1), DSPGDSettings(4, n_features=10, n_iter=4, rank=5, solver="lanczos")
     doubled = np.concatenate([rows, rows])  # twice the eigenvalues and twice the threshold: the same ranks
     steps = []
     for data in (rows, doubled):
@@ -59,7 +59,7 @@ def test_with_cem_the_cost_of_a_step_does_not_depend_on_the_number_of_rows():
 def test_cem_saves_97_percent_in_every_iteration_on_mushrooms(data_folder):
     """Measured: 98.4 % and more; the paper says more than 98 % on average."""
     rows = np.load(data_folder / "mushrooms.npz")["X"].astype(np.float32)
-    found = both(rows, DSPGDSettings(6, 20, 20, rank=4, solver="lanczos"), split_evenly(rows, 5))
+    found = both(rows, DSPGDSettings(6, n_features=20, n_iter=20, rank=4, solver="lanczos"), split_evenly(rows, 5))
     shares = assert_theorem_2(8124, 5, 20, *found)
     assert min(shares) >= 0.97
     assert np.mean(shares) >= 0.98
@@ -71,7 +71,7 @@ def test_cem_saves_97_percent_in_every_iteration_on_mushrooms(data_folder):
 def test_cem_saves_98_percent_in_every_iteration_on_mnist(data_folder):
     """All 60,000 rows, both ways. Measured: 99.5 %."""
     rows = np.load(data_folder / "mnist.npz")["X"].astype(np.float32) / 255
-    found = both(rows, DSPGDSettings(20, 40, 3, rank=12, solver="lanczos"), split_evenly(rows, 5))
+    found = both(rows, DSPGDSettings(20, n_features=40, n_iter=3, rank=12, solver="lanczos"), split_evenly(rows, 5))
     assert min(assert_theorem_2(60000, 5, 40, *found)) >= 0.98
 
 
@@ -83,7 +83,7 @@ def test_cem_saves_98_percent_on_covtype_by_the_formula_with_q_measured_on_a_par
     low, high = whole.min(axis=0), whole.max(axis=0)
     part = np.random.default_rng(0).choice(len(whole), 20000, replace=False)
     rows = ((whole[part] - low) / np.maximum(high - low, 1)).astype(np.float32)
-    found = both(rows, DSPGDSettings(14, 40, 10, rank=9, solver="lanczos"), split_evenly(rows, 5))
+    found = both(rows, DSPGDSettings(14, n_features=40, n_iter=10, rank=9, solver="lanczos"), split_evenly(rows, 5))
     assert_theorem_2(20000, 5, 40, *found)
     slow, fast = found[0][0], found[1][0]
     for q0, q1, r in zip(slow.n_products, fast.n_products, fast.ranks, strict=True):

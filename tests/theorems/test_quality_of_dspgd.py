@@ -39,7 +39,7 @@ def test_the_kernel_cost_of_a_linear_kernel_is_the_cost_of_k_means():
 @pytest.mark.parametrize("seed", range(5))
 def test_two_concentric_circles_are_told_apart(seed):
     rows, truth = make_circles(600, factor=0.3, noise=0.05, random_state=seed)
-    settings = DSPGDSettings(2, 20, 50, rank=4)
+    settings = DSPGDSettings(2, n_features=20, n_iter=50, rank=4)
     h = stacked(embed(Kernel("rbf", 4.0), settings, split_evenly(rows, 5), seed=seed))
     assert normalized_mutual_info_score(truth, clusters(h, 2)) == 1.0
     assert normalized_mutual_info_score(truth, clusters(rows, 2)) < 0.1  # no k-means on the rows does that
@@ -55,7 +55,7 @@ def test_digits_are_clustered_as_well_as_by_central_kernel_k_means(seed):
     gram = kernel.between(rows, rows)
     values, vectors = np.linalg.eigh(gram)
     central = clusters(vectors[:, -10:] * np.sqrt(values[-10:]), 10)
-    settings = DSPGDSettings(10, 50, 50, rank=12)
+    settings = DSPGDSettings(10, n_features=50, n_iter=50, rank=12)
     found = clusters(stacked(embed(kernel, settings, split_evenly(rows, 5), seed=seed)), 10)
     assert normalized_mutual_info_score(truth, found) >= 0.70
     assert kernel_cost(gram, found) <= 1.005 * kernel_cost(gram, central)

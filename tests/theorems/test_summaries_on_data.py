@@ -36,7 +36,7 @@ def cost(rows, centers):
 def test_a_distributed_sample_of_200_rows_knows_the_cost_of_any_centers_within_8_percent(seed):
     """Ten of the digits themselves as centers, 200 times: farther apart than random numbers would be."""
     tables = tables_of(DIGITS, np.random.default_rng(seed).integers(0, 5, len(DIGITS)), 5)
-    settings = EdgeSettings(read_pipeline([DisSS(200)]))
+    settings = EdgeSettings(pipeline=read_pipeline([DisSS(200)]))
     with in_process(tables) as channel:
         summary = run(edge_kmeans(settings, 10, 64, seed=seed), channel, method="edge-kmeans").summary
     rng = np.random.default_rng(100 + seed)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from coterie.engines.inprocess import in_process
@@ -41,15 +41,15 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     preparation_: Preparation | None
     result_: Any
     capabilities_ = Capabilities()
-    """What the sites of the run said they allow; of simulated ones, everything."""
+    """What the sites of the run allow; simulated sites allow everything."""
     cost_over_groups = "at most"
-    """What a cost over groups is beside that of the rows."""
+    """How a cost over groups compares with the rows' cost."""
 
     @property
     def min_group_(self) -> int:
         """The fewest rows in a group where sites showed groups; 0 where they showed rows.
 
-        Over groups sizes count whole groups, and the rows' cost is ``cost_over_groups`` the one reported; over rows
+        Over groups, sizes count whole groups and the rows' cost is ``cost_over_groups`` the one reported; over rows,
         both are exact.
         """
         return self.capabilities_.min_group
@@ -65,11 +65,11 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         return self._run_seed
 
     def context(self, n_columns: int) -> RunContext:
-        """What a run over rows as they are, all of one owner, begins with."""
+        """The context of a run over one owner's rows, as they are."""
         return RunContext(n_columns, self._run_seed)
 
     def set_result(self, result: Any, preparation: Preparation | None, ledger: Ledger) -> None:
-        """Set the fitted attributes from what a run found."""
+        """Set the fitted attributes from the result of a run."""
         self.result_, self.preparation_, self.ledger_ = result, preparation, ledger
         self._set_attributes(result)
 
@@ -104,7 +104,7 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         return self.preparation_ is not None and self.preparation_.missing == "mean"
 
     def _prepared(self, X: npt.ArrayLike) -> Rows:
-        """Rows that someone gives, checked, as the run saw rows."""
+        """Rows given by a caller, validated, as the run saw rows."""
         check_is_fitted(self)
         finite = "allow-nan" if self._fills_missing else True
         rows: Rows = validate_data(
@@ -114,19 +114,38 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
 
     def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, rows as they are."""
-        self.check(X.shape[1])
+        self._simulate_over(split_rows(X, sites, weights), X.shape[1])
+
+    def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int) -> None:
+        self.check(n_columns)
         self.begin()
         ledger = Ledger()
-        with in_process(split_rows(X, sites, weights)) as channel:
-            result = run(self.protocol(self.context(X.shape[1])), channel, method=self.method, ledger=ledger)
+        with in_process(tables) as channel:
+            result = run(self.protocol(self.context(n_columns)), channel, method=self.method, ledger=ledger)
         self.set_result(result, None, ledger)
 
 
+class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+    """What estimators of components have in common."""
+
+    n_components_: int
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
+        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
+        self._simulate(rows, sites, None)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
 def split_rows(X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> Mapping[str, ArrayTable]:
-    """One table a site, from one label a row; without labels all rows are one site's."""
+    """One table per site, from one label per row; without labels one site has all rows."""
     labels = np.zeros(len(X), int) if sites is None else np.asarray(sites)
     if labels.shape != (len(X),):
-        raise InputError(f"sites has shape {labels.shape}; one label a row is needed, ({len(X)},).")
+        raise InputError(f"sites has shape {labels.shape}; it needs one label per row, ({len(X)},).")
     tables = {}
     for name in np.unique(labels):
         own = labels == name

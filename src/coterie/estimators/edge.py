@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.estimators.base import Rows
 from coterie.estimators.kmeans import KMeansModel
 from coterie.methods.edge.method import EdgeKMeansSettings
 from coterie.methods.edge.pipelines import EdgeFit
+from coterie.methods.edge.stages import read_pipeline
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
-
-Rows = npt.NDArray[np.floating[Any]]
 
 
 @described
@@ -40,10 +40,10 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
 
     def _set_attributes(self, result: KMeansFit) -> None:
         super()._set_attributes(result)
-        made = result if isinstance(result, EdgeFit) else None
-        self.pipeline_ = None if made is None else made.pipeline.stages
-        self.summary_ = None if made is None else made.summary
-        self._edge_fit = made
+        fit = result if isinstance(result, EdgeFit) else None
+        self.pipeline_ = None if fit is None else fit.pipeline.stages
+        self.summary_ = None if fit is None else fit.summary
+        self._edge_fit = fit
 
     def reduce(self, X: npt.ArrayLike) -> Rows:
         """Rows, or centers, in the space of ``summary_``."""
@@ -51,19 +51,21 @@ class EdgeKMeans(EdgeKMeansSettings, KMeansModel):
         return self._summarised().reduce(rows)
 
     def estimate_cost(self, X: npt.ArrayLike) -> float:
-        """What any centers cost over all rows, by ``summary_`` alone: nobody is asked. Unbiased where rows were not
-        projected at random, and within what projections do to distances where they were."""
+        """The cost of any centers over all rows, from ``summary_`` alone, without a question to the sites. Unbiased
+        unless rows were projected at random; then as accurate as projected distances are."""
         centers = self._prepared(X)
         return self._summarised().estimate(np.asarray(centers, np.float64))
 
     def _summarised(self) -> EdgeFit:
         if self._edge_fit is None:
-            raise InputError("this model has no summary: it was found by 'auto', or read from a file.")
+            raise InputError(
+                "this model has no summary, because it was fitted with pipeline='auto' or read from a file."
+            )
         return self._edge_fit
 
     def settings(self) -> dict[str, Any]:
         """The parameters, as a journal keeps them."""
-        found = super().settings()
+        parameters = super().settings()
         if not isinstance(self.pipeline, str):
-            found["pipeline"] = [repr(stage) for stage in self.pipeline]
-        return found
+            parameters["pipeline"] = [repr(stage) for stage in read_pipeline(self.pipeline).stages]
+        return parameters

@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_api import Column, Table, keys_of
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.runtime.channel import Channel
@@ -49,33 +50,32 @@ def fit(
     events: Write | None = None,
     schedule: Schedule | None = None,
 ) -> E:
-    """Fit an estimator over one table a site and return it.
+    """Fit an estimator over one table per site and return it.
 
     ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
-    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions; the fitted estimator
-    knows how, and takes raw rows. Sums are masked and every site protects its rows by ``policy``, the default one
-    where none is given; ``sums="plain", policy=Policy.simulation()`` plays one owner of all tables. With ``journal``
-    a folder keeps what is needed to go on after a crash: ``resume=True`` then continues. ``watch`` is called after
-    every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
+    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator
+    applies the same preparation and takes raw rows. Sums are masked, and every site protects its rows by ``policy``,
+    the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
+    ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
+    ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
+    (:mod:`coterie.runtime.events`).
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
-    says which row is which; without one rows go by their place.
+    identifies rows; without one rows are matched by position.
     """
     if engine != "inprocess":
-        raise InputError(f"engine={engine!r} is not known; there is 'inprocess'.")
+        raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
-        raise InputError(f"key={key!r}: {type(estimator).__name__} matches no rows; leave the column out (ignore).")
+        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
     opened = opened_tables(tables, key)
-    if sums not in ("masked", "plain"):
-        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    layers_of(sums)
     rules = rules_of(policy, opened)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
     check_groups(opened, rules, estimator.method)
-    masked = sums == "masked"
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
-    elif masked:
+    elif sums == "masked":
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
     options = PreparationOptions(scale, missing, ranges)
@@ -120,7 +120,7 @@ def fit_over(
         channel,
         method=estimator.method,
         terms=terms,
-        layers=[MaskedSums()] if sums == "masked" else [PlainSums()],
+        layers=layers_of(sums),
         ledger=ledger,
         journal=journal,
         settings={**_settings(estimator, names, options), "sums": sums, **(settings or {})},
@@ -134,47 +134,55 @@ def fit_over(
     return estimator
 
 
+def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
+    """How sums are taken over the sites."""
+    if sums not in ("masked", "plain"):
+        raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
+    return [MaskedSums()] if sums == "masked" else [PlainSums()]
+
+
 def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:
-    """Every site's table, opened where it is not."""
+    """Every site's table, opened if it is not yet."""
     if not tables:
-        raise InputError("there is no table; at least one site is needed.")
-    found = {
+        raise InputError("tables is empty; at least one site is needed.")
+    opened = {
         str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
         for name, table in tables.items()
     }
-    without = [name for name, table in found.items() if keys_of(table) is None]
+    without = [name for name, table in opened.items() if keys_of(table) is None]
     if key is not None and without:
         raise InputError(
-            f"key={key!r}: the table of {without[0]} was opened without keys; open_table takes key, too."
+            f"key={key!r}: the table of {without[0]} was opened without a key; pass the key to open_table."
         )
-    return found
+    return opened
 
 
 def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
-    """Every site's rules: its own, those for all, or the default ones."""
+    """Every site's policy: its own, the one for all, or the default."""
     return {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in names}
 
 
 def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent what a site would say to a question for rows."""
+    """Raise, before anything is sent, if a site would refuse questions for rows."""
     method = estimator.method
     against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
     if against:
         raise InputError(
-            f"{method} sends rows, projected or not; the policy of {_few(against)} does not allow it "
-            '(per_site_results = "rows" would). Methods that send averages or sums alone: see coterie methods.'
+            f"{method} sends rows, projected or not, which the policy of {listed(against)} does not allow. Set "
+            'per_site_results = "rows" there, or choose a method that sends only sums or averages (coterie methods '
+            "lists them)."
         )
     protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
     if METHODS[method].needs_rows and protected:
         raise InputError(
-            f"{method} needs rows as such; the policy of {_few(protected)} protects them by groups "
-            f'([method.{method}] with protection = "none" would exempt it). Methods that work with groups: see '
-            "coterie methods."
+            f"{method} needs single rows, which the policy of {listed(protected)} protects by groups. Exempt the "
+            f'method there with protection = "none" under [method.{method}], or choose a method that works with '
+            "groups (coterie methods lists them)."
         )
 
 
 def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
-    """Say before anything is sent which sites hold fewer rows than a group."""
+    """Raise, before anything is sent, if a site holds fewer rows than a group."""
     few = [
         f"{name} holds {count_of(table.n_rows, 'row')}"
         for name, table in tables.items()
@@ -183,33 +191,28 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
     if few:
         least = max(policy.min_group for policy in rules.values())
         raise InputError(
-            f"{', '.join(few)}; by their policy a site shows groups of at least {least} rows (min_group), so it "
-            "takes no part. Leave it out; or if all tables are one owner's, use the policy called simulation."
+            f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
+            "out, or use Policy.simulation() if one owner holds all tables."
         )
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
 def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent that a site could not tag the keys of its rows."""
+    """Raise, before anything is sent, if a site could not tag the keys of its rows."""
     without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
     if without:
         raise InputError(
-            f"rows are to be matched by a key, and the policy of {without[0]} has no alignment_key: a secret that "
-            "all sites share (`coterie policy secret` prints one). If all tables are one owner's, the "
-            "policy called simulation has one."
+            f"rows are matched by key, but the policy of {without[0]} has no alignment_key, the secret that all "
+            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use Policy.simulation()."
         )
 
 
 def check_roster(rules: Mapping[str, Policy]) -> None:
-    """Say before anything is sent what the sites would say to a sum over too few of them."""
+    """Raise, before anything is sent, if there are too few sites for a sum."""
     smallest = max(policy.min_roster for policy in rules.values())
     if len(rules) < smallest:
         raise InputError(
-            f"there are {len(rules)} sites; by their policy no sum is over fewer than {smallest} (min_roster). "
-            "If all tables are one owner's, use sums='plain' and policy=Policy.simulation()."
+            f"there are {len(rules)} sites, but their policy allows no sum over fewer than {smallest} (min_roster). "
+            "If one owner holds all tables, use sums='plain' and policy=Policy.simulation()."
         )
 
 

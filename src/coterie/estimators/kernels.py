@@ -1,20 +1,18 @@
-"""What estimators of kernel methods have in common."""
+"""Kernel k-means and kernel principal components, by landmarks and by DSPGD."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.base import ComponentModel, Rows
 from coterie.estimators.kmeans import ClusterModel
 from coterie.methods.kernel.clusters import KernelFit
+from coterie.methods.kernel.dspgd.method import DSPGDClusterSettings, DSPGDComponentSettings
+from coterie.methods.kernel.landmarks.method import LandmarkClusterSettings, LandmarkComponentSettings
 from coterie.methods.shared.embedded import Embeds
-
-Rows = npt.NDArray[np.floating[Any]]
+from coterie.parameters import described
 
 
 class KernelClusters(ClusterModel):
@@ -38,20 +36,14 @@ class KernelClusters(ClusterModel):
         return self.embedding_.embed(super().prepared_rows(rows))
 
     def center_columns(self) -> list[str] | None:
-        """What the numbers of a center are."""
+        """Names of a center's coordinates."""
         return [f"component{i}" for i in range(self.n_components_)]
 
 
-class KernelComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+class KernelComponents(ComponentModel):
     """Components of rows in a kernel's space."""
 
     embedding_: Embeds
-
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None)
-        return self
 
     def _set_attributes(self, result: KernelFit) -> None:
         self.embedding_, self.gamma_ = result.embedding, result.kernel.gamma
@@ -62,6 +54,76 @@ class KernelComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Federa
         """The components of rows, as the sites found them for theirs."""
         return self.embedding_.embed(self._prepared(X))
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
+
+@described
+@dataclass(eq=False, repr=False)
+class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
+    """Kernel k-means over rows that stay at their sites, by landmarks.
+
+    A few coarse averages of rows serve as landmarks. The server clusters them in the kernel's space. Sites compare a
+    few such clusterings on their rows and improve the best in a few rounds.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, n_components)
+        The centers among the embedded rows.
+    labels_ : array of shape (n_samples,)
+        The cluster of every row given to :meth:`fit`.
+    inertia_ : float
+        The sum of squared distances of all embedded rows to their centers; over groups of rows an estimate.
+    eigenvalues_ : array of shape (n_components,)
+        Eigenvalues of the kernel matrix.
+    gamma_ : float
+        The kernel's gamma.
+    ledger_ : Ledger
+        Every question and answer of the run.
+    """
+
+
+@described
+@dataclass(eq=False, repr=False)
+class FederatedKernelPCA(LandmarkComponentSettings, KernelComponents):
+    """The top eigenpairs of the kernel matrix of rows that stay at their sites, by landmarks.
+
+    A few coarse averages of rows serve as landmarks. Sites send the products of their rows' features once.
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (n_components,)
+        Eigenvalues of the (centered) kernel matrix.
+    gamma_ : float
+        The kernel's gamma.
+    embedding_ : LandmarkMap
+        What embeds any row.
+    ledger_ : Ledger
+        Every question and answer of the run.
+    """
+
+
+@described
+@dataclass(eq=False, repr=False)
+class DSPGDKernelKMeans(DSPGDClusterSettings, KernelClusters):
+    """Kernel k-means over rows that stay at their sites: an embedding by DSPGD, then k-means by sums.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, eigenvalues_, gamma_, ledger_
+        As in :class:`FederatedKernelKMeans`.
+    """
+
+
+@described
+@dataclass(eq=False, repr=False)
+class DSPGDKernelPCA(DSPGDComponentSettings, KernelComponents):
+    """The top eigenpairs of the kernel matrix of rows that stay at their sites, by DSPGD.
+
+    Random features are drawn anew in every iteration. Sites send a small matrix of products of features, or products
+    of it with vectors. A proximal step keeps the eigenvalues above a threshold.
+
+    Attributes
+    ----------
+    eigenvalues_, gamma_, ledger_
+        As in :class:`FederatedKernelPCA`; fewer components where fewer eigenvalues stay above the threshold.
+    embedding_ : Embedding
+        What embeds any row, from public requests alone.
+    """

@@ -12,7 +12,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.base import FederatedEstimator, Rows
 from coterie.maths.clustering import nearest
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.kmeans.lloyd import LloydSettings
@@ -20,11 +20,9 @@ from coterie.methods.kmeans.one_shot import OneShotSettings
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
 
-Rows = npt.NDArray[np.floating[Any]]
-
 
 class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
-    """What every estimator has that ends in centers, of rows or of embedded rows."""
+    """What estimators of clusters have in common, of rows or of embedded rows."""
 
     n_clusters: int
     cluster_centers_: npt.NDArray[np.float64]
@@ -57,7 +55,7 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.n_rounds_ = self.n_iter_ = clusters.n_rounds
 
     def center_columns(self) -> list[str] | None:
-        """What the numbers of a center are, where they are not the table's columns."""
+        """Names of a center's coordinates, where these are not the table's columns."""
         return None
 
     def label_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
@@ -97,8 +95,8 @@ class KMeansModel(ClusterModel):
         return self._fit(X, sites, sample_weight)
 
     def _set_attributes(self, result: KMeansFit) -> None:
-        made = self.preparation_
-        self.cluster_centers_ = result.centers if made is None else made.undo(result.centers)
+        preparation = self.preparation_
+        self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
         self._set_clusters(result)
 
 
@@ -118,21 +116,21 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
         The sum of squared distances of all rows to their centers, in prepared units. Where sites show groups of rows
-        it is the cost of putting every group to one center, no less than that of the rows.
+        it is the cost of assigning every group to one center, at least that of the rows.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
 
 
 @described
 @dataclass(eq=False, repr=False)
 class LloydKMeans(LloydSettings, KMeansModel):
-    """Federated k-means at its plainest, under the name ``lloyd``: sums only, start by sums."""
+    """Lloyd's k-means over all rows, by sums, with a start by sums: the method ``lloyd``."""
 
 
 @described
 @dataclass(eq=False, repr=False)
 class OneShotKMeans(OneShotSettings, KMeansModel):
-    """Every site's own centers, clustered: one round and one to close, under the name ``one-shot``."""
+    """Clusters every site's own centers: one round and one to close, the method ``one-shot``."""

@@ -117,7 +117,7 @@ def _read(raw: Any, kind: type[T]) -> T:
 def _array(kind: Any, value: Any) -> Any:
     """An array of the kind of number its annotation says, every one of them finite."""
     number = typing.get_args(typing.get_args(kind)[1])[0]
-    found = np.array(value, number)
-    if not np.isfinite(found).all():
+    values = np.array(value, number)
+    if not np.isfinite(values).all():
         raise ValueError("a number is not finite")
-    return found
+    return values

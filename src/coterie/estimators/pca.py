@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.base import ComponentModel, Rows
 from coterie.methods.edge.pca import PCAFit, PCASettings
 from coterie.parameters import described
-
-Rows = npt.NDArray[np.floating[Any]]
 
 
 @described
 @dataclass(eq=False, repr=False)
-class FederatedPCA(PCASettings, ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):
+class FederatedPCA(PCASettings, ComponentModel):
     """Principal components of all sites' rows, without a row leaving its site.
 
     By disPCA (Balcan et al. 2014) each site sends its own leading axes; exact where ``local_rank`` is no less than
@@ -39,19 +35,13 @@ class FederatedPCA(PCASettings, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_samples_ : float
         How many rows there are.
     solver_ : str
-        Which way was taken.
+        ``local`` or ``sums``.
     exact_ : bool
         Whether the components are known to be those of the pooled rows: by sums, where every site shows the products
         of its columns. Over groups of smaller sites only squares are known within groups, and close components turn.
     ledger_ : Ledger
-        Everything that was asked and answered.
+        Every question and answer of the run.
     """
-
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None)
-        return self
 
     def _set_attributes(self, result: PCAFit) -> None:
         self.solver_, self.exact_ = result.solver, result.is_exact
@@ -67,18 +57,14 @@ class FederatedPCA(PCASettings, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The components of rows."""
         prepared = self._prepared(X)
-        made: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
-        return made
+        components: Rows = (prepared - self.mean_.astype(prepared.dtype)) @ self.components_.T.astype(prepared.dtype)
+        return components
 
     def inverse_transform(self, X: npt.ArrayLike) -> Rows:
         """Rows that have these components and nothing else, in the units of the rows given."""
         check_is_fitted(self)
-        found = check_array(X, dtype=[np.float64, np.float32])
-        if found.shape[1] != self.n_components_:
-            raise InputError(f"X has {found.shape[1]} columns; {self.n_components_} components are needed.")
-        made: Rows = found @ self.components_.astype(found.dtype) + self.mean_.astype(found.dtype)
-        return made if self.preparation_ is None else self.preparation_.undo(made.astype(np.float64))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
+        components = check_array(X, dtype=[np.float64, np.float32])
+        if components.shape[1] != self.n_components_:
+            raise InputError(f"X has {components.shape[1]} columns; {self.n_components_} components are needed.")
+        rows: Rows = components @ self.components_.astype(components.dtype) + self.mean_.astype(components.dtype)
+        return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float64))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.estimators import baselines, kernels, kmeans
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.baselines import (
-    CEPCAKernelKMeans,
-    NystroemKernelKMeans,
-    PooledKernelKMeans,
-    RandomFeatureKernelKMeans,
-)
-from coterie.estimators.dspgd import DSPGDKernelKMeans, DSPGDKernelPCA
 from coterie.estimators.edge import EdgeKMeans
-from coterie.estimators.kmeans import FederatedKMeans, KMeansModel, LloydKMeans, OneShotKMeans
-from coterie.estimators.landmarks import FederatedKernelKMeans, FederatedKernelPCA
+from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.method import ClusterSettings, Settings
@@ -27,21 +20,21 @@ from coterie.parameters import described
 from coterie.text import nearest_name
 
 _NAMED: tuple[type[FederatedEstimator], ...] = (
-    FederatedKMeans,
-    LloydKMeans,
-    OneShotKMeans,
-    FederatedKernelKMeans,
-    FederatedKernelPCA,
+    kmeans.FederatedKMeans,
+    kmeans.LloydKMeans,
+    kmeans.OneShotKMeans,
+    kernels.FederatedKernelKMeans,
+    kernels.FederatedKernelPCA,
     FederatedPCA,
-    DSPGDKernelKMeans,
-    DSPGDKernelPCA,
+    kernels.DSPGDKernelKMeans,
+    kernels.DSPGDKernelPCA,
     EdgeKMeans,
     VerticalKernelKMeans,
     VerticalKernelPCA,
-    RandomFeatureKernelKMeans,
-    PooledKernelKMeans,
-    NystroemKernelKMeans,
-    CEPCAKernelKMeans,
+    baselines.RandomFeatureKernelKMeans,
+    baselines.PooledKernelKMeans,
+    baselines.NystroemKernelKMeans,
+    baselines.CEPCAKernelKMeans,
 )
 
 
@@ -57,20 +50,15 @@ def _estimator_of(settings: type[Settings]) -> type[FederatedEstimator]:
     return described(dataclass(eq=False, repr=False)(kind))
 
 
-def _estimators() -> Iterator[tuple[str, type[FederatedEstimator]]]:
-    for method in METHODS.values():
-        for settings in method.settings:
-            yield method.name, _estimator_of(settings)
-
-
 ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 """The estimator of every method that finds clusters."""
 KINDS: dict[str, type[FederatedEstimator]] = {}
 """Every estimator by the name of its class."""
-for _name, _kind in _estimators():
-    KINDS[_kind.__name__] = _kind
-    if issubclass(_kind, ClusterSettings):
-        ESTIMATORS[_name] = _kind
+for _method in METHODS.values():
+    for _kind in map(_estimator_of, _method.settings):
+        KINDS[_kind.__name__] = _kind
+        if issubclass(_kind, ClusterSettings):
+            ESTIMATORS[_method.name] = _kind
 
 
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:

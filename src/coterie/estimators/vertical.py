@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from coterie.engines.inprocess import in_process
+from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
-from coterie.estimators.base import FederatedEstimator
+from coterie.estimators import fitting
+from coterie.estimators.base import FederatedEstimator, Rows
 from coterie.maths.clustering import nearest
 from coterie.maths.factors import sin_theta
+from coterie.messages.site_api import Table
 from coterie.methods.vertical.kernel_pca import VerticalFit, project
 from coterie.methods.vertical.method import VerticalClusterSettings, VerticalComponentSettings, VerticalParameters
 from coterie.parameters import described
-from coterie.runtime.ledger import Ledger
-from coterie.runtime.run import run
+from coterie.runtime.run import Progress, run
+from coterie.runtime.terms import Terms
+from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable, PairedTable
 
-Rows = npt.NDArray[np.floating[Any]]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
 Columns = Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]
@@ -44,12 +46,7 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
             site: (own, ArrayTable(rows[:, own], columns=[names[i] for i in own], name=site))
             for site, own in split_columns(names, columns).items()
         }
-        self.check(rows.shape[1])
-        self.begin()
-        ledger = Ledger()
-        with in_process({site: table for site, (_, table) in parts.items()}) as channel:
-            result = run(self.protocol(self.context(rows.shape[1])), channel, method=self.method, ledger=ledger)
-        self.set_result(result, None, ledger)
+        self._simulate_over({site: table for site, (_, table) in parts.items()}, rows.shape[1])
         self._parts = parts
         return self
 
@@ -73,7 +70,7 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
         check_is_fitted(self)
         if self._parts is None:
             raise InputError(
-                "the rows this was fitted on are at their sites; coterie.transform(estimator, tables, new) embeds "
+                "this model was fitted over tables at their sites; use coterie.transform(estimator, tables, new) for "
                 "the sites' new rows."
             )
         rows: Rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C")
@@ -82,8 +79,8 @@ class VerticalEstimator(VerticalParameters, FederatedEstimator):
             for site, (own, table) in self._parts.items()
         }
         with in_process(tables) as channel:
-            made, _ = run(project(self.result_), channel, method=self.method, ledger=self.ledger_)
-        return made
+            components, _ = run(project(self.result_), channel, method=self.method, ledger=self.ledger_)
+        return components
 
 
 def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, list[int]]:
@@ -91,29 +88,31 @@ def split_columns(names: Sequence[str], columns: Columns | None) -> dict[str, li
     if columns is None:
         return {"all": list(range(len(names)))}
     if not isinstance(columns, Mapping | Sequence) or isinstance(columns, str):
-        raise InputError(f"columns={columns!r}: a list of columns for every site is needed.")
+        raise InputError(f"columns={columns!r}; it must be a list of columns for every site.")
     for own in columns.values() if isinstance(columns, Mapping) else columns:
         if isinstance(own, str) or not hasattr(own, "__iter__"):
-            raise InputError(f"columns holds {own!r} where a list of columns of one site is needed.")
+            raise InputError(f"columns holds {own!r} instead of a list of one site's columns.")
     by_site = columns if isinstance(columns, Mapping) else {f"site-{i}": own for i, own in enumerate(columns)}
     places = {name: i for i, name in enumerate(names)}
-    found = {str(site): [_place(one, places) for one in own] for site, own in by_site.items()}
-    taken = [place for own in found.values() for place in own]
-    if not all(found.values()) or not found:
-        raise InputError("a site without columns; every site has at least one.")
+    places_by_site = {str(site): [_place(column, places) for column in own] for site, own in by_site.items()}
+    taken = [place for own in places_by_site.values() for place in own]
+    if not all(places_by_site.values()) or not places_by_site:
+        raise InputError("columns gives a site no columns; every site needs at least one.")
     twice = sorted({place for place in taken if taken.count(place) > 1}) if len(set(taken)) < len(taken) else []
     if twice:
-        raise InputError(f"column {names[twice[0]]} is named twice in columns; it is at one site.")
+        raise InputError(f"column {names[twice[0]]} is named twice in columns; it can be at one site only.")
     nowhere = [name for i, name in enumerate(names) if i not in set(taken)]
     if nowhere:
-        raise InputError(f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns names every one.")
-    return found
+        raise InputError(
+            f"column {nowhere[0]} is at no site ({len(nowhere)} in all); columns must name every column."
+        )
+    return places_by_site
 
 
 def _place(column: Any, places: Mapping[str, int]) -> int:
     if isinstance(column, int | np.integer) and not isinstance(column, bool):
         if not -len(places) <= column < len(places):
-            raise InputError(f"columns names column {column}; there are {len(places)}.")
+            raise InputError(f"columns names column {column}, but there are {len(places)} columns.")
         return int(column) % len(places)
     if str(column) not in places:
         raise InputError(f"columns names {column!r}; there is no such column.")
@@ -127,8 +126,8 @@ class VerticalKernelPCA(
 ):
     """Kernel principal components of a table whose columns are at several sites, in one round (He et al. 2020).
 
-    Every site sends the leading eigenpairs of its own columns' kernel matrix; the center joins them. From a site's
-    eigenpairs all distances between its rows follow, so sites must allow it (``per_site_results = "rows"``).
+    Every site sends the leading eigenpairs of its own columns' kernel matrix; the server joins them. A site's
+    eigenpairs reveal all distances between its rows, so sites must allow this (``per_site_results = "rows"``).
 
     Attributes
     ----------
@@ -147,7 +146,7 @@ class VerticalKernelPCA(
         The rows' tags, in the order of ``embedding_``, where rows were matched by a key; :func:`coterie.row_tags`
         makes them of keys, at a site.
     ledger_ : Ledger
-        Everything that was asked and answered, by ``transform`` as well.
+        Every question and answer, those of ``transform`` included.
     """
 
     def transform(self, X: npt.ArrayLike) -> Floats:
@@ -163,7 +162,7 @@ class VerticalKernelPCA(
 @described
 @dataclass(eq=False, repr=False)
 class VerticalKernelKMeans(VerticalClusterSettings, ClusterMixin, VerticalEstimator):
-    """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the center.
+    """Kernel k-means of rows whose columns are at several sites: k-means of their components, at the server.
 
     Sites send what :class:`VerticalKernelPCA` has them send, and nothing more.
 
@@ -201,3 +200,68 @@ class VerticalKernelKMeans(VerticalClusterSettings, ClusterMixin, VerticalEstima
         check_is_fitted(self)
         labels: Labels = nearest(np.asarray(components, np.float64), self.cluster_centers_)[0].astype(np.int32)
         return labels
+
+
+class Projected(NamedTuple):
+    """Components of new rows, and the rows' tags where they were matched by a key."""
+
+    components: Floats
+    tags: npt.NDArray[np.uint64] | None
+
+
+def transform(
+    estimator: VerticalEstimator,
+    tables: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    policy: Policy | Mapping[str, Policy] | None = None,
+    sums: Literal["masked", "plain"] = "masked",
+    key: str | None = None,
+    terms: Terms | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    schedule: Schedule | None = None,
+) -> Projected:
+    """The components of sites' ``new`` rows, as those of ``tables``, which the estimator was fitted on.
+
+    Distances of new rows from the others (rbf) or their products with the components (linear) are summed over the
+    sites, masked unless ``sums="plain"``. Counted in the estimator's ledger. Options as for :func:`coterie.fit`.
+    """
+    if not isinstance(estimator, VerticalEstimator):
+        raise InputError(f"{type(estimator).__name__} embeds rows itself; call estimator.transform(rows).")
+    check_is_fitted(estimator)
+    layers = fitting.layers_of(sums)
+    fitted, later = fitting.opened_tables(tables, key), fitting.opened_tables(new, key)
+    sites = set(estimator.local_ranks_)
+    if set(fitted) != sites or set(later) != sites:
+        raise InputError(f"tables and new need an entry for every site: {', '.join(sorted(sites))}.")
+    _check_columns(estimator, fitted)
+    rules = fitting.rules_of(policy, fitted)
+    fitting.check_rows_allowed(estimator, rules)
+    fitting.check_alignment(fitted, rules)
+    if sums == "masked":
+        fitting.check_roster(rules)
+    paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
+    with in_process(paired, policy=rules, schedule=schedule) as channel:
+        projected = run(
+            project(estimator.result_),
+            channel,
+            method=estimator.method,
+            terms=terms,
+            layers=layers,
+            ledger=estimator.ledger_,
+            watch=watch,
+        )
+    return Projected(*projected)
+
+
+def _check_columns(estimator: VerticalEstimator, tables: Mapping[str, Table]) -> None:
+    """The tables' columns are those of the fit, where it knows them by site."""
+    then = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    for site, table in tables.items():
+        now = fitting.column_names(estimator, {site: table.columns})
+        kept = [name for name in then if name in set(now)]
+        if estimator._parts is None and kept != now:
+            apart = next((name for name in now if name not in then), "their order")
+            raise InputError(f"the tables do not have the columns the components were found from: {apart} at {site}.")
+    if estimator._parts is None and sum(len(table.columns) for table in tables.values()) != len(then):
+        raise InputError(f"the tables do not have the {len(then)} columns the components were found from.")

@@ -7,7 +7,7 @@ forms of cost, estimators' parameters, model files, and a site that replays a ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
@@ -23,6 +23,8 @@ from coterie.parameters import Allowed, check_parameters, parameter
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
 Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
+COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
+"""Allowed values of a parameter that is a number of things."""
 PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
 """The questions any method may be preceded by."""
 
@@ -37,12 +39,12 @@ class RunContext:
     spread: Spread | None = None
     """Of the prepared columns, where it is known."""
     averages: bool = True
-    """Whether every site lets its averages be seen, which decides what is ``"auto"``."""
+    """Whether every site allows averages: decides what ``"auto"`` means."""
     options: PreparationOptions = PreparationOptions()
 
 
 class RunResult(NamedTuple):
-    """What a whole run finds: how rows were prepared, the method's result, what sites said they allow."""
+    """The outcome of a whole run: how rows were prepared, the method's result, what sites allow."""
 
     preparation: Preparation | None
     result: Any
@@ -60,7 +62,7 @@ class Settings:
     """The name of the method these parameters ask for: a class attribute, or a property where they decide it."""
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns, before anyone is asked."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns, before any question."""
         check_parameters(self)
 
     def protocol(self, context: RunContext) -> Protocol[Any]:
@@ -81,18 +83,23 @@ class Settings:
         return RunResult(preparation, (yield from self.protocol(context)), capabilities)
 
 
+def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:
+    """The values in settings of the parameters that ``options`` declares, to construct other settings with."""
+    return {item.name: getattr(settings, item.name) for item in fields(options)}
+
+
 @dataclass(eq=False, repr=False)
 class ClusterSettings(Settings):
     """Of a method that finds clusters."""
 
-    n_clusters: int = parameter(8, "How many clusters.", Allowed(whole=True, low=1))
+    n_clusters: int = parameter(8, "How many clusters.", COUNT)
 
 
 @dataclass(eq=False, repr=False)
 class ComponentSettings(Settings):
     """Of a method that finds components."""
 
-    n_components: int = parameter(2, "How many components.", Allowed(whole=True, low=1))
+    n_components: int = parameter(2, "How many components.", COUNT)
 
 
 @dataclass(frozen=True)
@@ -124,11 +131,11 @@ class Method:
 
     @property
     def sends_rows(self) -> bool:
-        """Whether it cannot do without rows, projected or not."""
+        """Whether it needs rows, projected or not."""
         return self.visibility == "rows"
 
     def has(self, parameter: str) -> bool:
-        """Whether it has such a parameter."""
+        """Whether it has a parameter of this name."""
         return any(hasattr(settings, parameter) for settings in self.settings)
 
     @property

@@ -1,9 +1,4 @@
-"""k-means with few numbers where no row may leave: what ``pipeline="auto"`` does.
-
-Every site's own centers where sites let averages be seen, cells by sums where they do not; then steps of Lloyd by
-sums while they still lower the cost, as far as a budget goes. With a budget below one center a cluster and site, the
-same on rows projected at random.
-"""
+"""k-means with few numbers where no row may leave: what ``pipeline="auto"`` does."""
 
 from __future__ import annotations
 
@@ -16,6 +11,8 @@ from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.edge.pipelines import EdgeFit, edge_kmeans
 from coterie.methods.edge.questions import FEWEST_POINTS, SAMPLE, EdgeSettings, numbers_sent
 from coterie.methods.edge.stages import JL, Centers, Pipeline
+from coterie.methods.method import RunContext
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
@@ -26,27 +23,15 @@ WORTHWHILE = 2e-3
 MOST_STEPS = 20
 
 
-def auto_kmeans(
-    n_clusters: int,
-    n_columns: int,
-    *,
-    seed: int,
-    refine: int = 0,
-    budget: int | None = None,
-    known: Spread | None = None,
-    averages: bool = True,
-) -> Protocol[KMeansFit | EdgeFit]:
-    """Centers by what the budget allows, and whether every site lets its ``averages`` be seen. Rows are never asked
-    for.
-
-    ``refine`` is how many steps follow at most; 0 leaves it to the gain.
-    """
-    k, d, n_sites = n_clusters, n_columns, len((yield from present()))
+def auto_kmeans(settings: EdgeSettings, n_clusters: int, context: RunContext) -> Protocol[KMeansFit | EdgeFit]:
+    """Centers as good as the budget and the sites' policies allow. Rows are never asked for."""
+    k, d, seed, averages = n_clusters, context.n_columns, context.seed, context.averages
+    n_sites, budget = len((yield from present())), settings.budget
     room = inf if budget is None else budget // n_sites
     start_numbers, step_numbers, closing_numbers = k * (d + 1), k * (d + 1) + 1, k + 1
     if room < start_numbers + closing_numbers:
         return (yield from _projected(k, d, n_sites, seed, budget or 0, averages))
-    spent, start, why = 0, None, "sites do not let averages be seen"
+    spent, start, why = 0, None, "sites do not allow averages"
     if averages:
         spent = start_numbers  # also where they are too few for a start
         try:
@@ -54,10 +39,10 @@ def auto_kmeans(
         except InputError as problem:
             why = str(problem)
     if start is None:
-        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, known, why)
+        start, more = yield from _by_sums(k, d, seed, room - spent - closing_numbers, context.spread, why)
         spent += more
     left = (room - spent - closing_numbers) / step_numbers
-    centers, taken = yield from _steps(start, int(max(0, min(refine or MOST_STEPS, left))))
+    centers, taken = yield from _steps(start, int(max(0, min(settings.refine or MOST_STEPS, left))))
     fit = yield from lloyd(centers, max_rounds=0)
     return KMeansFit(fit.centers, fit.cost, fit.counts, taken)
 
@@ -65,16 +50,14 @@ def auto_kmeans(
 def _projected(k: int, d: int, n_sites: int, seed: int, budget: int, averages: bool) -> Protocol[EdgeFit]:
     """Own centers of projected rows, lifted: what there is when a budget is below one center a cluster and site."""
     enough = n_sites * (k * (d + 1) + k + 1)
-    few = EdgeSettings(Pipeline((JL(),), points=Centers()), budget=budget)
-    least = min(enough, numbers_sent(few, FEWEST_POINTS, k, d, n_sites))
+    stages = Pipeline((JL(),), points=Centers())
+    settings = EdgeSettings(pipeline=stages, budget=budget)
+    least = min(enough, numbers_sent(settings, stages, FEWEST_POINTS, k, d, n_sites))
     if budget < least:
-        raise InputError(f"budget={budget} is too little for {k} clusters of {d} columns: at least {least}.")
+        raise InputError(f"budget={budget} is too small for {k} clusters of {d} columns; use at least {least}.")
     if not averages:
-        raise InputError(
-            f"budget={budget}: sites would have to let averages be seen for so few numbers; {enough} or more allow "
-            "sums alone."
-        )
-    return (yield from edge_kmeans(few, k, d, seed=seed))
+        raise InputError(f"budget={budget} needs sites that allow averages; with sums alone use at least {enough}.")
+    return (yield from edge_kmeans(settings, k, d, seed=seed))
 
 
 def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
@@ -98,13 +81,12 @@ def _by_sums(k: int, d: int, seed: int, room: float, known: Spread | None, why: 
     factor = 4 if first + most[4] <= room else 1
     if first + most[factor] > room:
         raise InputError(
-            f"the budget leaves {room:g} numbers a site for a start by sums, which takes {first + most[1]}. ({why})"
+            f"the budget leaves {room:g} numbers a site for a start by sums, which needs {first + most[1]} ({why})."
         )
-    found = known or (yield from spread(d))
-    if found.rows < k:
-        raise InputError(f"the sites hold {found.rows:g} rows in all; n_clusters={k} needs at least as many.")
+    columns = known or (yield from spread(d))
+    check_rows(columns.rows, k)
     if factor == 4:
-        start = yield from cells_start(k, d, seed=seed, about=found, most_numbers=most[4])
+        start = yield from cells_start(k, d, seed=seed, about=columns, most_numbers=most[4])
     else:
-        start = yield from var_part(k, d, about=found, most_numbers=most[1])
+        start = yield from var_part(k, d, about=columns, most_numbers=most[1])
     return start, first + most[factor]

@@ -1,8 +1,7 @@
 """Principal axes of all sites' rows (disPCA of Balcan et al. 2014; step by step in section IV-A of Lu et al. 2020).
 
-Each site sends the first t1 rows of Sigma V' of its own rows; the server stacks them and takes the first t2 axes of
-the stack: exact where t1 is no less than the rank of every site's rows. Where per-site results may not be seen, or it
-is less to send, the products of all pairs of columns are summed up over the sites instead: exact always.
+Each site sends the first t1 rows of Sigma V' of its own rows, and the server takes the first t2 axes of the stack.
+Where per-site results may not be seen, or it is less to send, products of columns are summed over the sites instead.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
-from coterie.methods.method import ComponentSettings, Method, RunContext
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
 from coterie.methods.shared.costs import Cost, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
 from coterie.parameters import Allowed, parameter
 
@@ -41,8 +41,8 @@ class View:
         """Columns of a row as seen."""
         return self.maps[-1].p if self.maps else self.d
 
-    def then(self, one: LinearMap) -> View:
-        return replace(self, maps=(*self.maps, one))
+    def then(self, next_map: LinearMap) -> View:
+        return replace(self, maps=(*self.maps, next_map))
 
     def projected(self, p: int, form: str) -> View:
         """One more random projection."""
@@ -60,10 +60,10 @@ class View:
     def fields(self) -> tuple[int, tuple[str, ...], Integers, Floats, Floats]:
         """What a request says of it: seeds as far as they go, then the product of what follows."""
         seeds = []
-        for place, one in enumerate(self.maps):
-            if not (isinstance(one, Projection) and one.seed == self.seed + place):
+        for place, linear_map in enumerate(self.maps):
+            if not (isinstance(linear_map, Projection) and linear_map.seed == self.seed + place):
                 break
-            seeds.append(one)
+            seeds.append(linear_map)
         rest = self.maps[len(seeds) :]
         onto = product(rest) if rest else np.zeros((0, 0))
         shift = np.zeros(0) if self.shift is None else self.shift
@@ -72,18 +72,17 @@ class View:
 
 def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
     """How many rows there are, and their mean: d + 2 numbers by a sum."""
-    found = yield from total(Assign(np.zeros((1, n_columns))))
-    rows = float(found.counts[0])
-    if not rows > 0:
-        raise InputError("the sites hold 0 rows in all.")
-    return rows, np.asarray(found.sums[0] / rows)
+    moments = yield from total(Assign(np.zeros((1, n_columns))))
+    rows = float(moments.counts[0])
+    check_rows(rows)
+    return rows, np.asarray(moments.sums[0] / rows)
 
 
 def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
     """The leading axes of all rows as seen, and the squares of all their numbers. Per-site results are seen."""
-    found = yield from each(_subspace_request(view, local_rank))
-    stack = np.concatenate([reply.rows_of_axes for reply in found.values()]).astype(np.float64)
-    squares = float(sum(float(reply.squares) for reply in found.values()))
+    replies = yield from each(_subspace_request(view, local_rank))
+    stack = np.concatenate([reply.rows_of_axes for reply in replies.values()]).astype(np.float64)
+    squares = float(sum(float(reply.squares) for reply in replies.values()))
     _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
     kept = min(n_components, len(axes))
     return Ritz(sizes[:kept] ** 2, axes[:kept].T).signed(), squares
@@ -91,8 +90,8 @@ def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ri
 
 def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
     """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
-    found, d = (yield from total(_scatter_request(view))), view.width
-    gram, is_exact = full_matrix(np.asarray(found.packed, np.float64), d), float(found.inexact) < HALF_A_ROW
+    scatter, d = (yield from total(_scatter_request(view))), view.width
+    gram, is_exact = full_matrix(np.asarray(scatter.packed, np.float64), d), float(scatter.inexact) < HALF_A_ROW
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
 
 
@@ -117,38 +116,6 @@ class PCAFit:
     """Whether these are the components of the pooled rows: by sums, where every site shows its products."""
 
 
-def federated_pca(
-    n_components: int,
-    n_columns: int,
-    *,
-    local_rank: int | None = None,
-    solver: str = "auto",
-    center: bool = True,
-    seed: int,
-    averages: bool = True,
-) -> Protocol[PCAFit]:
-    """Principal components of all sites' rows.
-
-    ``solver``: ``local`` is disPCA, M t1 d numbers; ``sums`` the products of columns, M d (d + 1) / 2, no
-    per-site result seen; ``auto`` whichever is less, and sums where not every site lets its ``averages`` be seen.
-    """
-    if solver not in ("auto", "local", "sums"):
-        raise InputError(f"solver={solver!r}; it is 'auto', 'local' or 'sums'.")
-    if not 1 <= n_components <= n_columns:
-        raise InputError(f"n_components={n_components} of {n_columns} columns; 1 to {n_columns} are possible.")
-    rank = min(n_columns, 2 * n_components if local_rank is None else local_rank)
-    if rank < n_components:
-        raise InputError(f"local_rank={rank} is below n_components={n_components}; at least as many are needed.")
-    n_rows, mean = yield from mean_of_all(n_columns)
-    view = View(n_columns, seed, mean if center else None)
-    shift = mean if center else np.zeros(n_columns)
-    if solver == "local" or (solver == "auto" and averages and 2 * rank < n_columns + 1):
-        found, squares = yield from dis_pca(view, n_components, rank)
-        return PCAFit(shift, found, squares, n_rows, "local", False)
-    found, squares, is_exact = yield from _by_sums(view, n_components)
-    return PCAFit(shift, found, squares, n_rows, "sums", is_exact)
-
-
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
     """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
     view = View(d, seed, np.zeros(d))
@@ -169,9 +136,7 @@ class PCASettings(ComponentSettings):
         Allowed("sums", "local", "auto"),
     )
     local_rank: int | None = parameter(
-        None,
-        "t1, the axes each site sends where local; None is twice ``n_components``.",
-        Allowed(whole=True, low=1, none=True),
+        None, "t1, the axes each site sends where local; None is twice ``n_components``.", COUNT_OR_NONE
     )
     center: bool = parameter(True, "Subtract the mean of all rows first, found by a sum.")
 
@@ -179,21 +144,32 @@ class PCASettings(ComponentSettings):
     result_type: ClassVar[type[Any]] = PCAFit
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if self.n_components > n_columns:
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
+        if self._rank(n_columns) < self.n_components:
+            raise InputError(f"local_rank={self.local_rank} must be at least n_components={self.n_components}.")
+
+    def _rank(self, n_columns: int) -> int:
+        """t1, the axes each site sends where local."""
+        return min(n_columns, int(2 * self.n_components if self.local_rank is None else self.local_rank))
 
     def protocol(self, context: RunContext) -> Protocol[PCAFit]:
-        """disPCA, or sums."""
-        self.check(context.n_columns)
-        return federated_pca(
-            int(self.n_components), context.n_columns,
-            local_rank=None if self.local_rank is None else int(self.local_rank),
-            solver=self.solver, center=self.center, seed=context.seed, averages=context.averages,
-        )  # fmt: skip
+        """The mean, then disPCA or sums."""
+        d, n_components = context.n_columns, int(self.n_components)
+        self.check(d)
+        rank = self._rank(d)
+        n_rows, mean = yield from mean_of_all(d)
+        view = View(d, context.seed, mean if self.center else None)
+        shift = mean if self.center else np.zeros(d)
+        if self.solver == "local" or (self.solver == "auto" and context.averages and 2 * rank < d + 1):
+            axes, squares = yield from dis_pca(view, n_components, rank)
+            return PCAFit(shift, axes, squares, n_rows, "local", False)
+        axes, squares, is_exact = yield from _by_sums(view, n_components)
+        return PCAFit(shift, axes, squares, n_rows, "sums", is_exact)
 
 
 METHOD = Method(

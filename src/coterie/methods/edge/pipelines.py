@@ -3,9 +3,7 @@
 Algorithms 2 and 4 to 6 as pipelines of the stages of :mod:`coterie.methods.edge.stages`; Algorithms 1 and 3 are the
 same with ``lift="means"``: clusters found in the reduced space, centers as means of whole rows (1, by sums over the
 sites) or of whole points of the coreset (3). Rows leave, projected or not, in every pipeline but ``centers``.
-
-Ours: the mean is subtracted first, by a sum; ``refine`` steps of Lloyd by sums follow, because the paper's lift
-X = X' Pi^+ shortens centers (docs/errata.md).
+The mean is subtracted first, and ``refine`` steps of Lloyd follow: the paper has neither (docs/errata.md).
 """
 
 from __future__ import annotations
@@ -25,30 +23,15 @@ from coterie.messages.site_api import Rows
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.edge.pca import View, dis_pca, mean_of_all
 from coterie.methods.edge.questions import SAMPLE, EdgeSettings, fitted_to_budget, summary_asks
-from coterie.methods.edge.sites import (
-    SendCenters,
-    SumByCell,
-    SummaryPart,
-    SumReducedCost,
-)
-from coterie.methods.edge.stages import (
-    AFTER,
-    JL,
-    Centers,
-    DisPCA,
-    DisSS,
-    Pipeline,
-    Sample,
-    accurate,
-    sized,
-)
-from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.edge.sites import SendCenters, SumByCell, SummaryPart, SumReducedCost
+from coterie.methods.edge.stages import AFTER, JL, Centers, DisPCA, DisSS, Pipeline, Sample, accurate, sized
+from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.lloyd import KMeansFit, lloyd
 
 
 @dataclass(frozen=True)
 class EdgeFit(KMeansFit):
-    """Centers, and how they were come by."""
+    """Centers, and how they were found."""
 
     pipeline: Pipeline
     """With its sizes."""
@@ -70,9 +53,13 @@ class EdgeFit(KMeansFit):
         """The cost of any centers over all rows, as far as the summary knows it: what a random projection does to
         distances is not undone. Centers outside the subspace of distributed PCA cost their distance from it."""
         if isinstance(self.pipeline.points, Centers):
-            raise InputError("centers of sites do not tell how far rows are from them; no cost can be estimated.")
-        if any(isinstance(one, Basis) for one in self.maps[:-1]):
-            raise InputError("what distributed PCA left out is not known where a projection follows; no cost is.")
+            raise InputError(
+                "no cost can be estimated: the sites sent centers, which do not say how far rows are from them."
+            )
+        if any(isinstance(linear_map, Basis) for linear_map in self.maps[:-1]):
+            raise InputError(
+                "no cost can be estimated: a projection follows distributed PCA, so what that left out is unknown."
+            )
         summary, maps = self.summary, self.maps
         if maps and isinstance(maps[-1], Basis):
             summary, maps = replace(summary, coordinates=maps[-1].lift(summary.points), basis=None), maps[:-1]
@@ -81,27 +68,23 @@ class EdgeFit(KMeansFit):
 
 def edge_kmeans(settings: EdgeSettings, n_clusters: int, n_columns: int, *, seed: int) -> Protocol[EdgeFit]:
     """Centers of all sites' rows from one summary of each."""
-    k, d = n_clusters, n_columns
+    k, d, asked = n_clusters, n_columns, settings.checked_pipeline()
     names = yield from present()
-    if settings.budget is not None:
-        settings = fitted_to_budget(settings, k, d, len(names))
     held: dict[str, int] = {}
-    pipeline = sized(settings.pipeline, k, d)
+    pipeline = sized(asked, k, d)
+    if settings.budget is not None:
+        pipeline = fitted_to_budget(settings, asked, k, d, len(names))
     if settings.accuracy is not None:
         counts = yield from each(CountRows())
         held = {name: round(float(reply.shown)) for name, reply in counts.items()}
         n_rows = sum(float(reply.held) for reply in counts.values())
-        pipeline = accurate(settings.pipeline, k, d, n_rows, len(names), settings.accuracy)
-    mean = (yield from mean_of_all(d))[1] if settings.centers_first else np.zeros(d)
-    view = View(d, seed, mean if settings.centers_first else None)
+        pipeline = accurate(asked, k, d, n_rows, len(names), settings.accuracy)
+    view = View(d, seed, (yield from mean_of_all(d))[1] if settings.subtracts_mean(pipeline) else None)
     for stage in pipeline.common:
         view = yield from _seen_through(view, stage)
-    on_server = settings.projects_at_server
+    on_server = settings.projects_at_server(pipeline)
     summary, sizes = yield from _summary(view, pipeline, k, on_server, held)
-    if not summary.n_rows > 0:
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
-    if summary.n_rows < k * (1 - 1e-9):
-        raise InputError(f"the sites hold {summary.n_rows:g} rows in all; n_clusters={k} needs at least as many.")
+    check_rows(summary.n_rows, k)
     after = _after(pipeline, view)
     if on_server and after is not None:
         reduced, whole = _by_points(summary, after, k, seed)
@@ -135,10 +118,10 @@ def _after(pipeline: Pipeline, view: View) -> Projection | None:
 def _lifted(centers: Floats, view: View, settings: EdgeSettings) -> Protocol[Floats]:
     """Centers of rows as seen, as centers of rows: X' Pi^+, or the means of the rows that are nearest to them."""
     back = lifted(centers, view.maps) + (0.0 if view.shift is None else view.shift)
-    if settings.lift == "inverse" or not any(isinstance(one, Projection) for one in view.maps):
+    if settings.lift == "inverse" or not any(isinstance(linear_map, Projection) for linear_map in view.maps):
         return back
-    found = yield from total(SumByCell(*view.fields(), centers, view.d))
-    return clustering.means(found.sums, found.counts, fallback=back)
+    moments = yield from total(SumByCell(*view.fields(), centers, view.d))
+    return clustering.means(moments.sums, moments.counts, fallback=back)
 
 
 def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[Floats, Floats]:
@@ -150,17 +133,14 @@ def _by_points(summary: Summary, after: Projection, k: int, seed: int) -> tuple[
     return reduced, clustering.means(m.sums, m.counts, fallback=after.lift(reduced))
 
 
-# ---------------------------------------------------------------- summaries
-
-
 def _summary(
     view: View, pipeline: Pipeline, k: int, on_server: bool, held: Mapping[str, int]
 ) -> Protocol[tuple[Summary, tuple[int, ...]]]:
     """Every site's summary of its rows as seen, together; ``held`` are the rows of each site where they are known."""
     points = pipeline.points
     if isinstance(points, Centers):
-        found = yield from _own_centers(view, points.n_centers or k, k)
-        return found, ()
+        summary = yield from _own_centers(view, points.n_centers or k, k)
+        return summary, ()
     if isinstance(points, DisSS):
         replies = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
         costs = np.array([float(reply.cost) for reply in replies.values()])
@@ -201,10 +181,10 @@ def _read(part: SummaryPart) -> Summary:
 def _own_centers(view: View, q: int, k: int) -> Protocol[Summary]:
     """Every site's own centers, each a point as heavy as the rows it stands for."""
     parts = yield from each(SendCenters(*view.fields(), q, view.width, SAMPLE, view.reach))
-    found = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
-    if len(found.weights) < k:
+    summary = Summary.union([Summary(part.centers.astype(float), part.counts) for part in parts.values()])
+    if len(summary.weights) < k:
         raise InputError(
-            f"the sites sent {len(found.weights)} centers of their own for {k} clusters, at most one for two rows "
-            "of a site; ask for fewer clusters."
+            f"the sites sent {len(summary.weights)} centers of their own for {k} clusters. A site sends at most one "
+            "for two of its rows; use fewer clusters."
         )
-    return found
+    return summary

@@ -1,9 +1,6 @@
 """What a site is asked in k-means from small summaries (Lu et al. 2020), and in federated PCA.
 
-A site looks at its rows through linear maps: less their mean, through random projections that are seeds, onto a basis
-found before. It answers with its principal axes, the cost of its own solution, or a summary: sampled points, weights,
-a basis and Delta. Summaries hold rows, projected or not, and say so. The server's part is in
-:mod:`coterie.methods.edge.pipelines` and :mod:`coterie.methods.edge.pca`.
+The server's part is in :mod:`coterie.methods.edge.pipelines` and :mod:`coterie.methods.edge.pca`.
 """
 
 from __future__ import annotations
@@ -23,8 +20,6 @@ from coterie.methods.shared.coresets import local_solution, put_sample
 from coterie.methods.shared.embedded import StreamedTable, raw_of, seen_moments
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.starts import own_centers, sample_of
-
-# ---------------------------------------------------------------- rows seen through maps
 
 
 class Viewed(Fields):
@@ -52,17 +47,17 @@ class Viewed(Fields):
         fits = len(self.forms) == len(self.projected) <= MOST_MAPS and len(self.shift) in (0, d)
         if not fits or self.seed < 0:
             raise MalformedMessage(f"a view of {len(self.shift)} columns and {len(self.forms)} maps for rows of {d}")
-        found: list[LinearMap] = []
+        maps: list[LinearMap] = []
         try:
             for place, (form, p) in enumerate(zip(self.forms, self.projected, strict=True)):
-                found.append(Projection(form, found[-1].p if found else d, int(p), self.seed + place))
+                maps.append(Projection(form, maps[-1].p if maps else d, int(p), self.seed + place))
         except InputError as problem:
             raise MalformedMessage(str(problem)) from None
         if self.onto.size:
-            if len(self.onto) != (found[-1].p if found else d):
+            if len(self.onto) != (maps[-1].p if maps else d):
                 raise MalformedMessage(f"a basis of {len(self.onto)} columns for another number")
-            found.append(Basis(self.onto))
-        return found
+            maps.append(Basis(self.onto))
+        return maps
 
 
 def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> _MappedTable:
@@ -71,10 +66,10 @@ def _seen(table: Table, memory: Memory, ask: Viewed, d: int) -> _MappedTable:
     if kept is None or kept[0] != key or kept[1].raw is not raw:
         shift = ask.shift if len(ask.shift) else None
         kept = memory["view"] = (key, _MappedTable(raw, shift, ask.maps(len(raw.columns))))
-    found: _MappedTable = kept[1]
-    if d != len(found.columns):
-        raise MalformedMessage(f"{d} columns of rows seen as {len(found.columns)}")
-    return found
+    view: _MappedTable = kept[1]
+    if d != len(view.columns):
+        raise MalformedMessage(f"{d} columns of rows seen as {len(view.columns)}")
+    return view
 
 
 class _MappedTable(StreamedTable):
@@ -100,9 +95,6 @@ def _within_squares(view: _MappedTable, maps: list[LinearMap]) -> float:
     return float(np.vdot(turned, columns[:, None] * turned if whole is None else whole @ turned))
 
 
-# ---------------------------------------------------------------- principal axes
-
-
 class Subspace(Reply, content="grams"):
     """A site's leading axes times their singular values, Sigma V', and the squares of all its rows' numbers."""
 
@@ -125,9 +117,9 @@ def local_subspace(table: Table, memory: Memory, ask: SendSubspace) -> Subspace:
         raise MalformedMessage(f"{ask.t} axes of {ask.d} columns")
     if not table.n_rows:
         return Subspace.zeros(ask.axes)
-    found = _axes(view, ask.t, ask.seed)
-    squares = found.squares + _within_squares(view, view.maps)
-    return Subspace(np.sqrt(found.values)[:, None] * found.vectors.T, np.asarray(squares))
+    axes = _axes(view, ask.t, ask.seed)
+    squares = axes.squares + _within_squares(view, view.maps)
+    return Subspace(np.sqrt(axes.values)[:, None] * axes.vectors.T, np.asarray(squares))
 
 
 class Scatter(Reply, content="grams"):
@@ -165,9 +157,6 @@ def local_scatter(table: Table, memory: Memory, ask: SendScatter) -> Scatter:
     return Scatter(triangle(gram), np.asarray(0.0 if is_exact else float(rows_behind(view.raw))))
 
 
-# ---------------------------------------------------------------- summaries
-
-
 class ReducedCost(Reply, content="sums"):
     """The k-means cost of a site's rows as seen at its own solution."""
 
@@ -186,8 +175,8 @@ class SumReducedCost(Viewed, Request[ReducedCost], doing="measuring the sites' k
 def local_reduced_cost(table: Table, memory: Memory, ask: SumReducedCost) -> ReducedCost:
     """The cost over all rows; zero for a site without rows."""
     view = _seen(table, memory, ask, ask.d)
-    found = local_solution(view, memory, ask.k, ask.d, ask.seed)
-    return ReducedCost(np.asarray(found.cost + _within_squares(view, view.maps)))
+    solution = local_solution(view, memory, ask.k, ask.d, ask.seed)
+    return ReducedCost(np.asarray(solution.cost + _within_squares(view, view.maps)))
 
 
 def _missed(view: _MappedTable) -> float:
@@ -264,9 +253,6 @@ def local_summary(table: Table, memory: Memory, ask: SendSummary) -> SummaryPart
     return reply
 
 
-# ---------------------------------------------------------------- a site's own centers of rows as seen
-
-
 class ReducedCenters(Reply, content="averages"):
     """A site's own k-means centers of its rows as seen, and how many each stands for; unused places have count 0."""
 
@@ -287,9 +273,6 @@ class SendCenters(Viewed, Request[ReducedCenters], doing="clustering each site's
 def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> ReducedCenters:
     view = _seen(table, memory, ask, ask.d)
     return ReducedCenters(*own_centers(view, ask.q, ask.d, sample_of(view, ask.sample, ask.seed)))
-
-
-# ---------------------------------------------------------------- means of whole rows by cells of seen ones
 
 
 class WholeMoments(Reply, content="sums"):

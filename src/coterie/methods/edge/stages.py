@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, log, sqrt
+from math import ceil, log, sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -115,27 +115,29 @@ class Pipeline:
         return not isinstance(self.points, Centers)
 
 
-def read_pipeline(given: str | Sequence[Stage]) -> Pipeline:
+def read_pipeline(given: str | Sequence[Stage] | Pipeline) -> Pipeline:
     """Words joined by +, each perhaps with its size (``jl:32+fss``), or stages; a senseless order is an error."""
+    if isinstance(given, Pipeline):
+        return given
     if not isinstance(given, str | Sequence):
-        raise InputError(f"pipeline={given!r}; it is 'auto', words such as 'jl+fss', or a list of stages.")
+        raise InputError(f"pipeline={given!r} must be 'auto', words such as 'jl+fss', or a list of stages.")
     stages = _worded(given) if isinstance(given, str) else tuple(given)
     rest, common = list(stages), []
     while (shared := _taken(rest, JL, DisPCA)) is not None:
         common.append(shared)
     pca, points = _taken(rest, PCA), _taken(rest, Sample, DisSS, Centers)
-    found = Pipeline(tuple(common), pca, points, _taken(rest, JL) if isinstance(points, Sample) else None)
+    pipeline = Pipeline(tuple(common), pca, points, _taken(rest, JL) if isinstance(points, Sample) else None)
     if rest:
         raise InputError(_senseless(stages, rest[0]))
-    if found.pca is not None and isinstance(found.points, DisSS | Centers):
+    if pipeline.pca is not None and isinstance(pipeline.points, DisSS | Centers):
         raise InputError(
-            "a site's own PCA gives coordinates no other site has: follow it by a sample, or use dispca."
+            "a site's own PCA gives coordinates that no other site has; follow it by a sample, or use dispca."
         )
     for stage in stages:
         _check(stage)
-    if sum(isinstance(stage, JL) for stage in found.common) > MOST_MAPS:
-        raise InputError(f"pipeline={found.name}: at most {MOST_MAPS} projections one after the other.")
-    return found
+    if sum(isinstance(stage, JL) for stage in pipeline.common) > MOST_MAPS:
+        raise InputError(f"pipeline={pipeline.name}: at most {MOST_MAPS} projections in a row are possible.")
+    return pipeline
 
 
 def _taken(rest: list[Stage], *kinds: type[Stage]) -> Any:
@@ -147,52 +149,47 @@ def _worded(text: str) -> tuple[Stage, ...]:
     stages: list[Stage] = []
     parts = [part.strip() for part in text.lower().split("+")]
     if "nr" in parts and len(parts) > 1:
-        raise InputError(f"pipeline={text!r}: 'nr' is no reduction at all; it stands alone.")
+        raise InputError(f"pipeline={text!r}: 'nr' means no reduction, so it stands alone.")
     for part in parts:
         word, _, size = part.partition(":")
         if word not in _WORDS:
-            raise InputError(
-                f"pipeline={text!r}: there is no stage {word!r}; there are {', '.join(_WORDS)}, or 'auto'."
-            )
-        found = _WORDS[word]
+            raise InputError(f"pipeline={text!r}: there is no stage {word!r}; use {', '.join(_WORDS)} or 'auto'.")
+        named = _WORDS[word]
         if size:
-            if not (size.isascii() and size.isdigit()) or len(found) != 1:
+            if not (size.isascii() and size.isdigit()) or len(named) != 1:
                 raise InputError(f"pipeline={text!r}: write sizes as jl:32+pca:10+sample:500, one for each stage.")
-            found = (type(found[0])(int(size)),)
-        stages.extend(found)
+            named = (type(named[0])(int(size)),)
+        stages.extend(named)
     return tuple(stages)
 
 
 def _senseless(stages: Sequence[object], stage: object) -> str:
-    names = "+".join(_NAMES.get(type(one), repr(one)) for one in stages)
+    names = "+".join(_NAMES.get(type(each), repr(each)) for each in stages)
     kind = type(stage)
     if kind not in _NAMES:
-        return f"pipeline={names}: {stage!r} is no stage; they are JL, PCA, Sample, DisPCA, DisSS and Centers."
+        return f"pipeline={names}: {stage!r} is not a stage; use JL, PCA, Sample, DisPCA, DisSS or Centers."
     if kind is JL:
-        why = "only a sample is projected once more; project before"
+        why = "only a sample can be projected once more; project the rows first"
     elif kind in (PCA, DisPCA):
-        why = "a site's own axes are found once, after common maps and before there are fewer points"
+        why = "axes are found once, after the maps that all sites share and before the sample"
     else:
-        why = "there are fewer points already; that is done once"
-    return f"pipeline={names}: {_NAMES[kind]} cannot come there: {why}."
+        why = "rows are reduced to points only once"
+    return f"pipeline={names}: {_NAMES[kind]} cannot follow here: {why}."
 
 
 def _check(stage: Stage) -> None:
     if isinstance(stage, JL) and stage.form not in FORMS:
-        raise InputError(f"a projection of form {stage.form!r}; there are {', '.join(FORMS)}.")
+        raise InputError(f"form={stage.form!r} of a projection; use one of {', '.join(FORMS)}.")
     for name, value in vars(stage).items():
         if name != "form" and value is not None and (not is_whole(value) or value < 1):
-            raise InputError(f"{type(stage).__name__}({name}={value!r}): it is a whole number, at least 1.")
+            raise InputError(f"{type(stage).__name__}({name}={value!r}) must be a whole number, at least 1.")
     if isinstance(stage, DisPCA) and stage.local_rank is not None and stage.local_rank < (stage.n_components or 1):
-        raise InputError(f"{stage}: local_rank is the axes each site sends, at least n_components.")
+        raise InputError(f"{stage}: local_rank, the axes each site sends, must be at least n_components.")
 
 
 def is_whole(value: object) -> bool:
     """Whether it is a whole number, and no truth value."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-# ---------------------------------------------------------------- sizes
 
 
 def sized(pipeline: Pipeline, k: int, d: int, n_points: int | None = None, *, roomy: bool = True) -> Pipeline:
@@ -210,9 +207,9 @@ def _filled(
     common: list[JL | DisPCA] = []
     for stage in pipeline.common:
         if isinstance(stage, JL):
-            made = _projected(stage, columns, d)
-            common.append(made)
-            d = made.n_columns or d
+            projection = _projected(stage, columns, d)
+            common.append(projection)
+            d = projection.n_columns or d
         else:
             t2 = _most(stage.n_components, axes, d, "components")
             common.append(DisPCA(t2, _most(stage.local_rank, t2, d, "local axes")))
@@ -241,8 +238,6 @@ def _most(given: int | None, default: int, d: int, what: str) -> int:
         raise InputError(f"{given} {what} of {d} columns; at most {d} are possible.")
     return min(default, d) if given is None else int(given)
 
-
-# ---------------------------------------------------------------- sizes from an accuracy
 
 _SLACK: dict[str, Callable[[float], float]] = {
     "fss": lambda e: (1 + e) / (1 - e),
@@ -280,14 +275,11 @@ def accurate(pipeline: Pipeline, k: int, d: int, n_rows: float, n_sites: int, ac
 
 def check_accuracy(pipeline: Pipeline, accuracy: float) -> None:
     """Raise where no theorem says how large the stages must be."""
-    if not (isinstance(accuracy, int | float) and 0 < accuracy < inf):
-        raise InputError(f"accuracy={accuracy!r}; it is above 0: 0.5 asks for at most 1.5 times the best cost.")
     if any(value is not None for stage in pipeline.stages for name, value in vars(stage).items() if name != "form"):
-        raise InputError(f"accuracy={accuracy} finds the sizes itself; give none for {pipeline.name}.")
+        raise InputError(f"accuracy={accuracy} decides the sizes; give none for the stages of {pipeline.name}.")
     if pipeline.name not in _SLACK:
         raise InputError(
-            f"accuracy={accuracy}: the theorems are about {', '.join(_SLACK)}, not {pipeline.name}; give sizes, or a "
-            "budget."
+            f"accuracy={accuracy}: theorems cover {', '.join(_SLACK)}, not {pipeline.name}; give sizes or a budget."
         )
 
 

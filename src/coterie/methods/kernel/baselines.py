@@ -1,13 +1,5 @@
-"""What federated kernel k-means is compared with (section 6 and appendix G of its paper), each with its true cost.
-
-- RFK (Chitta et al. 2012): D random features drawn once, then distributed linear k-means of them (:func:`rfk`);
-- CK (Zha et al. 2001): rows pooled, the exact kernel matrix, its top s eigenpairs, k-means (:func:`ck`);
-- SK (Wang et al. 2019): rows pooled, rank-restricted Nystroem with c landmark rows, k-means (:func:`sk`);
-- CE PCA (Balcan et al. 2016): kernel principal components in the span of a few rows found by sketches, then
-  distributed linear k-means (:func:`ce_pca_kmeans`).
-
-All disclose rows. Eigenvalues below ``NONE`` times the largest are left out, so there may be fewer
-than s components.
+"""What federated kernel k-means is compared with (section 6 and appendix G of its paper): RFK (Chitta et al. 2012),
+CK (Zha et al. 2001), SK (Wang et al. 2019) and, in :mod:`.ce_pca`, CE PCA. All disclose rows.
 """
 
 from __future__ import annotations
@@ -20,7 +12,6 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
-from coterie.errors import InputError
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.maths.kernels import Kernel
@@ -29,15 +20,21 @@ from coterie.maths.spectra import Ritz, inverse_root
 from coterie.messages.schema import Floats, Nothing, Request
 from coterie.messages.site_api import Memory, Table, remembers
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.kernel.clusters import KernelFit, KernelParameters, LandmarkFit
+from coterie.methods.kernel.clusters import (
+    ComponentsOfClusters,
+    KernelFit,
+    KernelParameters,
+    LandmarkFit,
+    SumLengths,
+    find_gamma,
+)
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.kernel.gamma import SumLengths, find_gamma
-from coterie.methods.method import ClusterSettings, Method, RunContext
-from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
+from coterie.methods.method import COUNT, Method, RunContext
+from coterie.methods.shared.coresets import Coreset, SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
-from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
-from coterie.methods.shared.lloyd import Assign, Close, KMeansFit
+from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed
 from coterie.methods.shared.starts import Split
 from coterie.parameters import Allowed, parameter
 
@@ -66,11 +63,8 @@ class BaselineFit:
 
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
     raw = raw_of(table)
-    made = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
-    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *made]))
-
-
-# ---------------------------------------------------------------- RFK: random features, once
+    parts = [embedding.embed(block.rows) for block in raw.blocks() if len(block.rows)]
+    return EmbeddedTable(raw, np.concatenate([np.zeros((0, n_components)), *parts]))
 
 
 class MapFeatures(Drawn, Request[Nothing], remembered=True, doing="computing random features"):
@@ -87,34 +81,22 @@ def rfk(
     kernel: Kernel, n_clusters: int, *, n_features: int, seed: int, n_points: int = 1000, form: str = "phase"
 ) -> Protocol[BaselineFit]:
     """k-means of random features by a coreset of ``n_points``: features travel."""
-    made = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
-    yield from total(made)
-    found = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
-    return BaselineFit(made, found.centers(n_clusters, seed=seed), np.zeros(0), found.sizes)
+    features = MapFeatures(*MapFeatures.stated(kernel, n_features, form, seed))
+    yield from total(features)
+    points = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
+    return BaselineFit(features, points.centers(n_clusters, seed=seed), np.zeros(0), points.sizes)
 
 
 def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
     """Nothing for the features; then a coreset of rows of D numbers."""
-    made = fit.embedding
-    assert isinstance(made, MapFeatures)
-    first = to_all(n_sites, made, method=method)
-    return first + coreset_cost(len(fit.centers), made.n_features, fit.sizes, method=method, seed=made.seed)
+    features = fit.embedding
+    assert isinstance(features, MapFeatures)
+    first = to_all(n_sites, features, method=method)
+    return first + coreset_cost(len(fit.centers), features.n_features, fit.sizes, method=method, seed=features.seed)
 
 
-# ---------------------------------------------------------------- CK and SK: rows pooled
-
-
-@dataclass(frozen=True)
-class _Pool:
-    """All rows at the server, what each counts, and how many came from each site."""
-
-    rows: Floats
-    weights: Floats
-    sizes: tuple[int, ...]
-
-
-def _pool(n_columns: int) -> Protocol[_Pool]:
-    """Two rounds: counts, then rows."""
+def _pool(n_columns: int) -> Protocol[Coreset]:
+    """All rows at the server, what each counts, and how many came from each site. Two rounds: counts, then rows."""
     counts = yield from each(CountRows(), complete=True)
     sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
     is_weighted = any(float(reply.weighted) for reply in counts.values())
@@ -122,20 +104,19 @@ def _pool(n_columns: int) -> Protocol[_Pool]:
     parts = (yield from each(asks, complete=True)).values()
     rows = np.concatenate([part.points for part in parts])
     weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
-    if not weights.any():
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
-    return _Pool(rows[weights > 0], weights[weights > 0], tuple(sizes.values()))
+    check_rows(weights.sum())
+    return Coreset(rows[weights > 0], weights[weights > 0], sizes=tuple(sizes.values()))
 
 
 def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, seed: int) -> Protocol[BaselineFit]:
     """k-means of the first s columns of U sqrt(Lambda), K = U Lambda U' exactly. Rows are pooled."""
     pool = yield from _pool(n_columns)
     roots = np.sqrt(pool.weights)
-    matrix = roots[:, None] * kernel.between(pool.rows, pool.rows) * roots
-    found = _top_eigenpairs(matrix, n_components, seed)
-    found = found.above(NONE * found.values[0])
-    made = LandmarkMap.of(kernel, pool.rows, roots[:, None] * found.vectors / np.sqrt(found.values))
-    return _clustered(made, pool, found.values, n_clusters, seed)
+    matrix = roots[:, None] * kernel.between(pool.points, pool.points) * roots
+    pairs = _top_eigenpairs(matrix, n_components, seed)
+    pairs = pairs.above(NONE * pairs.values[0])
+    embedding = LandmarkMap.of(kernel, pool.points, roots[:, None] * pairs.vectors / np.sqrt(pairs.values))
+    return _clustered(embedding, pool, pairs.values, n_clusters, seed)
 
 
 def _top_eigenpairs(matrix: Floats, count: int, seed: int) -> Ritz:
@@ -159,9 +140,9 @@ def sk(
     The c landmarks are drawn uniformly among all rows, without replacement; a row of weight 2 is two.
     """
     pool = yield from _pool(n_columns)
-    landmarks = np.unique(pool.rows[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
+    landmarks = np.unique(pool.points[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
     root = inverse_root(kernel.between(landmarks, landmarks))
-    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.rows, landmarks) @ root)
+    features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.points, landmarks) @ root)
     turn, values = top_directions(features, n_components)
     return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
 
@@ -173,20 +154,17 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
     return directions[:kept].T, sizes[:kept] ** 2
 
 
-def _clustered(made: LandmarkMap, pool: _Pool, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
-    rows = made.embed(pool.rows)
+def _clustered(embedding: LandmarkMap, pool: Coreset, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+    rows = embedding.embed(pool.points)
     centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
-    return BaselineFit(made, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
+    return BaselineFit(embedding, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
 
 
 def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
     """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
     asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
     return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)
-
-
-# ---------------------------------------------------------------- the methods
 
 
 @dataclass(frozen=True)
@@ -197,15 +175,8 @@ class FeatureFit(KernelFit):
 
 
 @dataclass(eq=False, repr=False)
-class BaselineSettings(KernelParameters, ClusterSettings):
+class BaselineSettings(KernelParameters, ComponentsOfClusters):
     """What the methods federated kernel k-means is compared with have in common (appendix G)."""
-
-    _: KW_ONLY
-    n_components: int | None = parameter(
-        None,
-        "s: components the clusters are found in; None is ``2 * n_clusters``.",
-        Allowed(whole=True, low=1, none=True),
-    )
 
     result_type: ClassVar[type[Any]] = LandmarkFit
 
@@ -215,14 +186,13 @@ class BaselineSettings(KernelParameters, ClusterSettings):
 
     def protocol(self, context: RunContext) -> Protocol[KernelFit]:
         """gamma, the clusters, and their sizes where the server does not know them."""
-        found, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
-        kernel = self.problem.kernel(found)
+        gamma, n_rows = yield from find_gamma(context.n_columns, needed=self.gamma is None)
+        kernel = self.kernel_at(gamma)
         fit = yield from self.cluster(kernel, self.n_components or 2 * int(self.n_clusters), context)
-        counts, cost = fit.counts, fit.cost
-        if counts is None:
-            closing = yield from total(Close(fit.centers))
-            counts, cost = closing.counts, float(closing.cost)
-        clusters = KMeansFit(fit.centers, cost, counts, 0)
+        if fit.counts is None:
+            clusters = yield from closed(fit.centers, 0)
+        else:
+            clusters = KMeansFit(fit.centers, fit.cost, fit.counts, 0)
         result: KernelFit = self.result_type(kernel, fit.embedding, n_rows, clusters, fit.values)
         return result
 
@@ -232,8 +202,8 @@ class RFKSettings(BaselineSettings):
     """Of random features drawn once."""
 
     _: KW_ONLY
-    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
-    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+    n_features: int = parameter(200, "D: random features.", COUNT)
+    n_points: int = parameter(1000, "C: points of the coreset.", COUNT)
     form: str = parameter(
         "phase", "Of the features: ``phase`` or ``paired`` (cos and sin).", Allowed("phase", "paired")
     )
@@ -265,7 +235,7 @@ class SKSettings(BaselineSettings):
     """Of Nystroem's method."""
 
     _: KW_ONLY
-    n_landmarks: int = parameter(500, "Rows drawn as landmarks.", Allowed(whole=True, low=1))
+    n_landmarks: int = parameter(500, "Rows drawn as landmarks.", COUNT)
 
     method = "sk"
 
@@ -282,7 +252,7 @@ RFK = Method(
     "k-means of random features drawn once, by a coreset of them (Chitta et al. 2012): a baseline",
     (SumLengths, MapFeatures, SumCost, SampleCoreset, Assign, Close, Split),
     "d+2 for gamma, 1, and (C_m + k)(D+1) for a coreset of C points of D features",
-    "features of single rows, from which the rows can be found",
+    "features of single rows, from which the rows can be reconstructed",
     visibility="rows",
     settings=(RFKSettings,),
     is_baseline=True,

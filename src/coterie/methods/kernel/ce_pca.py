@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 from scipy import linalg, sparse
 
-from coterie.errors import InputError, MalformedMessage
+from coterie.errors import MalformedMessage
 from coterie.maths.coresets import allotted
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
@@ -17,14 +17,15 @@ from coterie.messages.schema import Floats, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers, rows_at
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, BaselineSettings, embedded_by, top_directions
+from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.features import Drawn
-from coterie.methods.kernel.gamma import SumLengths
-from coterie.methods.method import Method, RunContext
+from coterie.methods.method import COUNT, Method, RunContext, values_of
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.embedded import StreamedTable
 from coterie.methods.shared.lloyd import Close
-from coterie.parameters import Allowed, parameter
+from coterie.parameters import parameter
 
 
 class Sketch(Reply, content="rows"):
@@ -102,8 +103,8 @@ class _Scored:
         """Coordinates in an orthonormal basis of the landmarks' span."""
         landmarks = np.concatenate(self.landmarks)
         root = _root(self.kernel, landmarks)
-        found: Floats = linalg.solve_triangular(root, self.kernel.between(landmarks, rows), trans="T").T
-        return found
+        coordinates: Floats = linalg.solve_triangular(root, self.kernel.between(landmarks, rows), trans="T").T
+        return coordinates
 
 
 def _root(kernel: Kernel, landmarks: Floats) -> Floats:
@@ -161,13 +162,13 @@ def keep_leverage(table: Table, memory: Memory, ask: ScoreByLeverage) -> None:
 @remembers(ScoreByResidual)
 def keep_residuals(table: Table, memory: Memory, ask: ScoreByResidual) -> None:
     """Algorithm 2, step 2: k(x, x) - |Q' phi(x)|^2; what rounding leaves of it is none."""
-    held, found = _scored(memory), [np.zeros(0)]
+    held, residuals = _scored(memory), [np.zeros(0)]
     held.landmarks = [ask.landmarks]
     for block in table.blocks():
         whole, inside = held.kernel.diagonal(block.rows), held.projected(block.rows)
         left = whole - np.vecdot(inside, inside)
-        found.append(np.where(left > 10 * NONE * whole, left, 0.0))
-    held.scores = np.concatenate(found) * rows_at(table, np.arange(table.n_rows))[1]
+        residuals.append(np.where(left > 10 * NONE * whole, left, 0.0))
+    held.scores = np.concatenate(residuals) * rows_at(table, np.arange(table.n_rows))[1]
 
 
 @answers(ScoreByLeverage)
@@ -199,31 +200,37 @@ def keep_landmarks(table: Table, memory: Memory, ask: ProjectRows) -> None:
 def local_projection(table: Table, memory: Memory, ask: ProjectRows) -> Sketch:
     """Pi^i T^i (Algorithm 3, step 2), transposed."""
     held = _scored(memory)
-    made = [held.projected(block.rows) for block in table.blocks() if len(block.rows)]
-    return Sketch(_sketched(table, np.concatenate([np.zeros((0, ask.t)), *made]), ask.rows, ask.seed, 6))
+    coordinates = [held.projected(block.rows) for block in table.blocks() if len(block.rows)]
+    return Sketch(_sketched(table, np.concatenate([np.zeros((0, ask.t)), *coordinates]), ask.rows, ask.seed, 6))
 
 
 @remembers(EmbedRows)
 def keep_embedding(table: Table, memory: Memory, ask: EmbedRows) -> None:
     """Let later questions see the components in the rows' place."""
     held = _scored(memory)
-    made = LandmarkMap.of(held.kernel, np.concatenate(held.landmarks), ask.projection)
-    memory.table = embedded_by(table, made, ask.projection.shape[1])
+    embedding = LandmarkMap.of(held.kernel, np.concatenate(held.landmarks), ask.projection)
+    memory.table = embedded_by(table, embedding, ask.projection.shape[1])
     memory.pop("ce-pca")
 
 
-@dataclass(frozen=True)
-class CEPCASettings:
-    """The knobs of appendix G: s, D, d_s, d_p and p."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class CEPCAOptions:
+    """The parameters of CE PCA that are open to choice, with the letters of appendix G."""
+
+    n_features: int = parameter(200, "D: random features.", COUNT)
+    n_landmarks: int = parameter(500, "p: rows drawn as representatives.", COUNT)
+
+
+@dataclass
+class CEPCASettings(CEPCAOptions):
+    """What CE PCA runs with: s, D, d_s, d_p and p. Half of the p rows are drawn by leverage, half by residual (Balcan
+    et al. leave the split open)."""
 
     n_components: int
-    n_features: int = 200
     n_embedded: int = 50
     """d_s: dimensions the features are embedded in; never more than D."""
     n_sketched: int = 250
     """d_p: how many rows a site's sketches have."""
-    n_landmarks: int = 500
-    """p: representative rows, half of them by leverage, half by residual (Balcan et al. leave the split open)."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +259,7 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
     masses = yield from each(ScoreByLeverage(inverse), complete=True)
     n_first = (settings.n_landmarks + 1) // 2
     first, sizes = yield from _drawn(masses, n_first, n_columns, 1, seed)
-    if not sizes:
-        raise InputError("the sites hold 0 rows in all; there is nothing to embed.")
+    check_rows(len(first))
     masses = yield from each(ScoreByResidual(first), complete=True)
     second, more = yield from _drawn(masses, settings.n_landmarks - n_first, n_columns, 2, seed)
     both = np.concatenate([first, second])
@@ -311,34 +317,32 @@ def ce_pca_kmeans(
     kernel: Kernel, n_clusters: int, settings: CEPCASettings, *, n_columns: int, n_points: int = 1000, seed: int
 ) -> Protocol[tuple[CEPCAFit, BaselineFit]]:
     """CE PCA, then distributed k-means of the components by a coreset (appendix G)."""
-    made = yield from ce_pca(kernel, settings, n_columns=n_columns, seed=seed)
-    found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
-    centers = found.centers(n_clusters, seed=seed)
-    return made, BaselineFit(made.embedding, centers, made.values, found.sizes)
+    components = yield from ce_pca(kernel, settings, n_columns=n_columns, seed=seed)
+    points = yield from coreset(n_clusters, len(components.values), n_points=n_points, seed=seed)
+    centers = points.centers(n_clusters, seed=seed)
+    return components, BaselineFit(components.embedding, centers, components.values, points.sizes)
 
 
 def ce_pca_kmeans_cost(
-    made: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
+    components: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
 ) -> Cost:
-    embedding = ce_pca_cost(len(fit.sizes), made, settings, seed=seed, method=method)
+    embedding = ce_pca_cost(len(fit.sizes), components, settings, seed=seed, method=method)
     k, s = fit.centers.shape
     return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)
 
 
 @dataclass(eq=False, repr=False)
-class CEPCAClusterSettings(BaselineSettings):
+class CEPCAClusterSettings(CEPCAOptions, BaselineSettings):
     """Of kernel k-means by CE PCA."""
 
     _: KW_ONLY
-    n_features: int = parameter(200, "D: random features.", Allowed(whole=True, low=1))
-    n_landmarks: int = parameter(500, "Rows drawn as representatives.", Allowed(whole=True, low=1))
-    n_points: int = parameter(1000, "C: points of the coreset.", Allowed(whole=True, low=1))
+    n_points: int = parameter(1000, "C: points of the coreset.", COUNT)
 
     method = "ce-pca"
 
     def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
         """Components from a few pooled rows, then k-means by a coreset."""
-        settings = CEPCASettings(size, self.n_features, n_landmarks=self.n_landmarks)
+        settings = CEPCASettings(size, **values_of(self, CEPCAOptions))
         _, fit = yield from ce_pca_kmeans(
             kernel, int(self.n_clusters), settings, n_columns=context.n_columns, n_points=self.n_points,
             seed=context.seed,

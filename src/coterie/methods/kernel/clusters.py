@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import InputError
-from coterie.maths.kernels import KERNELS, Kernel
+from coterie.maths.kernels import KERNELS, Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
-from coterie.messages.schema import Floats
-from coterie.messages.verbs import Protocol
-from coterie.methods.method import ClusterSettings, Requests, Settings
+from coterie.messages.schema import Floats, Reply, Request, array
+from coterie.messages.site_api import Memory, Table, answers, within_columns
+from coterie.messages.verbs import Protocol, total
+from coterie.methods.method import COUNT, COUNT_OR_NONE, ClusterSettings, Requests, RunContext, Settings
 from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.starts import Split, Summarise, choose_start
@@ -26,18 +27,39 @@ CLUSTERING: Requests = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
 
 
-@dataclass(frozen=True)
-class KernelProblem:
-    """A kernel by name; without gamma, the one found from the rows' distances."""
+class Lengths(Reply, content="sums"):
+    """The number of rows, their sum, and the sum of their squared lengths."""
 
-    name: str = "rbf"
-    gamma: float | None = None
-    degree: int = 3
-    coef0: float = 1.0
+    rows: Floats = array(bound="rows", nonnegative=True)
+    sums: Floats = array("d", bound="rows * box")
+    squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
 
-    def kernel(self, found: float) -> Kernel:
-        """The kernel, once a gamma was found."""
-        return Kernel(self.name, found if self.gamma is None else float(self.gamma), self.degree, self.coef0)
+
+class SumLengths(Request[Lengths], doing="summing rows and squared lengths, for gamma"):
+    """Sum up your rows and their squared lengths."""
+
+    d: int
+
+
+@answers(SumLengths)
+def local_lengths(table: Table, memory: Memory, ask: SumLengths) -> Lengths:
+    reply = Lengths(np.zeros(()), np.zeros(ask.d), np.asarray(within_columns(table).sum()))
+    for block in table.blocks():
+        rows = block.rows.astype(np.float64, copy=False)
+        each = block.counts
+        reply += Lengths(each.sum(), each @ rows, np.asarray(each @ np.vecdot(rows, rows)))
+    return reply
+
+
+def find_gamma(n_columns: int, *, needed: bool = True) -> Protocol[tuple[float, float]]:
+    """gamma from the mean squared distance between rows, and N: one round, d + 2 numbers a site.
+
+    Where gamma is not ``needed`` only N counts, and 1 is returned for it.
+    """
+    lengths = yield from total(SumLengths(n_columns))
+    check_rows(float(lengths.rows))
+    gamma = average_distance_gamma(float(lengths.rows), lengths.sums, float(lengths.squares)) if needed else 1.0
+    return gamma, float(lengths.rows)
 
 
 @dataclass(frozen=True)
@@ -71,17 +93,24 @@ class KernelParameters(Settings):
     )
     gamma: float | None = parameter(
         None,
-        "The kernel's gamma (where a paper has sigma, 1 / (2 sigma^2)); None takes N^2 / (2 sum of squared "
-        "distances).",
+        "The kernel's gamma, 1 / (2 sigma^2) where a paper has sigma; None takes N^2 / (2 sum of squared distances).",
         Allowed(above=0, none=True),
     )
-    degree: int = parameter(3, "Of the polynomial kernel.", Allowed(whole=True, low=1))
-    coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed())
+    degree: int = parameter(3, "Of the polynomial kernel.", COUNT)
+    coef0: float = parameter(1.0, "Of the polynomial kernel.", Allowed(low=0))
 
-    @property
-    def problem(self) -> KernelProblem:
-        """The kernel as the parameters state it."""
-        return KernelProblem(self.kernel, self.gamma, self.degree, self.coef0)
+    def kernel_at(self, gamma: float) -> Kernel:
+        """The kernel with the gamma given as a parameter, or else with this one, found from the rows' distances."""
+        return Kernel(self.kernel, gamma if self.gamma is None else float(self.gamma), self.degree, self.coef0)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ComponentsOfClusters(ClusterSettings):
+    """Of clusters that are found among the leading components."""
+
+    n_components: int | None = parameter(
+        None, "s: components the clusters are found in; None is ``2 * n_clusters``.", COUNT_OR_NONE
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,35 +123,25 @@ class EmbeddedKMeans(ClusterSettings):
         Allowed("auto", "one-shot", "cells", "var-part", "random"),
     )
     tol: float = parameter(
-        1e-4, "At which shift of the centers to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
+        1e-4, "The shift of the centers at which to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
     )
+    max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
 
-def cluster_embedded(
-    made: KernelFit,
-    n_clusters: int,
-    *,
-    init: str,
-    max_rounds: int,
-    tol: float,
-    seed: int,
-    averages: bool = True,
-) -> Protocol[KMeansFit]:
+def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunContext) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
-    values = made.values
-    if made.n_rows < n_clusters:
-        raise InputError(
-            f"the sites hold {made.n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many."
-        )
-    deviation = np.sqrt(values / made.n_rows)
-    spread = Spread(made.n_rows, np.zeros(len(values)), deviation.copy())
-    if init != "random":  # the first component has one sign: nearly all of it is its mean, which tells nothing apart
+    values, k = fit.values, int(settings.n_clusters)
+    check_rows(fit.n_rows, k)
+    deviation = np.sqrt(values / fit.n_rows)
+    spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
+    if settings.init != "random":  # the first component has one sign: nearly all of it is its mean
         spread.deviation[:1] = 0.0
-    start = yield from choose_start(init, n_clusters, spread, seed=seed, averages=averages)
-    return (yield from lloyd(start, max_rounds=max_rounds, tol=tol * float(np.mean(deviation**2))))
+    start = yield from choose_start(settings.init, k, spread, seed=context.seed, averages=context.averages)
+    tol = settings.tol * float(np.mean(deviation**2))
+    return (yield from lloyd(start, max_rounds=settings.max_rounds, tol=tol))
 
 
-def cluster_by_coreset(made: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
+def cluster_by_coreset(fit: KernelFit, n_clusters: int, *, n_points: int, seed: int) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by a coreset of them (the paper's way: embedded rows leave the sites)."""
-    found = yield from coreset(n_clusters, len(made.values), n_points=n_points, seed=seed)
-    return (yield from closed(found.centers(n_clusters, seed=seed), 0))
+    points = yield from coreset(n_clusters, len(fit.values), n_points=n_points, seed=seed)
+    return (yield from closed(points.centers(n_clusters, seed=seed), 0))

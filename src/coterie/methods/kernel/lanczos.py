@@ -29,5 +29,5 @@ def top_eigenpairs(
     basis = Krylov(size, rng)
     while not basis.has_converged(threshold, at_least):
         basis.extend((yield from multiply(basis.newest)))
-    found = basis.ritz()
-    return found.top(max(at_least, int((found.values > threshold).sum()))), basis.n_products
+    pairs = basis.ritz()
+    return pairs.top(max(at_least, int((pairs.values > threshold).sum()))), basis.n_products

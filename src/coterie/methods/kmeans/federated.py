@@ -1,9 +1,8 @@
-"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), "Federated k-means: clustering algorithm and proof of
-concept", whole: sampled sites, local epochs, mini-batches, rates at both ends, momentum, reassignment.
+"""Federated k-means: Algorithm 1 of Triebe & Rajagopal (2019), with sampled sites, local epochs, mini-batches, rates
+at both ends, momentum and reassignment.
 
-Letters of the paper: C ``fraction``, E ``epochs``, B ``batch_size``, alpha ``server_rate`` (and ``server_momentum``),
-beta ``site_rate``, T ``max_rounds``, Gamma the centers, Lambda the sizes. A site answers sizes times centers, and
-sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's algorithm.
+Gamma are the centers, Lambda the sizes; the parameters give the paper's other letters. A site answers sizes times
+centers, and sizes, so that every setting works with sums. With C=1, E=1, B=all and both rates 1 it is Lloyd's.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
-from coterie.methods.kmeans.start import KMeansSettings
-from coterie.methods.method import Method
+from coterie.methods.kmeans.lloyd import KMeansSettings
+from coterie.methods.method import COUNT_OR_NONE, Method
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed, lloyd_cost
 from coterie.methods.shared.prepared import Spread
@@ -28,7 +27,7 @@ from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
 MAX_EPOCHS = 1000
-"""The most passes a site makes over its rows in one round; whoever asks for more keeps it from everyone else."""
+"""The most passes a site makes over its rows in one round, so that one question cannot occupy it for long."""
 
 WINDOW_ROWS = 1 << 16
 """Mini-batches are shuffled among at least this many rows at a time; a smaller table is shuffled as a whole."""
@@ -101,9 +100,9 @@ class _Window:
 
     def between(self, start: float, stop: float) -> Block:
         """The rows from one place to another."""
-        some = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
-        ends = self._ends[some]
-        return Block(self._rows[some], np.minimum(ends, stop) - np.maximum(ends - self._counts[some], start))
+        part = slice(np.searchsorted(self._ends, start, "right"), np.searchsorted(self._ends, stop) + 1)
+        ends = self._ends[part]
+        return Block(self._rows[part], np.minimum(ends, stop) - np.maximum(ends - self._counts[part], start))
 
 
 def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
@@ -112,15 +111,12 @@ def _windows(table: Table, batch_size: int) -> Iterator[_Window]:
     held: list[Block] = []
     for block in table.blocks():
         held.append(block)
-        while sum(float(one.counts.sum()) for one in held) >= whole:
+        while sum(float(part.counts.sum()) for part in held) >= whole:
             together = _Window(held)
             yield _Window([together.between(0.0, whole)])
             held = [together.between(whole, together.length)]
     if held:
         yield _Window(held)
-
-
-# ---------------------------------------------------------------- the server's part
 
 
 @dataclass(frozen=True)
@@ -143,15 +139,13 @@ class FederatedSettings(KMeansSettings):
         "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
         "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
         "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
-        "every site's policy lets its averages be seen, else cells. Or an array of centers.",
+        "every site's policy allows averages, else cells. Or an array of centers.",
     )
     fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
     epochs: int = parameter(
         1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
     )
-    batch_size: int | None = parameter(
-        None, "B: rows a mini-batch at the sites; None is all rows.", Allowed(whole=True, low=1, none=True)
-    )
+    batch_size: int | None = parameter(None, "B: rows a mini-batch at the sites; None is all rows.", COUNT_OR_NONE)
     server_rate: float = parameter(
         1.0, "alpha: how far the server moves its centers towards the sites' means.", Allowed(above=0, high=2)
     )
@@ -179,10 +173,10 @@ class FederatedSettings(KMeansSettings):
     method = "federated-kmeans"
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters for tables of so many columns."""
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
-            raise InputError(f"reassign={self.reassign!r}; it is True, False or (share, rounds).")
+            raise InputError(f"reassign={self.reassign!r} must be True, False or (share, rounds).")
 
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""

@@ -1,16 +1,53 @@
-"""Lloyd's k-means under a name of its own: sums only, start by sums."""
+"""k-means of rows as they are, from a start, by sums; and Lloyd's algorithm under a name of its own."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
-from coterie.methods.kmeans.start import KMeansSettings
-from coterie.methods.method import Method
-from coterie.methods.shared.lloyd import Assign, Close
-from coterie.methods.shared.starts import Split, Summarise
+from coterie.errors import InputError
+from coterie.messages.schema import Floats
+from coterie.messages.verbs import Protocol
+from coterie.methods.method import ClusterSettings, Method, RunContext
+from coterie.methods.shared.counts import check_rows
+from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, lloyd
+from coterie.methods.shared.preparation import spread
+from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.starts import Split, Summarise, choose_start
 from coterie.parameters import Allowed, parameter
+
+
+class KMeansSettings(ClusterSettings):
+    """Parameters of a k-means of rows as they are: look at the columns' spread, find a start, improve on it."""
+
+    result_type: ClassVar[type[Any]] = KMeansFit
+    init: str | npt.ArrayLike = "one-shot"
+    max_rounds: int = 0
+    tol: float = 0.0
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        if not isinstance(self.init, str) and np.shape(self.init) != (self.n_clusters, n_columns):
+            raise InputError(
+                f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
+            )
+
+    def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
+        """A start, and rounds from there."""
+        self.check(context.n_columns)
+        columns = context.spread or (yield from spread(context.n_columns))
+        check_rows(columns.rows, self.n_clusters)
+        init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
+        start = yield from choose_start(init, self.n_clusters, columns, seed=context.seed, averages=context.averages)
+        return (yield from self.improve(start, columns, context.seed))
+
+    def improve(self, start: Floats, columns: Spread, seed: int) -> Protocol[KMeansFit]:
+        """From a start to the result."""
+        return lloyd(start, max_rounds=self.max_rounds, tol=self.tol * float(np.mean(columns.deviation**2)))
 
 
 @dataclass(eq=False, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.methods.kmeans.start import KMeansSettings
+from coterie.methods.kmeans.lloyd import KMeansSettings
 from coterie.methods.method import Method
 from coterie.methods.shared.lloyd import Close
 from coterie.methods.shared.starts import Summarise

@@ -33,7 +33,7 @@ class Capabilities(NamedTuple):
 
     @property
     def averages(self) -> bool:
-        """Whether every site lets its averages be seen."""
+        """Whether every site allows averages."""
         return self.visible >= Visible.AVERAGES
 
 
@@ -85,26 +85,25 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
 def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
     """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
 
-    The result is what all sites allow: what a method does by itself is decided from it, before any other question.
-    Per-site results are seen, because the site that differs is to be named; they tell of columns, not
-    of rows.
+    The result is what all sites allow. It decides what ``"auto"`` means, before any other question.
+    Per-site results are seen, so that the site that differs can be named; they describe columns, not rows.
     """
     names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"column {twice[0]!r} is there more than once; columns need different names")
-    found = yield from each(Agree(len(names), names, kinds))
-    differences = {site: _differences(report, columns) for site, report in found.items()}
+        raise InputError(f"column {twice[0]!r} appears more than once; column names must differ")
+    reports = yield from each(Agree(len(names), names, kinds))
+    differences = {site: _differences(report, columns) for site, report in reports.items()}
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         raise ColumnsDiffer(
-            f"sites do not hold the same columns. {where}. Naming the columns to use, in order, helps where they are "
-            "there but elsewhere, or where there are more.",
+            f"sites do not hold the same columns. {where}. Name the columns to use, in order, where sites have "
+            "them in another order or have others besides.",
             differences,
         )
-    groups = (int(report.min_group) for report in found.values() if report.min_group)
-    visible = Visible(min(int(report.allows) for report in found.values()))
+    groups = (int(report.min_group) for report in reports.values() if report.min_group)
+    visible = Visible(min(int(report.allows) for report in reports.values()))
     return Capabilities(visible, min(groups, default=0))
 
 

@@ -56,18 +56,15 @@ class SendTags(Request[RowTags], remembered=True, doing="matching rows by tag"):
     new: bool
 
 
-# ---------------------------------------------------------------- at a site
-
-
 def row_tags(keys: Iterable[object], alignment_key: bytes) -> Tags:
     """The 64-bit tag of every key: the first bytes of its HMAC-SHA256 under the sites' secret.
 
     Keys are compared as text without spaces around it, letters composed (NFC), whole numbers without a fraction.
     """
     if not isinstance(alignment_key, bytes):
-        raise InputError("an alignment_key is bytes; `coterie policy secret` prints one in base64.")
-    made = (hmac.digest(alignment_key, _spelt(key).encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
-    return np.frombuffer(b"".join(made), "<u8")
+        raise InputError("an alignment_key must be bytes; `coterie policy secret` prints one in base64.")
+    digests = (hmac.digest(alignment_key, _spelt(key).encode(), hashlib.sha256)[:TAG_BYTES] for key in keys)
+    return np.frombuffer(b"".join(digests), "<u8")
 
 
 def _spelt(key: object) -> str:
@@ -80,10 +77,10 @@ def subject(table: Table, new: bool) -> Table:
     """The table a question is about."""
     if not new:
         return table
-    found = new_rows_of(table)
-    if found is None:
+    new_rows = new_rows_of(table)
+    if new_rows is None:
         raise Unaligned("there are no new rows here")
-    return found
+    return new_rows
 
 
 def _tags(table: Table, memory: Memory, ask: SendTags) -> Tags:
@@ -116,9 +113,6 @@ def local_tags(table: Table, memory: Memory, ask: SendTags) -> RowTags:
     return RowTags(np.sort(_tags(table, memory, ask)))
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class Alignment:
     """The rows all sites hold: how many, and their tags in order where they have keys."""
@@ -133,27 +127,29 @@ def align(*, new: bool = False) -> Protocol[Alignment]:
     One round, and another one for tags where rows have keys.
     """
     met = yield from each(Attend(new), complete=True)
-    sizes = {name: round(float(one.held)) for name, one in met.items()}
-    if any(int(one.weighted) for one in met.values()):
-        raise InputError("rows have weights at a site; where columns are split between sites every row counts once.")
+    sizes = {name: round(float(reply.held)) for name, reply in met.items()}
+    if any(int(reply.weighted) for reply in met.values()):
+        raise InputError(
+            "a site has weighted rows; where columns are split between sites, every row must count once."
+        )
     if not any(sizes.values()):
         raise InputError(f"the sites hold no {'new ' if new else ''}rows.")
-    keyed = [name for name, one in met.items() if int(one.keyed)]
+    keyed = [name for name, reply in met.items() if int(reply.keyed)]
     if not keyed:
         return Alignment(_by_place(sizes), None)
     if len(keyed) < len(met):
         without = next(name for name in met if name not in keyed)
-        raise Unaligned(f"rows have keys at {_listed(keyed)} and none at {without}; give all tables a key, or none.")
+        raise Unaligned(f"rows have keys at {listed(keyed)} but not at {without}; give all tables a key, or none.")
     tags = yield from each({name: SendTags(size, new) for name, size in sizes.items()}, complete=True)
-    return _by_tags({name: one.tags for name, one in tags.items()})
+    return _by_tags({name: reply.tags for name, reply in tags.items()})
 
 
 def _by_place(sizes: Mapping[str, int]) -> int:
     if len(set(sizes.values())) > 1:
         parts = [f"{name} has {size}" for name, size in sizes.items()]
         raise Unaligned(
-            f"without a key column rows are matched by their place, and sites hold different numbers of them: "
-            f"{_listed(parts)}. Name a key column that all tables have."
+            f"without a key column rows are matched by position, but the sites hold different numbers of rows: "
+            f"{listed(parts)}. Name a key column that all tables have."
         )
     return next(iter(sizes.values()))
 
@@ -162,7 +158,7 @@ def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     twice = {name: len(own) - len(np.unique(own)) for name, own in tags.items()}
     if any(twice.values()):
         parts = [f"{many} of {len(tags[name])} at {name}" for name, many in twice.items() if many]
-        raise Unaligned(f"keys must name one row each; rows whose key another row has already: {_listed(parts)}.")
+        raise Unaligned(f"every row needs a key of its own; rows that repeat a key: {listed(parts)}.")
     common = np.sort(next(iter(tags.values())))
     for own in tags.values():
         common = np.intersect1d(common, own, assume_unique=True)
@@ -170,13 +166,14 @@ def _by_tags(tags: Mapping[str, Tags]) -> Alignment:
     if any(apart.values()):
         parts = [f"{many} of {len(tags[name])} at {name}" for name, many in apart.items()]
         raise Unaligned(
-            f"the sites do not hold the same rows. Rows that are not at every site: {_listed(parts)} (is the "
-            "alignment_key the same, are keys spelt alike?). Keep the rows that all sites hold."
+            f"the sites do not hold the same rows. Rows that are not at every site: {listed(parts)}. Check that all "
+            "sites use the same alignment_key and spell keys alike, or keep only the rows that all sites hold."
         )
     return Alignment(len(common), common)
 
 
-def _listed(parts: list[str]) -> str:
+def listed(parts: list[str]) -> str:
+    """The first few, and how many more there are."""
     return ", ".join(parts[:SHOWN_SITES]) + (
         f" and {len(parts) - SHOWN_SITES} more" if len(parts) > SHOWN_SITES else ""
     )

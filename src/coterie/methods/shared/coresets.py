@@ -1,14 +1,14 @@
 """Distributed k-means by coresets (Balcan, Ehrlich & Liang 2013, Algorithm 1, sites around one server).
 
-Every site solves k-means on its own rows and tells the cost (round 1). The server allots C points in proportion to
+Every site solves k-means on its own rows and sends the cost (round 1). The server allots C points in proportion to
 the costs. Every site draws its points with chance ~ squared distance to its own solution, weighs them so that sums
 over its rows are right on average, and adds its own centers with what is left of their cells (round 2). The server
 clusters the union. Rows leave as they are, so this discloses records.
 
-Settled: points are allotted by largest remainder, where the paper has fractions, and a point's weight divides by the
+Our choices: points are allotted by largest remainder, where the paper has fractions. A point's weight divides by the
 points its own site was allotted, so that the estimate stays unbiased. A site allotted as many points as it has rows
-sends them all. A center's weight may be negative; it travels so (the weights of a site add up to its rows), and
-the server sets it to 0 and rescales for its solver only.
+sends all its rows. A center's weight may be negative, so that a site's weights add up to its rows; the server sets it
+to 0 and rescales for its solver only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError, MalformedMessage
+from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.coresets import allotted, cell_remainders, importance_sample
 from coterie.maths.summaries import Summary
@@ -28,6 +28,7 @@ from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
 from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.starts import sample_of
 
 SAMPLE = 10_000
@@ -88,8 +89,8 @@ class Solution:
 @answers(SumCost)
 def local_cost(table: Table, memory: Memory, ask: SumCost) -> LocalCost:
     """The cost over all rows; zero for a site without rows."""
-    found = local_solution(table, memory, ask.k, ask.d, ask.seed)
-    return LocalCost(np.asarray(found.cost + within_columns(table).sum()))
+    solution = local_solution(table, memory, ask.k, ask.d, ask.seed)
+    return LocalCost(np.asarray(solution.cost + within_columns(table).sum()))
 
 
 @answers(SampleCoreset)
@@ -107,13 +108,13 @@ def put_sample(reply: Any, table: Table, memory: Memory, ask: Any, d: int, sent:
         rows, reply.weights[:n] = rows_at(table, np.arange(n))
         reply.points[:n] = sent(rows)
         return
-    found = local_solution(table, memory, ask.k, d, ask.seed)
+    solution = local_solution(table, memory, ask.k, d, ask.seed)
     drawn, weights = importance_sample(
-        found.squared, found.counts, ask.rows, np.random.default_rng([ask.seed, 2, ask.place])
+        solution.squared, solution.counts, ask.rows, np.random.default_rng([ask.seed, 2, ask.place])
     )
     reply.points[: len(drawn)], reply.weights[: len(drawn)] = sent(rows_at(table, drawn)[0]), weights
-    reply.centers[:] = sent(found.centers)
-    reply.left[:] = cell_remainders(found.labels, found.counts, drawn, weights, ask.k)
+    reply.centers[:] = sent(solution.centers)
+    reply.left[:] = cell_remainders(solution.labels, solution.counts, drawn, weights, ask.k)
 
 
 def local_solution(table: Table, memory: Memory, k: int, d: int, seed: int) -> Solution:
@@ -142,9 +143,6 @@ def _solve(table: Table, k: int, seed: int) -> Solution:
     return Solution(centers, np.concatenate(labels), np.concatenate(squared), np.concatenate(counts))
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class Coreset(Summary):
     """Weighted points in place of all rows; their cost at any centers is an unbiased estimate of all rows'."""
@@ -163,9 +161,8 @@ def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Pro
     }
     parts = (yield from each(asks)).values()
     points = np.concatenate([rows for part in parts for rows in (part.points, part.centers)])
-    weights = np.concatenate([some for part in parts for some in (part.weights, part.left)])
-    if not weights.any():
-        raise InputError("the sites hold 0 rows in all; there is nothing to cluster.")
+    weights = np.concatenate([values for part in parts for values in (part.weights, part.left)])
+    check_rows(np.abs(weights).sum())
     return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)
 
 

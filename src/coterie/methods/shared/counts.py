@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.errors import MalformedMessage
+from coterie.errors import InputError, MalformedMessage
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at
 
@@ -34,6 +34,14 @@ class PoolRows(Request[PooledRows], doing="pooling rows"):
     rows: int
     d: int
     weighted: int
+
+
+def check_rows(n_rows: float, n_clusters: int = 0) -> None:
+    """Raise where the sites hold no rows, or fewer than clusters; a masked count is not quite whole."""
+    if not n_rows > 0:
+        raise InputError("the sites hold 0 rows in all; at least one is needed.")
+    if n_rows < n_clusters * (1 - 1e-9):
+        raise InputError(f"the sites hold {n_rows:g} rows in all; n_clusters={n_clusters} needs at least as many.")
 
 
 @answers(CountRows)

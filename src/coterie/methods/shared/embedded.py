@@ -65,15 +65,15 @@ class StreamedTable:
         if self._kept is not None:
             yield from ((raw, kept.rows) for raw, kept in zip(self._raw_pieces(), self._kept, strict=True))
             return
-        made: list[Block] = []
+        embedded: list[Block] = []
         fits = True
         for raw in self._raw_pieces():
             rows = self.embed(raw)
             fits = self.raw.n_rows * len(self.columns) * rows.itemsize <= KEPT_BYTES
             if fits:
-                made.append(Block(rows, raw.weights))
+                embedded.append(Block(rows, raw.weights))
             yield raw, rows
-        self._kept = made if fits else None
+        self._kept = embedded if fits else None
 
     def _raw_pieces(self) -> Iterator[Block]:
         for block in self.raw.blocks():

@@ -6,7 +6,7 @@ highest one marked is the limit. The server learns how many sites marked which p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -79,27 +79,21 @@ def limits_from(reply: Reply) -> Limits:
     return limits
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 def with_limits(protocol: Protocol[T]) -> Protocol[T]:
     """The same protocol, every sum asked for under limits that give each of its numbers a bound."""
-    known = _Known()
-    answer: Any = None
-    failure: BaseException | None = None
+    known, answer = _Known(), None
+    resume: Callable[[Any], Any] = protocol.send
     while True:
         try:
-            question = protocol.send(answer) if failure is None else protocol.throw(failure)
+            question = resume(answer)
         except StopIteration as stop:
             result: T = stop.value
             return result
-        answer, failure = None, None
         try:
-            if isinstance(question, Question):
-                question = yield from known.limited(question)
-            answer = yield question
-        except Exception as problem:  # the protocol may have a way around it
-            failure = problem
+            answer = yield (yield from known.limited(question)) if isinstance(question, Question) else question
+            resume = protocol.send
+        except Exception as problem:  # the protocol may handle it
+            answer, resume = problem, protocol.throw
 
 
 class _Known:
@@ -116,7 +110,7 @@ class _Known:
         """
         request = question.request
         if isinstance(request, Mapping):
-            if any(one.remembered for one in request.values()):
+            if any(each.remembered for each in request.values()):
                 self._view, self._measured = {}, {}
         elif request.remembered:
             self._view, self._measured = request.limits_after(self._view), {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,18 +80,23 @@ class KMeansFit:
 
 
 def lloyd(
-    centers: Floats, *, max_rounds: int = 100, tol: float = 1e-4, bits: int | None = None
+    centers: Floats,
+    *,
+    max_rounds: int = 100,
+    tol: float = 1e-4,
+    bits: int | None = None,
+    moments: Callable[[Floats], Protocol[Moments]] | None = None,
 ) -> Protocol[KMeansFit]:
     """Minimise the k-means cost of all sites' rows together, starting from ``centers``.
 
     Equals central Lloyd from the same start, however rows are split. A center that no row is nearest to
-    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number). ``bits`` is how
-    large a ring is enough for masked sums.
+    stays where it is. Stops when the centers' squared shift is at most ``tol`` (an absolute number). ``bits`` is the
+    size of the ring for masked sums. ``moments`` asks for sums and counts by center in another way.
     """
     rounds = 0
     while rounds < max_rounds:
         rounds += 1
-        m = yield from total(Assign(centers), bits=bits)
+        m = yield from total(Assign(centers), bits=bits) if moments is None else moments(centers)
         before, centers = centers, clustering.means(m.sums, m.counts, fallback=centers)
         if clustering.squared_shift(before, centers) <= tol:
             break
@@ -100,8 +105,8 @@ def lloyd(
 
 def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol[KMeansFit]:
     """The fit at the final centers, with the sizes and the cost there."""
-    found = yield from total(Close(centers), bits=bits)
-    return KMeansFit(np.array(centers), float(found.cost), np.array(found.counts), rounds)
+    sizes = yield from total(Close(centers), bits=bits)
+    return KMeansFit(np.array(centers), float(sizes.cost), np.array(sizes.counts), rounds)
 
 
 def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:

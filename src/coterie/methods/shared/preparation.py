@@ -1,7 +1,7 @@
 """What any method can be preceded by: imputation and scaling, found by sums over columns.
 
-Sites end up with a prepared view of their table, which later questions see in its place. What they are told is
-public (means, deviations, ranges), so a site that joins late or restarts is brought up to date with it.
+Sites end up with a prepared view of their table, which later questions see in its place. What they receive is public
+(means, deviations, ranges), so a site that joins late or restarts can catch up.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
-
-# ---------------------------------------------------------------- sums by column
 
 
 class ColumnSums(Reply, content="sums"):
@@ -58,9 +56,6 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
     return replace(reply, squares=reply.squares + within_columns(used))
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class PreparationOptions:
     """How rows are to be prepared before a run begins."""
@@ -70,12 +65,7 @@ class PreparationOptions:
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
 
 
-def spread(
-    n_columns: int,
-    *,
-    missing: Missing = "refuse",
-    names: Sequence[str] | None = None,
-) -> Protocol[Spread]:
+def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
     """Mean and deviation of every column over all rows, by sums.
 
     Two rounds, the second about the first one's mean, so that no digits are lost far from zero. A column without
@@ -102,14 +92,14 @@ def prepare(
     """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
 
     ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
-    two rounds of :func:`spread` and one to tell the sites. Constant columns are only shifted. ``minmax``: every
+    two rounds of :func:`spread` and one to announce it. Constant columns are only shifted. ``minmax``: every
     column to 0..1 by declared ``ranges`` (lows, highs); a site that holds a value outside refuses to go on.
     """
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
     if scale == "standard":
-        found = yield from spread(n_columns, missing=missing, names=names)
-        shift, factor = found.mean, np.where(found.deviation > 0, found.deviation, 1.0)
-        known = Spread(found.rows, np.zeros(n_columns), np.where(found.deviation > 0, 1.0, 0.0))
+        columns = yield from spread(n_columns, missing=missing, names=names)
+        shift, factor = columns.mean, np.where(columns.deviation > 0, columns.deviation, 1.0)
+        known = Spread(columns.rows, np.zeros(n_columns), np.where(columns.deviation > 0, 1.0, 0.0))
     elif scale == "minmax":
         shift, factor = _declared(ranges)
     fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
@@ -122,21 +112,21 @@ def prepare(
 def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Floats, Floats]:
     """The lowest value of every column, and how far up its range goes."""
     if ranges is None:
-        raise InputError("scale='minmax' needs the declared ranges of the columns")
+        raise InputError("scale='minmax' needs ranges, the lowest and highest value of every column")
     low, high = (np.asarray(end, float) for end in ranges)
     if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
-        raise InputError("declared ranges need one low and one high number a column, low <= high")
+        raise InputError("ranges needs one low and one high number for every column, low <= high")
     return low, np.where(high > low, high - low, 1.0)
 
 
 def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:
     """Of every column; one without a single value has no mean. Where there are no rows at all, others say so."""
-    found = yield from total(SumColumns(drop, np.zeros(n_columns)))
-    empty = np.flatnonzero(found.present == 0)
-    if len(empty) and float(found.rows) > 0:
+    reply = yield from total(SumColumns(drop, np.zeros(n_columns)))
+    empty = np.flatnonzero(reply.present == 0)
+    if len(empty) and float(reply.rows) > 0:
         which = repr(names[empty[0]]) if names else f"number {empty[0] + 1}"
-        raise InputError(f"column {which} holds no value at any site; leave it out.")
-    return _divided(found.sums, found.present)
+        raise InputError(f"column {which} has no value at any site; leave it out.")
+    return _divided(reply.sums, reply.present)
 
 
 def _divided(sums: Floats, counts: Floats) -> Floats:

@@ -164,29 +164,29 @@ class PreparedTable:
     @cached_property
     def within_columns(self) -> Floats:
         """For every prepared column the sum of squares of the rows behind the rows shown, about these."""
-        found: Floats = within_columns(self._used) / self._preparation.scale**2
+        squares: Floats = within_columns(self._used) / self._preparation.scale**2
         for block in self._used.raw_blocks():
-            found = found + self._preparation.spread_by_filling(block).sum(axis=0)
-        return found
+            squares = squares + self._preparation.spread_by_filling(block).sum(axis=0)
+        return squares
 
     @property
     def within_scatter(self) -> Floats | None:
         """The same for every pair of columns, where the table offers it and nothing was filled."""
-        found, scale = within_scatter(self._used), self._preparation.scale
+        scatter, scale = within_scatter(self._used), self._preparation.scale
         is_filled = self._preparation.missing == "mean" and any(
             block.present is not None for block in self._used.raw_blocks()
         )
-        return None if found is None or is_filled else found / np.outer(scale, scale)
+        return None if scatter is None or is_filled else scatter / np.outer(scale, scale)
 
     def raw_blocks(self) -> Iterator[Block]:
         """Prepared rows; where missing values are refused they are still there, as NaN."""
         for block in self._used.raw_blocks():
-            made = self._preparation.apply(block, self.columns)
+            prepared = self._preparation.apply(block, self.columns)
             if block.within is None:
-                yield made
+                yield prepared
             else:
                 added = self._preparation.spread_by_filling(block).sum(axis=1)
-                yield made._replace(within=block.within * self._rescaled + added)
+                yield prepared._replace(within=block.within * self._rescaled + added)
 
     @cached_property
     def _rescaled(self) -> float:

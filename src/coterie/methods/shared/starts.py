@@ -1,11 +1,4 @@
-"""Where k-means starts. A start is never a row of a site.
-
-- given centers, or centers drawn in a public box: no question is asked (:func:`random_start`);
-- one-shot: each site sends a few local centers and how many rows each stands for, the server clusters them;
-  per-site results are seen (:func:`one_shot`);
-- var-part by sums: cells are split at their mean along their widest column, from per-cell sums only
-  (:func:`var_part`).
-"""
+"""Where k-means starts: :func:`choose_start` lists the ways. A start is never a row of a site."""
 
 from __future__ import annotations
 
@@ -31,11 +24,8 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
     """Centers drawn uniformly in a public box; the same at every end for the same seed."""
     bottom, top = np.atleast_1d(np.asarray(low, float)), np.atleast_1d(np.asarray(high, float))
     if bottom.shape != top.shape or not (bottom <= top).all():
-        raise InputError("the public box needs one low and one high number a column, low <= high")
+        raise InputError("the public box needs one low and one high number for every column, low <= high")
     return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
-
-
-# ---------------------------------------------------------------- one-shot local centers
 
 
 class LocalCenters(Reply, content="averages"):
@@ -95,14 +85,14 @@ def sample_of(table: Table, size: int, seed: int) -> Sample:
 def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) -> Protocol[Floats]:
     """Centers of all sites' local centers, weighted by the rows they stand for. Per-site results are seen."""
     ask = Summarise(n_clusters, n_columns, sample, seed)
-    found = yield from each(ask)
-    points = np.concatenate([reply.centers for reply in found.values()]).astype(np.float64)
-    weights = np.concatenate([reply.counts for reply in found.values()]).astype(np.float64)
+    replies = yield from each(ask)
+    points = np.concatenate([reply.centers for reply in replies.values()]).astype(np.float64)
+    weights = np.concatenate([reply.counts for reply in replies.values()]).astype(np.float64)
     sent = int((weights > 0).sum())
     if sent < n_clusters:
         raise InputError(
-            f"the sites sent {sent} local centers for {n_clusters} clusters, at most one for two rows of a site; "
-            "ask for fewer clusters, or use a method that starts by sums (lloyd, or init='var-part')."
+            f"the sites sent {sent} local centers for {n_clusters} clusters. A site sends at most one for two of its "
+            "rows; use fewer clusters, or a start by sums (method lloyd, or init='var-part')."
         )
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
 
@@ -110,9 +100,6 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
 def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
     """k(d+1) numbers a site in one round."""
     return to_all(n_sites, Summarise(k, d, 2000, seed), method=method)
-
-
-# ---------------------------------------------------------------- var-part by sums
 
 
 class CellSums(Reply, content="sums"):
@@ -182,16 +169,16 @@ def _split_cells(
     n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
 ) -> Protocol[tuple[Floats, Floats]]:
     """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
-    made: list[tuple[int, int, float]] = []
+    taken: list[tuple[int, int, float]] = []
     sent, cell_numbers = 0, 2 * n_columns + 1
     if about is None:
         sent += cell_numbers
-        m = yield from total(_split(made, np.zeros(n_columns)))
+        m = yield from total(_split(taken, np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
     while True:
-        m = yield from total(_split(made, origin))
+        m = yield from total(_split(taken, origin))
         sent += len(m.counts) * cell_numbers
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
@@ -199,7 +186,7 @@ def _split_cells(
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
             return mean + origin, m.counts
-        made += cuts
+        taken += cuts
 
 
 def cells_by_round(n_cells: int) -> list[int]:
@@ -233,7 +220,7 @@ def choose_start(
     if init == "one-shot":
         return (yield from one_shot(n_clusters, d, seed=seed))
     if init != "auto":
-        raise InputError(f"init={init!r} is none of auto, one-shot, cells, var-part, random, nor centers.")
+        raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
     if averages:
         with contextlib.suppress(InputError):
             return (yield from one_shot(n_clusters, d, seed=seed))

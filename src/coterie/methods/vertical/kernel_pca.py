@@ -1,8 +1,8 @@
 """Kernel principal components of a table whose columns are at several sites, in one shot (He et al. 2020).
 
-Every site sends the leading eigenpairs of the kernel matrix of its own columns (Algorithm 1); the center joins them:
-their sum for a linear kernel (eq. 5), their product entry by entry for rbf (eq. 8). Neither a site nor the center
-writes a T x T matrix down where T is large.
+Every site sends the leading eigenpairs of the kernel matrix of its own columns (Algorithm 1); the server joins them:
+their sum for a linear kernel (eq. 5), their product entry by entry for rbf (eq. 8). Neither a site nor the server
+forms a T x T matrix where T is large.
 """
 
 from __future__ import annotations
@@ -18,17 +18,11 @@ from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
+from coterie.methods.method import COUNT, COUNT_OR_NONE
 from coterie.methods.shared.alignment import Alignment, Tags, align, align_cost
 from coterie.methods.shared.costs import Cost, one_round, to_all
-from coterie.methods.vertical.sites import (
-    Decompose,
-    FindRank,
-    MeasureSpread,
-    SumDistances,
-    SumProducts,
-    Treat,
-)
-from coterie.parameters import Allowed, check_parameters, checked
+from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread, SumDistances, SumProducts, Treat
+from coterie.parameters import Allowed, check_parameters, checked, parameter
 from coterie.text import count_of
 
 METHOD = "vertical-kernel-pca"
@@ -38,20 +32,42 @@ AT_ONCE = 1 << 20
 """Numbers of new rows a site sends at a time."""
 
 
-@dataclass(frozen=True)
-class VerticalSettings:
-    """What is looked for, and how."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class VerticalOptions:
+    """The kernel, and what sites send."""
 
-    n_components: int = checked(Allowed(whole=True, low=1))
-    kernel: str = checked(Allowed(*JOINS), "rbf")
-    gamma: float | None = checked(Allowed(above=0, none=True), None)
-    """None: the inverse of twice the mean squared distance, as for the other kernels."""
-    local_rank: int | None = checked(Allowed(whole=True, low=1, none=True), None)
-    """D: eigenpairs a site sends; None is ``n_components``, or, with a tolerance, as many as it takes."""
+    kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.", Allowed(*JOINS))
+    gamma: float | None = parameter(
+        None,
+        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None takes the inverse of twice the mean squared distance, "
+        "from the variances of the sites' columns.",
+        Allowed(above=0, none=True),
+    )
+    local_rank: int | None = parameter(
+        None,
+        "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
+        "more). With a tolerance the most it may send.",
+        COUNT_OR_NONE,
+    )
+    tolerance: float | None = parameter(
+        None,
+        "Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its "
+        "trace (Frobenius norm; Lemma 2): first the ranks, then the pairs.",
+        Allowed(above=0, below=1, none=True),
+    )
+    precision: str = parameter(
+        "float64",
+        "Of eigenvectors and distances on the wire, ``float64`` or ``float32``.",
+        Allowed("float64", "float32"),
+    )
+
+
+@dataclass
+class VerticalSettings(VerticalOptions):
+    """What Algorithm 1 runs with."""
+
+    n_components: int = checked(COUNT)
     center: bool = True
-    tolerance: float | None = checked(Allowed(above=0, below=1, none=True), None)
-    """How far K_hat may be from K in Frobenius norm, as a share of K's trace."""
-    precision: str = checked(Allowed("float64", "float32"), "float64")
     missing: str = "refuse"
     scale: str = "none"
     least_rows: int = 2
@@ -60,16 +76,16 @@ class VerticalSettings:
     def __post_init__(self) -> None:
         check_parameters(self)
         if not isinstance(self.center, bool | np.bool_):
-            raise InputError(f"center={self.center!r} is neither True nor False.")
+            raise InputError(f"center={self.center!r} must be True or False.")
         if self.missing not in ("refuse", "mean"):
             raise InputError(
-                f"missing={self.missing!r}; where columns are split between sites it is 'refuse' or 'mean', since a "
-                "row left out at one site would have to be left out at all."
+                f"missing={self.missing!r}; where columns are split between sites use 'refuse' or 'mean', because a "
+                "row dropped at one site would have to be dropped at all."
             )
         if self.scale not in ("none", "standard"):
             raise InputError(
-                f"scale={self.scale!r}; where columns are split between sites it is 'none' or 'standard', which "
-                "every site does for itself."
+                f"scale={self.scale!r}; where columns are split between sites use 'none' or 'standard', which every "
+                "site does for itself."
             )
 
     @property
@@ -143,13 +159,13 @@ def vertical_kernel_pca(settings: VerticalSettings, *, seed: int) -> Protocol[Ve
     if settings.treatment is not None:
         yield from each(settings.treatment, complete=True)
     gamma, trace = yield from _scale_of(settings, aligned.n_rows)
-    ranks, found, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
+    ranks, computed, promised = yield from _ranks(settings, aligned.n_rows, gamma, trace, seed)
     questions = {
-        name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, found[name], settings.precision)
+        name: Decompose(settings.kernel, gamma, seed, aligned.n_rows, rank, computed[name], settings.precision)
         for name, rank in ranks.items()
     }
     sent = yield from each(questions, complete=True)
-    parts = tuple(Ritz(one.values, one.vectors) for one in sent.values())
+    parts = tuple(Ritz(reply.values, reply.vectors) for reply in sent.values())
     joined = Joined(settings.kernel, parts)
     count = min(settings.n_components, aligned.n_rows)
     pairs = joined.leading(count, center=settings.center, seed=seed)
@@ -165,8 +181,8 @@ def _scale_of(settings: VerticalSettings, n_rows: int) -> Protocol[tuple[float, 
         return (float(settings.gamma or 1.0), float(n_rows)) if is_rbf else (1.0, float("nan"))
     spreads = yield from each(MeasureSpread(), complete=True)
     if not is_rbf:
-        return 1.0, sum(float(one.squares) for one in spreads.values())
-    variance = sum(float(one.variance) for one in spreads.values())
+        return 1.0, sum(float(reply.squares) for reply in spreads.values())
+    variance = sum(float(reply.variance) for reply in spreads.values())
     if not variance > 0:
         raise InputError("all rows are equal, so no gamma can be found from their distances; give one.")
     if not np.isfinite(1 / (4 * variance)) or not 1 / (4 * variance) > 0:
@@ -185,14 +201,11 @@ def _ranks(
     most = min(settings.local_rank or n_rows, n_rows)
     share = settings.tolerance * trace / len(names)
     if not share > 0:
-        raise InputError("all values are zero: there are no components.")
+        raise InputError("all values are zero, so there are no components.")
     asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
-    ranks = {name: int(one.rank) for name, one in asked.items()}
-    left = sum(float(one.left) for one in asked.values())
+    ranks = {name: int(reply.rank) for name, reply in asked.items()}
+    left = sum(float(reply.left) for reply in asked.values())
     return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}, left
-
-
-# ---------------------------------------------------------------- new rows
 
 
 def project(fit: VerticalFit) -> Protocol[tuple[Floats, Tags | None]]:
@@ -218,28 +231,25 @@ def _questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
     is_rbf, n_rows = fit.settings.kernel == "rbf", fit.alignment.n_rows
     step = max(1, AT_ONCE // (n_rows if is_rbf else fit.weights.shape[1]))
     for first in range(0, n_new, step):
-        some = min(step, n_new - first)
+        count = min(step, n_new - first)
         if is_rbf:
-            yield SumDistances(fit.gamma, first, some, n_rows, fit.settings.precision)
+            yield SumDistances(fit.gamma, first, count, n_rows, fit.settings.precision)
         else:
-            yield SumProducts(first, some, fit.weights)
+            yield SumProducts(first, count, fit.weights)
 
 
 def _check_same(fitted: Alignment, now: Alignment) -> None:
     then_tags, now_tags = fitted.tags, now.tags
     if (then_tags is None) != (now_tags is None):
-        raise Unaligned("rows went by key when the components were found and go by their place now, or the reverse.")
+        raise Unaligned("rows must be matched in the same way as in the fit: by key, or by position.")
     apart = abs(fitted.n_rows - now.n_rows)
     if then_tags is not None and now_tags is not None:
         apart = len(np.setxor1d(then_tags, now_tags))
     if apart:
         raise Unaligned(
-            f"the sites do not hold the {fitted.n_rows} rows the components were found from: {now.n_rows} now, "
-            f"{apart} of them at one time only."
+            f"the sites no longer hold the {fitted.n_rows} rows of the fit: they hold {now.n_rows} rows, and {apart} "
+            "are in one of the two only."
         )
-
-
-# ---------------------------------------------------------------- what it costs
 
 
 def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:

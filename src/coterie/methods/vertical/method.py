@@ -12,21 +12,22 @@ from coterie.errors import InputError
 from coterie.maths.clustering import weighted_kmeans
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
-from coterie.methods.method import ClusterSettings, ComponentSettings, Method, RunContext, RunResult, Settings
+from coterie.methods.method import (
+    COUNT_OR_NONE,
+    ClusterSettings,
+    ComponentSettings,
+    Method,
+    RunContext,
+    RunResult,
+    Settings,
+    values_of,
+)
 from coterie.methods.shared.agreement import Capabilities
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.preparation import PreparationOptions
+from coterie.methods.vertical import sites
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
-from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalSettings, vertical_kernel_pca
-from coterie.methods.vertical.sites import (
-    Decompose,
-    FindRank,
-    MeasureSpread,
-    ReportProducts,
-    SumDistances,
-    SumProducts,
-    Treat,
-)
+from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalOptions, VerticalSettings, vertical_kernel_pca
 from coterie.parameters import parameter
 
 SPARE = 10
@@ -34,50 +35,32 @@ SPARE = 10
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class VerticalParameters(Settings):
+class VerticalParameters(VerticalOptions, Settings):
     """The kernel, and what sites send."""
-
-    kernel: str = parameter("rbf", "``rbf``: ``exp(-gamma |x - y|^2)``, or ``linear``: ``x'y``.")
-    gamma: float | None = parameter(
-        None,
-        "Of rbf, 1 / (2 sigma^2) in the paper's letters; None asks the sites how far their columns spread and takes "
-        "the inverse of twice the mean squared distance.",
-    )
-    local_rank: int | None = parameter(
-        None,
-        "D: how many eigenpairs a site sends, D (T + 1) numbers; None is as many as components (for clusters ten "
-        "more). With a tolerance the most it may send.",
-    )
-    tolerance: float | None = parameter(
-        None,
-        "Lets each site send as few eigenpairs as keep the kernel matrix of all columns within this share of its "
-        "trace (Frobenius norm; Lemma 2): first the ranks, then the pairs.",
-    )
-    precision: str = parameter("float64", "Of eigenvectors and distances on the wire, ``float64`` or ``float32``.")
 
     method = "vertical-kernel-pca"
     splits_columns: ClassVar[bool] = True
     result_type: ClassVar[type[Any]] = VerticalFit
 
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
+    def run_settings(self, options: PreparationOptions) -> VerticalSettings:
         """What Algorithm 1 runs with."""
         raise NotImplementedError
 
     def check(self, n_columns: int) -> None:
-        """Raise what is wrong with the parameters."""
+        """Raise an error if parameters are wrong."""
         super().check(n_columns)
-        self.vertical_settings(PreparationOptions())
+        self.run_settings(PreparationOptions())
 
     def protocol(self, context: RunContext) -> Protocol[VerticalFit]:
         """Algorithm 1, columns treated by their sites."""
-        return vertical_kernel_pca(self.vertical_settings(context.options), seed=context.seed)
+        return vertical_kernel_pca(self.run_settings(context.options), seed=context.seed)
 
     def whole_protocol(
         self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions, seed: int
     ) -> Protocol[RunResult]:
         """The same: there is nothing to agree on, and every site treats its own columns."""
         if options.ranges is not None:
-            raise InputError("ranges: each site scales its own columns; there are no common ones to declare.")
+            raise InputError("ranges cannot be used where columns are split between sites: each site scales its own.")
         context = RunContext(sum(map(len, columns.values())), seed, options=options)
         return RunResult(None, (yield from self.protocol(context)), Capabilities())
 
@@ -87,14 +70,12 @@ class VerticalComponentSettings(VerticalParameters, ComponentSettings):
     """Components."""
 
     _: KW_ONLY
-    center: bool = parameter(True, "Take the features' mean off, as for PCA.")
+    center: bool = parameter(True, "Subtract the features' mean, as PCA does.")
 
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
+    def run_settings(self, options: PreparationOptions) -> VerticalSettings:
         """What Algorithm 1 runs with."""
-        return VerticalSettings(
-            self.n_components, self.kernel, self.gamma, self.local_rank, self.center, self.tolerance,
-            self.precision, options.missing, options.scale,
-        )  # fmt: skip
+        values = values_of(self, VerticalOptions)
+        return VerticalSettings(self.n_components, self.center, options.missing, options.scale, **values)
 
 
 @dataclass(eq=False, repr=False)
@@ -102,16 +83,18 @@ class VerticalClusterSettings(VerticalParameters, ClusterSettings):
     """Components, and clusters of these at the server."""
 
     _: KW_ONLY
-    n_components: int | None = parameter(None, "Components the rows are clustered by; None is as many as clusters.")
+    n_components: int | None = parameter(
+        None, "Components the rows are clustered by; None is as many as clusters.", COUNT_OR_NONE
+    )
 
-    def vertical_settings(self, options: PreparationOptions) -> VerticalSettings:
-        """What Algorithm 1 runs with."""
+    def run_settings(self, options: PreparationOptions) -> VerticalSettings:
+        """What Algorithm 1 runs with: a few eigenpairs more than components, at least as many rows as clusters."""
         components = self.n_clusters if self.n_components is None else self.n_components
-        rank = components + SPARE if self.local_rank is None and self.tolerance is None else self.local_rank
-        return VerticalSettings(
-            components, self.kernel, self.gamma, rank, True, self.tolerance, self.precision, options.missing,
-            options.scale, max(2, int(self.n_clusters)),
-        )  # fmt: skip
+        values = values_of(self, VerticalOptions)
+        if self.local_rank is None and self.tolerance is None:
+            values["local_rank"] = components + SPARE
+        fewest = max(2, int(self.n_clusters))
+        return VerticalSettings(components, True, options.missing, options.scale, fewest, **values)
 
     def protocol(self, context: RunContext) -> Protocol[VerticalFit]:
         """Algorithm 1, then k-means of the components."""
@@ -123,16 +106,19 @@ class VerticalClusterSettings(VerticalParameters, ClusterSettings):
 METHOD = Method(
     "vertical-kernel-pca",
     "Kernel PCA and kernel k-means of rows whose columns are at several sites, in one shot (He et al. 2020)",
-    (Attend, SendTags, Treat, MeasureSpread, FindRank, Decompose, SumDistances, ReportProducts, SumProducts),
+    (
+        Attend, SendTags, sites.Treat, sites.MeasureSpread, sites.FindRank, sites.Decompose, sites.SumDistances,
+        sites.ReportProducts, sites.SumProducts,
+    ),
     "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; then "
     "T a new row (rbf) or one a component of it (linear)",
-    "all distances between a site's rows in its own columns, and with them its rows up to a rotation; tags tell "
+    "all distances between a site's rows in its own columns, and so its rows up to a rotation; tags show "
     "which rows are the same",
     visibility="rows",
     settings=(VerticalClusterSettings, VerticalComponentSettings),
     needs_rows=True,
     use="where sites hold different columns of the same rows",
-)
+)  # fmt: skip
 DPCA = Method(
     "dpca",
     "PCA of columns at several sites, by ADMM among neighbours (Schizas & Aduroja 2015): a baseline",

@@ -9,7 +9,7 @@ import numpy as np
 from coterie.errors import MalformedMessage, MissingValues
 from coterie.maths.factors import JOINS, kernel_pairs, rank_for, scaled_distances
 from coterie.maths.spectra import Ritz
-from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
+from coterie.messages.schema import Fields, Floats, Integers, Nothing, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers
 from coterie.methods.shared.alignment import ORDERS, subject
 from coterie.methods.shared.limits import N_MARKS, marks
@@ -40,20 +40,25 @@ class MeasureSpread(Request[Spreads], doing="measuring the spread of rows"):
 
 
 class RankFound(Reply, content="rows"):
-    """How many eigenpairs are enough, and the Frobenius norm of what they leave out: asked at many scales these tell
-    of single distances."""
+    """How many eigenpairs are enough, and the Frobenius norm of what they leave out; at many scales these reveal
+    single distances."""
 
     rank: Integers = array(dtype="uint32", bound="most")
     left: Floats = array(nonnegative=True)
 
 
-class FindRank(Request[RankFound], doing="finding the rank of each site's kernel matrix"):
-    """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
+class OfColumns(Fields):
+    """Which kernel matrix of a site's columns, and the seed for finding its eigenpairs."""
 
     kernel: str
     gamma: float
     seed: int
     rows: int
+
+
+class FindRank(OfColumns, Request[RankFound], doing="finding the rank of each site's kernel matrix"):
+    """Of how many eigenpairs of your kernel matrix is the rest at most ``share`` (Frobenius norm, eq. 18)?"""
+
     most: int
     share: float
 
@@ -65,13 +70,9 @@ class Pairs(Reply, content="rows"):
     values: Floats = array("rank", nonnegative=True)
 
 
-class Decompose(Request[Pairs], doing="computing eigenpairs of each site's kernel matrix"):
+class Decompose(OfColumns, Request[Pairs], doing="computing eigenpairs of each site's kernel matrix"):
     """Send the leading ``rank`` eigenpairs of your kernel matrix, out of ``found`` that you find."""
 
-    kernel: str
-    gamma: float
-    seed: int
-    rows: int
     rank: int
     found: int
     precision: str
@@ -126,9 +127,6 @@ class ReportProducts(Request[ProductMagnitudes], doing="finding the magnitude of
     vectors: Floats = array("rows", "c")
 
 
-# ---------------------------------------------------------------- columns, as they are seen
-
-
 @dataclass(frozen=True)
 class Treatment:
     """Which columns are kept, what stands in for missing values, and how values are scaled."""
@@ -147,7 +145,7 @@ class Treatment:
             absent = np.isnan(rows)
             kept = np.flatnonzero((absent.mean(axis=0) <= MOST_MISSING) & ~absent.all(axis=0))
             if not len(kept):
-                raise MissingValues("more than a tenth is missing in every column here: none is left")
+                raise MissingValues("every column here has more than a tenth of its values missing, so none is left")
             fill = np.nanmean(rows[:, kept].astype(np.float64), axis=0)
             rows = np.where(absent[:, kept], fill, rows[:, kept])
         shift, scale = np.zeros(len(kept)), np.ones(len(kept))
@@ -196,17 +194,14 @@ def _gathered(table: Table) -> Rows:
 
 def _check(rows: Rows) -> None:
     if not np.isfinite(rows).all():
-        raise MissingValues("a column holds missing or infinite values; say missing='mean', or remove them")
+        raise MissingValues("a column holds missing or infinite values; use missing='mean', or remove them")
 
 
 def _held(table: Table, memory: Memory, rows: int) -> Floats:
-    found = columns_of(table, memory)
-    if len(found) != rows:
-        raise MalformedMessage(f"asked about {rows} rows, there are {len(found)}")
-    return found
-
-
-# ---------------------------------------------------------------- answers
+    columns = columns_of(table, memory)
+    if len(columns) != rows:
+        raise MalformedMessage(f"asked about {rows} rows, there are {len(columns)}")
+    return columns
 
 
 @answers(MeasureSpread)
@@ -242,8 +237,8 @@ def local_pairs(table: Table, memory: Memory, ask: Decompose) -> Pairs:
     return Pairs(np.clip(sent.vectors, -1.0, 1.0), np.maximum(sent.values, 0.0))
 
 
-def _question(ask: FindRank | Decompose, found: int) -> tuple[str, float, int, int]:
-    return ask.kernel, ask.gamma, ask.seed, found
+def _question(ask: FindRank | Decompose, n_pairs: int) -> tuple[str, float, int, int]:
+    return ask.kernel, ask.gamma, ask.seed, n_pairs
 
 
 def _check_kernel(kernel: str, gamma: float) -> None:
@@ -275,8 +270,8 @@ def _products(table: Table, memory: Memory, ask: SumProducts | ReportProducts) -
     return products
 
 
-def _some(table: Table, memory: Memory, first: int, some: int) -> Floats:
+def _some(table: Table, memory: Memory, first: int, count: int) -> Floats:
     new = columns_of(table, memory, new=True)
-    if not 0 <= first < first + some <= len(new):
-        raise MalformedMessage(f"rows {first} to {first + some} of {len(new)} new ones")
-    return new[first : first + some]
+    if not 0 <= first < first + count <= len(new):
+        raise MalformedMessage(f"rows {first} to {first + count} of {len(new)} new ones")
+    return new[first : first + count]

@@ -166,7 +166,7 @@ def _nr_sent(k: int, tables: Mapping[str, Rows]) -> Values:
     """What NR sends, in closed form: from one source the rows of MNIST are more than a site ever sends at once."""
     sizes = [len(rows) for rows in tables.values()]
     spent = edge_cost(
-        EdgeSettings(Pipeline(())), Pipeline(()), k, _width(tables), sizes, n_sites=len(sizes),
+        EdgeSettings(pipeline=Pipeline(())), Pipeline(()), k, _width(tables), sizes, n_sites=len(sizes),
         rounds=0, method="nr",
     )  # fmt: skip
     return {"floats_up": spent.floats_up, "bytes_up": spent.bytes_up, "rounds": spent.rounds, "seconds": 0.0}

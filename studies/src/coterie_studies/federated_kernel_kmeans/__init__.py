@@ -22,14 +22,16 @@ from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.baselines import pooled_cost
 from coterie.methods.kernel.clusters import (
+    EmbeddedKMeans,
     KernelFit,
-    KernelProblem,
+    KernelParameters,
+    SumLengths,
     cluster_by_coreset,
     cluster_embedded,
 )
 from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, Embedding
-from coterie.methods.kernel.gamma import SumLengths
+from coterie.methods.method import RunContext
 from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -125,7 +127,7 @@ def _embedded(chosen: KernelSet, way: str, seed: int) -> tuple[KernelFit, Ledger
         solver="gram" if way == "gram" else "lanczos",
         cem=way != "dense",
     )
-    steps = embed_by_dspgd(KernelProblem(gamma=chosen.gamma), settings, data.rows.shape[1], seed=seed)
+    steps = embed_by_dspgd(KernelParameters(gamma=chosen.gamma), settings, data.rows.shape[1], seed=seed)
     return _run(steps, data.by_site(), "dspgd-dense" if way == "dense" else "dspgd")
 
 
@@ -165,7 +167,7 @@ def _ended(chosen: KernelSet, fit: KernelFit, b: Floats, way: str, seed: int, sp
     if way == "cem":
         steps = cluster_by_coreset(fit, k, n_points=chosen.n_points, seed=seed)
     else:
-        steps = cluster_embedded(fit, k, init="cells", max_rounds=100, tol=1e-4, seed=seed)
+        steps = cluster_embedded(fit, EmbeddedKMeans(k, init="cells"), RunContext(h.shape[1], seed))
     clusters, ledger = _run(steps, replace(data, rows=h).by_site(), "dspgd")
     spent.exchanges += ledger.exchanges
     return {**_judged(chosen, nearest(h, clusters.centers)[0]), **_sent(spent), "components": h.shape[1]}

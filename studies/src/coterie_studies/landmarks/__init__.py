@@ -22,8 +22,8 @@ from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
 from coterie.methods.kernel.baselines import pooled_cost
+from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.dspgd.protocol import Embedding
-from coterie.methods.kernel.gamma import SumLengths
 from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
 from coterie_studies.federated_kernel_kmeans import floats_by_iteration

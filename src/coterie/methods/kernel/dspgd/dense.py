@@ -1,6 +1,5 @@
-"""DSPGD without the communication-efficient mechanism: section 4.1 of "A communication efficient federated kernel
-k-means", appendix B's first case. It is what CEM is compared with; with CEM, see
-:mod:`coterie.methods.kernel.dspgd.protocol`.
+"""DSPGD without the communication-efficient mechanism (CEM), for comparison: section 4.1 and the first case of
+appendix B of "A communication efficient federated kernel k-means".
 
 The server holds Z_t as a factor, a row for every row of the sites, and runs Lanczos on the N x N matrix
 R_t = (1 - eta_t) Z_t + eta_t / D A_t A_t'. A step costs N + M D numbers, and every site's answer is seen: the server
@@ -29,8 +28,6 @@ from coterie.methods.kernel.lanczos import top_eigenpairs
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.embedded import EmbeddedTable
 from coterie.parameters import no_model
-
-# ---------------------------------------------------------------- what a site is asked
 
 
 class Projection(Reply, content="rows"):
@@ -72,11 +69,11 @@ class Expand(Request[RowProducts], doing="multiplying features by the sum of pro
 
 @answers(Expand)
 def local_row_products(table: Table, memory: Memory, ask: Expand) -> RowProducts:
-    found = np.zeros(ask.rows)
-    _check_rows(table, found)
+    products = np.zeros(ask.rows)
+    _check_rows(table, products)
     for rows, features in feature_pieces(table, held_of(memory), ask.step):
-        found[rows] = features.astype(np.float64, copy=False) @ ask.sums
-    return RowProducts(found)
+        products[rows] = features.astype(np.float64, copy=False) @ ask.sums
+    return RowProducts(products)
 
 
 class KeepRows(Request[Nothing], remembered=True, doing="sending embedded rows back"):
@@ -98,9 +95,6 @@ def _check_rows(table: Table, given: Floats) -> None:
         raise MalformedMessage(f"{len(given)} numbers for {table.n_rows} rows: the server counts other rows")
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True, kw_only=True)
 class DenseEmbedding(Embedding):
     """What a run of DSPGD without CEM found; the server knows every embedded row."""
@@ -112,21 +106,20 @@ class DenseEmbedding(Embedding):
 def dspgd_dense(kernel: Kernel, settings: DSPGDSettings, *, seed: int) -> Protocol[DenseEmbedding]:
     """Algorithm 1 up to line 18, DLA on R_t itself: the same iterates as with CEM, from the same features.
 
-    A site that is lost on the way takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would
-    need its answers. Its table stays as it is.
+    A site that drops out takes no further part: the server has its rows of Z_t, but those of Z_{t+1} would need its
+    answers. Its table stays as it is.
     """
     begin = settings.begin(kernel, seed)
     yield from total(begin)
     counts = yield from each(CountRows())
     if any(float(reply.weighted) for reply in counts.values()):
         raise InputError(
-            "rows have weights at a site, or stand for groups; dspgd-dense multiplies with vectors of a number for "
-            "every row. Use dspgd, which takes weights."
+            "dspgd-dense needs single rows, but a site has weighted rows or groups; use dspgd, which takes weights."
         )
     server = _Server({name: np.zeros((int(reply.shown), 0)) for name, reply in counts.items()})
-    found = yield from iterated(begin, settings, server.solved, server.proceed)
+    embedding = yield from iterated(begin, settings, server.solved, server.proceed)
     yield from each({name: KeepRows(rows) for name, rows in server.b.items()})
-    return DenseEmbedding(**vars(found), rows=server.b)
+    return DenseEmbedding(**vars(embedding), rows=server.b)
 
 
 class _Server:
@@ -136,19 +129,19 @@ class _Server:
         self.b = self._left = b
 
     def solved(self, at: Attempt) -> Protocol[Solved]:
-        """Eigenpairs of R_t. A site lost on the way takes its rows of R_t with it."""
+        """Eigenpairs of R_t. A site that drops out takes its rows of R_t with it."""
         here = yield from present()
         self._left = {name: rows for name, rows in self.b.items() if name in here}
         size = sum(map(len, self._left.values()))
         if not size:
-            raise QuorumLost(f"iteration {at.draw % AFRESH}: the sites left hold 0 rows; at least 1 is needed.")
+            raise QuorumLost(f"iteration {at.draw % AFRESH}: the remaining sites hold 0 rows; at least 1 is needed.")
         times = _Operator(at.draw, at.eta, (yield from at.feature_means(tuple(self._left))), self._left)
         at_least = min(size, at.at_least)
         pairs, q = yield from top_eigenpairs(size, times.product, at.above, at_least=at_least, rng=at.rng)
         return Solved(pairs, q, times.advance)
 
     def proceed(self, _: Advance, b: Floats) -> Protocol[None]:
-        """B_{t+1}: sites are told at the end."""
+        """B_{t+1}; sites get theirs at the end."""
         self.b = _cut(b, {name: len(rows) for name, rows in self._left.items()})
         yield from ()
 
@@ -174,14 +167,14 @@ class _Operator:
         sums = np.sum([reply.projection for reply in projections.values()], axis=0) - self._means * vector.sum()
         self._summed.append((vector, sums))
         expand = {name: Expand(self._draw, count, sums) for name, count in self.sizes.items()}
-        found = yield from each(expand, complete=True)
-        spread = np.concatenate([found[name].products for name in self.sizes]) - self._means @ sums
+        replies = yield from each(expand, complete=True)
+        spread = np.concatenate([replies[name].products for name in self.sizes]) - self._means @ sums
         known = self._factor @ (self._factor.T @ vector)
         product: Floats = (1 - self._eta) * known + self._eta / n_features * spread
         return product
 
     def advance(self, kept: Ritz, scales: Floats, is_last: bool) -> Advance:
-        """What sites would be told with CEM: V = W_t' U Lambda^(-1/2)."""
+        """What sites would get with CEM: V = W_t' U Lambda^(-1/2)."""
         projected = np.zeros((len(self._means), len(kept.values)))
         for vector, sums in self._summed:
             projected += np.outer(sums, vector @ kept.vectors)

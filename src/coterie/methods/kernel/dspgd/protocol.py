@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from coterie.methods.kernel.dspgd.sites import (
     longest,
 )
 from coterie.methods.kernel.lanczos import top_eigenpairs
+from coterie.methods.method import COUNT, COUNT_OR_NONE
 from coterie.methods.shared.embedded import RowsTable
-from coterie.parameters import Allowed, check_parameters, checked, no_model
+from coterie.parameters import Allowed, check_parameters, checked, no_model, parameter
 
 NONE = 1e-20
 """Eigenvalues below are what rounding leaves where all rows are equal."""
@@ -43,58 +44,83 @@ ROUND_NUMBERS = 1000
 """What a round costs beside the numbers it carries, in numbers: for ``solver="auto"``."""
 
 
-# ---------------------------------------------------------------- the server's part
+@dataclass(eq=False, repr=False, kw_only=True)
+class DSPGDOptions:
+    """The parameters of Algorithm 1 that are the same for clusters and for components, with the paper's letters."""
+
+    n_features: int | None = parameter(
+        None, "D: random features an iteration; None is 40, or twice as many as the threshold needs.", COUNT_OR_NONE
+    )
+    n_iter: int = parameter(20, "T: iterations.", COUNT)
+    threshold: float | None = parameter(
+        None,
+        "lambda; None takes an eigenvalue of the first iteration, the second after those looked for.",
+        Allowed(low=0, none=True),
+    )
+    step: str = parameter("1/t", "eta_t: Algorithm 1's 1/t, or 2/t, at most 1, of Theorem 1.", Allowed("1/t", "2/t"))
+    solver: str = parameter(
+        "auto",
+        "``gram``: sites send the matrix of products at once; ``lanczos``: they multiply it with vectors; ``auto`` "
+        "picks the cheaper.",
+        Allowed("auto", "gram", "lanczos"),
+    )
+    cem: bool = parameter(
+        True,
+        "The paper's communication-efficient mechanism. Without it (method ``dspgd-dense``) a Lanczos step costs "
+        "N + M D numbers and sites must allow rows; the paper compares with this.",
+    )
+    features: str = parameter(
+        "phase", "``phase``: sqrt(2) cos(w'x + b); ``paired``: cos and sin in pairs.", Allowed("phase", "paired")
+    )
+    precision: str = parameter(
+        "float64", "Of the features; sums are always in float64.", Allowed("float64", "float32")
+    )
 
 
-@dataclass(frozen=True)
-class DSPGDSettings:
-    """The knobs of Algorithm 1."""
+@dataclass
+class DSPGDSettings(DSPGDOptions):
+    """What Algorithm 1 runs with."""
 
-    n_components: int = checked(Allowed(whole=True, low=1))
-    n_features: int = checked(Allowed(whole=True, low=1), 40)
-    n_iter: int = checked(Allowed(whole=True, low=1), 20)
-    threshold: float | None = checked(Allowed(low=0, none=True), None)
-    """lambda; None takes the ``rank``-th eigenvalue of the first iteration (the paper: k + 2)."""
-    rank: int = checked(Allowed(whole=True, low=1), 2)
-    step: Literal["1/t", "2/t"] = checked(Allowed("1/t", "2/t"), "1/t")
-    solver: Literal["auto", "gram", "lanczos"] = checked(Allowed("auto", "gram", "lanczos"), "auto")
+    n_components: int = checked(COUNT)
+    rank: int = checked(COUNT, 2)
+    """Without a threshold it is this eigenvalue of the first iteration (the paper: k + 2)."""
     center: bool = False
-    cem: bool = True
-    """The communication-efficient mechanism of section 4.2; without it, see :mod:`.dense`."""
-    form: str = "phase"
-    precision: str = checked(Allowed("float64", "float32"), "float64")
 
     def __post_init__(self) -> None:
         check_parameters(self)
+        n_features = self.n_drawn
         if self.solver == "gram" and not self.cem:
-            raise InputError("solver='gram' is a way of the communication-efficient mechanism; use cem=True.")
-        if self.form not in ("phase", "paired"):
-            raise InputError(f"features={self.form!r}; they are 'phase' or 'paired'.")
-        if self.form == "paired" and self.n_features % 2:
-            raise InputError(f"n_features={self.n_features} must be even for features in pairs.")
-        if self.threshold is None and self.n_features < self.rank:
+            raise InputError("solver='gram' needs the communication-efficient mechanism; use cem=True.")
+        if self.features == "paired" and n_features % 2:
+            raise InputError(f"n_features={n_features} must be even for features in pairs.")
+        if self.threshold is None and n_features < self.rank:
             raise InputError(
-                f"n_features={self.n_features} random features cannot give the {self.rank}-th eigenvalue that the "
+                f"n_features={n_features} random features cannot give the {self.rank}-th eigenvalue that the "
                 f"threshold is taken from; use n_features >= {self.rank}, or give a threshold."
             )
+
+    @property
+    def n_drawn(self) -> int:
+        """How many features are drawn in an iteration."""
+        return max(40, 2 * self.rank) if self.n_features is None else self.n_features
 
     def eta(self, t: int) -> float:
         """eta_t: 1/t as Algorithm 1 has it, or 2/t of Theorem 1, which at t = 1 would be above 1."""
         return 1.0 / t if self.step == "1/t" else min(1.0, 2.0 / t)
 
     def begin(self, kernel: Kernel, seed: int) -> BeginKernel:
-        """What sites are told first."""
-        return BeginKernel(*BeginKernel.stated(kernel, self.n_features, self.form, seed), self.precision)
+        """The first request to the sites."""
+        return BeginKernel(*BeginKernel.stated(kernel, self.n_drawn, self.features, seed), self.precision)
 
     def kept(self, t: int, pairs: Ritz, threshold: float) -> tuple[Ritz, Floats]:
         """The eigenpairs of R_t above eta_t lambda, and the squared lengths of the columns of B_{t+1} (line 13), or
         of H at the end (line 17)."""
         eta = self.eta(t)
-        found = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
+        kept = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
         if t < self.n_iter:
-            return found, found.values - eta * threshold
-        found = found.top(self.n_components)
-        return found, found.values + (1 - eta) * threshold
+            return kept, kept.values - eta * threshold
+        kept = kept.top(self.n_components)
+        return kept, kept.values + (1 - eta) * threshold
 
 
 @dataclass(frozen=True)
@@ -136,15 +162,15 @@ class Attempt:
 
     def feature_means(self, names: tuple[str, ...]) -> Protocol[Floats]:
         """The features' mean over all rows, or zeros where nothing is centered."""
-        n_features = self.settings.n_features
+        n_features = self.settings.n_drawn
         if not self.settings.center:
             return np.zeros(n_features)
-        found = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
-        return found.sums / max(float(found.rows), 1e-300)
+        reply = yield from total(SumFeatures(self.draw, self.length, n_features), to=names, complete=True)
+        return reply.sums / max(float(reply.rows), 1e-300)
 
 
 class Solved(NamedTuple):
-    """The eigenpairs of one iteration, how many products they took, and what tells sites of those kept."""
+    """The eigenpairs of one iteration, how many products they took, and the request that announces those kept."""
 
     pairs: Ritz
     n_products: int
@@ -164,10 +190,10 @@ def iterated(
     solve: Callable[[Attempt], Protocol[Solved]],
     proceed: Callable[[Advance, Floats], Protocol[Any]],
 ) -> Protocol[Embedding]:
-    """The iterations of Algorithm 1: ``solve`` finds eigenpairs, ``proceed`` is given what tells sites of those kept
-    and the columns of B_{t+1} as far as eigenvectors give them.
+    """The iterations of Algorithm 1: ``solve`` finds eigenpairs, ``proceed`` gets the request that announces those
+    kept, and the columns of B_{t+1} as far as eigenvectors give them.
 
-    A site lost on the way changes the matrix: an iteration is begun again with those left and a fresh draw.
+    A site that drops out changes the matrix, so the iteration starts again with the remaining sites and a fresh draw.
     """
     steps: list[Advance] = []
     products, ranks, restarts, rank, threshold = [], [], 0, 0, settings.threshold
@@ -183,8 +209,8 @@ def iterated(
             except RosterChanged:
                 restarts, draw = restarts + 1, draw + AFRESH
         if threshold is None:
-            found = solved.pairs.values
-            threshold = float(found[settings.rank - 1]) if len(found) >= settings.rank else 0.0
+            eigenvalues = solved.pairs.values
+            threshold = float(eigenvalues[settings.rank - 1]) if len(eigenvalues) >= settings.rank else 0.0
         kept, values = settings.kept(t, solved.pairs, threshold)
         ask = solved.advance(kept, np.sqrt(values / kept.values), t == settings.n_iter)
         yield from proceed(ask, kept.vectors * np.sqrt(values))
@@ -198,7 +224,7 @@ def iterated(
 def _solved(at: Attempt) -> Protocol[Solved]:
     """Line 10: eigenpairs of W_t' W_t above a threshold, and at least so many."""
     names = yield from present()
-    means, n = (yield from at.feature_means(names)), at.settings.n_features + at.rank
+    means, n = (yield from at.feature_means(names)), at.settings.n_drawn + at.rank
 
     def product(vector: Floats) -> Protocol[Floats]:
         """Line 5 of Algorithm 2, over all sites."""
@@ -212,8 +238,8 @@ def _solved(at: Attempt) -> Protocol[Solved]:
         pairs, q = yield from top_eigenpairs(n, product, at.above, at_least=at.at_least, rng=at.rng)
         return Solved(pairs, q, advance)
     ask = SendGram(at.draw, at.length, n * (n + 1) // 2, n, at.eta, means)
-    found = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
-    return Solved(found.top(max(at.at_least, int((found.values > at.above).sum()))), 1, advance)
+    pairs = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
+    return Solved(pairs.top(max(at.at_least, int((pairs.values > at.above).sum()))), 1, advance)
 
 
 def _solver(settings: DSPGDSettings, n: int) -> str:

@@ -26,9 +26,6 @@ from coterie.methods.shared.limits import N_MARKS, marks
 MOST_STEPS = 1 << 32
 
 
-# ---------------------------------------------------------------- gamma by sums
-
-
 # ---------------------------------------------------------------- what a site keeps
 
 
@@ -90,9 +87,6 @@ def _parts(table: Table, memory: Memory, step: int, eta: float, means: Floats) -
     for rows, features in feature_pieces(table, held, step):
         centered = root * (features.astype(np.float64, copy=False) - means)
         yield rows, np.concatenate([centered, np.sqrt(1 - eta) * held.b[rows]], axis=1)
-
-
-# ---------------------------------------------------------------- what a site is asked
 
 
 class FeatureMagnitudes(Reply, content="sums"):
@@ -242,7 +236,7 @@ def embedded(table: Table, transcript: tuple[Request[Any], ...]) -> EmbeddedTabl
     for request in transcript:
         keep = keep_kernel if isinstance(request, BeginKernel) else keep_advance
         keep(memory.table or table, memory, request)
-    found = memory.table
-    if not isinstance(found, EmbeddedTable):
+    last = memory.table
+    if not isinstance(last, EmbeddedTable):
         raise InputError("the transcript does not end in an embedding.")
-    return found
+    return last

@@ -3,75 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
-
-import numpy as np
 
 from coterie.messages.verbs import Protocol
-from coterie.methods.kernel.clusters import (
-    CLUSTERING,
-    EmbeddedKMeans,
-    KernelParameters,
-    LandmarkFit,
-    cluster_embedded,
-)
-from coterie.methods.kernel.gamma import SumLengths
-from coterie.methods.kernel.landmarks.protocol import LandmarkSettings, cluster_by_landmarks, embed_by_landmarks
-from coterie.methods.kernel.landmarks.sites import (
-    MeanByCell,
-    SendFeatureGram,
-    SendLandmarks,
-    TryLandmarks,
-    UseLandmarks,
-)
-from coterie.methods.kernel.landmarks.summed import (
-    CountCells,
-    ShareCells,
-    SumProjected,
-    SumSquaredDistances,
-    UseProjection,
-)
-from coterie.methods.method import ComponentSettings, Method, RunContext
+from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, SumLengths, cluster_embedded
+from coterie.methods.kernel.landmarks import sites, summed
+from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
 from coterie.parameters import Allowed, parameter
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class LandmarkParameters(KernelParameters):
-    """How landmarks are found."""
-
-    landmarks: Any = parameter(
-        "auto",
-        "``local``: each site's own coarse centers are seen. ``summed``: means of cells over all sites, of which no "
-        "per-site result is seen. ``auto`` takes local where every site lets averages be seen. An array: points "
-        "known beforehand.",
-    )
-    n_landmarks: int | None = parameter(
-        None,
-        "About how many over all sites. None begins with 5 a cluster, at least 30, and asks for more, once, where "
-        "these miss much.",
-        Allowed(whole=True, low=1, none=True),
-    )
-    landmark_bits: int = parameter(
-        4, "Bits of each coordinate of a landmark, 1 to 8.", Allowed(whole=True, low=1, high=8)
-    )
-    value_range: tuple[float, float] | None = parameter(
-        None, "The smallest and largest value of any prepared row, where they are public: saves a sum where summed."
-    )
-
-    method = "landmarks"
-    result_type: ClassVar[type[Any]] = LandmarkFit
-
-    @property
-    def landmark_settings(self) -> LandmarkSettings:
-        """How landmarks are found."""
-        is_named = isinstance(self.landmarks, str)
-        return LandmarkSettings(
-            self.landmarks if is_named else "auto",
-            None if is_named else np.asarray(self.landmarks, np.float64),
-            self.n_landmarks,
-            self.landmark_bits,
-            value_range=self.value_range,
-        )
 
 
 @dataclass(eq=False, repr=False)
@@ -80,23 +18,17 @@ class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
 
     _: KW_ONLY
     n_components: int | None = parameter(
-        None, "Components the clusters are found in; None is all there are.", Allowed(whole=True, low=1, none=True)
+        None, "Components the clusters are found in; None is all there are.", COUNT_OR_NONE
     )
     max_rounds: int = parameter(2, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """Clusters among all features, or among the leading components."""
-        k, seed = int(self.n_clusters), context.seed
-        rounds: dict[str, Any] = {
-            "max_rounds": self.max_rounds, "tol": self.tol, "seed": seed, "averages": context.averages,
-        }  # fmt: skip
-        problem, settings, d = self.problem, self.landmark_settings, context.n_columns
         if self.n_components is None:
-            return (yield from cluster_by_landmarks(problem, settings, k, d, **rounds))
-        fit = yield from embed_by_landmarks(
-            problem, settings, self.n_components, d, center=False, seed=seed, averages=context.averages, announce=True
-        )
-        return replace(fit, clusters=(yield from cluster_embedded(fit, k, init=self.init, **rounds)))
+            k, max_rounds = int(self.n_clusters), self.max_rounds
+            return (yield from cluster_by_landmarks(self, k, context, max_rounds=max_rounds, tol=self.tol))
+        fit = yield from embed_by_landmarks(self, self.n_components, context, center=False, announce=True)
+        return replace(fit, clusters=(yield from cluster_embedded(fit, self, context)))
 
 
 @dataclass(eq=False, repr=False)
@@ -108,18 +40,16 @@ class LandmarkComponentSettings(LandmarkParameters, ComponentSettings):
 
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """The leading components of all rows' features."""
-        return embed_by_landmarks(
-            self.problem, self.landmark_settings, self.n_components, context.n_columns, center=self.center,
-            seed=context.seed, averages=context.averages,
-        )  # fmt: skip
+        return embed_by_landmarks(self, self.n_components, context, center=self.center)
 
 
 METHOD = Method(
     "landmarks",
     "Landmark kernel k-means and kernel PCA: a few coarse averages stand for the kernel of all rows",
     (
-        SendLandmarks, UseProjection, SumProjected, SumSquaredDistances, CountCells, ShareCells, SumLengths,
-        UseLandmarks, TryLandmarks, MeanByCell, SendFeatureGram, *CLUSTERING,
+        sites.SendLandmarks, summed.UseProjection, summed.SumProjected, summed.SumSquaredDistances,
+        summed.CountCells, summed.ShareCells, SumLengths, sites.UseLandmarks, sites.TryLandmarks, sites.MeanByCell,
+        sites.SendFeatureGram, *CLUSTERING,
     ),
     "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
     "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",

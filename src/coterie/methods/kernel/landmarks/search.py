@@ -12,18 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.errors import InputError, RosterChanged
+from coterie.errors import RosterChanged
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
-from coterie.methods.kernel.landmarks.summed import (
-    CountCells,
-    ShareCells,
-    SumProjected,
-    SumSquaredDistances,
-    UseProjection,
-    projection_of,
-)
+from coterie.methods.kernel.landmarks import summed
+from coterie.methods.shared.counts import check_rows
 
 FINE_BITS = 10
 """Of means of projected rows."""
@@ -75,17 +69,16 @@ def summed_landmarks(
     again.
     """
     d, p = n_columns, min(n_projected, n_columns)
-    yield from total(UseProjection(seed, p, False))
+    yield from total(summed.UseProjection(seed, p, False))
     survey = before.survey if before is not None and before.survey else (yield from _survey(d, p, seed, limits))
     number = min(n_landmarks, max(2, int(survey.n_rows) // ROWS_A_CELL))
     rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
     start = survey.mean + survey.deviation * rng.normal(size=(number, p))
     points, weights = yield from _cell_means(start, survey, d, bits, n_rounds, seed)
     points, weights = points[weights > 0], weights[weights > 0]
-    if not len(points):
-        raise InputError("the sites left hold 0 rows in all.")
+    check_rows(len(points))
     if before is None:  # squared distances from a point close to the mean, which keeps their digits
-        scatter = float((yield from total(SumSquaredDistances(weights @ points / weights.sum()))).squares)
+        scatter = float((yield from total(summed.SumSquaredDistances(weights @ points / weights.sum()))).squares)
     else:
         scatter = before.landmarks.scatter
     return Searched(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
@@ -94,13 +87,12 @@ def summed_landmarks(
 def _survey(d: int, p: int, seed: int, limits: tuple[float, float] | None) -> Protocol[Survey]:
     """Sums of all rows, as they are and projected: in the large ring, since variances are small beside the limits'
     square."""
-    reach = float(np.abs(projection_of(d, p, seed)).sum(axis=0).max())
-    found = yield from total(SumProjected(p, reach, d if limits is None and p < d else 0))
-    n_rows = float(found.rows)
-    if not n_rows > 0:
-        raise InputError("the sites hold 0 rows in all.")
-    mean, deviation = _moments(n_rows, found.sums, found.squares)
-    own, apart = (mean, deviation) if p == d else _moments(n_rows, found.own_sums, found.own_squares)
+    reach = float(np.abs(summed.projection_of(d, p, seed)).sum(axis=0).max())
+    reply = yield from total(summed.SumProjected(p, reach, d if limits is None and p < d else 0))
+    n_rows = float(reply.rows)
+    check_rows(n_rows)
+    mean, deviation = _moments(n_rows, reply.sums, reply.squares)
+    own, apart = (mean, deviation) if p == d else _moments(n_rows, reply.own_sums, reply.own_squares)
     rows_range = (own - 3 * apart, 6 * apart) if len(own) else None
     if limits is not None:
         rows_range = np.array([limits[0]], float), np.array([limits[1] - limits[0]], float)
@@ -118,28 +110,28 @@ def _cell_means(
     """Means of whole rows over cells that Lloyd's algorithm moved among the projected ones, and the rows in each."""
     p, away = centers.shape[1], WINDOW * survey.deviation
     for _ in range(n_rounds):
-        found, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
-        centers = np.where((counts > 0)[:, None], found, centers)
+        means, counts = yield from _means(centers, (survey.mean - away, 2 * away), FINE_BITS, p)
+        centers = np.where((counts > 0)[:, None], means, centers)
     if p == d:
-        return found, counts
+        return means, counts
     assert survey.rows_range is not None
-    yield from total(UseProjection(seed, p, True))
+    yield from total(summed.UseProjection(seed, p, True))
     return (yield from _means(centers, survey.rows_range, bits, d))
 
 
 def nearest_counts(points: Floats) -> Protocol[Floats]:
     """How many rows are nearest to each point, over all sites: m numbers."""
-    yield from total(UseProjection(0, points.shape[1], False))
-    found = yield from total(CountCells(points), bits=COUNT_BITS)
-    return _counts(found.counts)
+    yield from total(summed.UseProjection(0, points.shape[1], False))
+    reply = yield from total(summed.CountCells(points), bits=COUNT_BITS)
+    return _counts(reply.counts)
 
 
-def _counts(found: Floats) -> Floats:
+def _counts(sums: Floats) -> Floats:
     """Counts as they were before a masked sum rounded them: whole where rows count once, none below its precision."""
-    whole = np.rint(found)
-    if whole.any() and np.abs(found - whole).max() < 0.05:
+    whole = np.rint(sums)
+    if whole.any() and np.abs(sums - whole).max() < 0.05:
         return whole
-    return np.where(found > ROUGHNESS * found.sum(), found, 0.0)
+    return np.where(sums > ROUGHNESS * sums.sum(), sums, 0.0)
 
 
 def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int) -> Protocol[tuple[Floats, Floats]]:
@@ -148,10 +140,10 @@ def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int
     while True:
         names = yield from present()
         try:
-            counted = yield from total(CountCells(centers), to=names, complete=True, bits=COUNT_BITS)
+            counted = yield from total(summed.CountCells(centers), to=names, complete=True, bits=COUNT_BITS)
             counts = _counts(counted.counts)
             fine = max(bits, int(np.ceil(np.log2(2 * len(names) + 2))))
-            ask = ShareCells(fine, width, len(names), centers, counts, low, span)
+            ask = summed.ShareCells(fine, width, len(names), centers, counts, low, span)
             shares = yield from total(ask, to=names, complete=True)
             return shares.codes / ask.steps * span + low, counts
         except RosterChanged:

@@ -26,9 +26,6 @@ FEATURE_BOX = 1.01
 """Features are at most the root of k(x, x), which is 1; the root of a matrix may round them above it."""
 
 
-# ---------------------------------------------------------------- local landmarks
-
-
 class LocalLandmarks(Reply, content="averages"):
     """A site's own centers, a few bits a coordinate from ``low`` to ``low + span`` (of each column, or of all), how
     many rows each stands for, and the squared distances of all these rows from their mean."""
@@ -65,12 +62,12 @@ def local_landmarks(table: Table, memory: Memory, ask: SendLandmarks) -> LocalLa
         return LocalLandmarks.zeros(ask.axes)
     wanted = max(1, min(ask.q, int(drawn) // 2))
     points = clustering.rough_centers(sample.rows, sample.weights, wanted, seed=ask.seed)
-    found = clustering.moments(sample.rows, points, sample.weights)
-    filled = found.counts > 0
+    cells = clustering.moments(sample.rows, points, sample.weights)
+    filled = cells.counts > 0
     codes, counts = np.zeros((ask.q, ask.d)), np.zeros(ask.q)
-    means = found.sums[filled] / found.counts[filled, None]
+    means = cells.sums[filled] / cells.counts[filled, None]
     codes[: len(means)], low, span = coded(means, ask.bits, ask.ranges)
-    counts[: len(means)] = found.counts[filled] * (sample.held / drawn)
+    counts[: len(means)] = cells.counts[filled] * (sample.held / drawn)
     scatter = _scatter(table, sample.rows.mean(0)) + within_columns(table).sum()
     return LocalLandmarks(codes.astype(np.int64), low, span, counts, np.asarray(scatter))
 
@@ -84,9 +81,6 @@ def _scatter(table: Table, near: Floats) -> float:
         sums += block.counts.astype(away.dtype, copy=False) @ away
         squares += float(block.counts @ np.vecdot(away, away))
     return max(0.0, squares - float(sums @ sums) / max(held, 1e-300))
-
-
-# ---------------------------------------------------------------- rows as their features
 
 
 class Mapped(OfKernel):
@@ -195,8 +189,10 @@ class MeanByCell(Request[LocalMeans], doing="averaging features by cluster"):
 def local_means(table: Table, memory: Memory, ask: MeanByCell) -> LocalMeans:
     if ask.centers.shape[1] != len(table.columns):
         raise MalformedMessage(f"centers of {ask.centers.shape[1]} columns for rows of {len(table.columns)}")
-    found = table_moments(table, ask.centers)
-    return LocalMeans(clustering.means(found.sums, found.counts, fallback=np.zeros_like(found.sums)), found.counts)
+    moments = table_moments(table, ask.centers)
+    return LocalMeans(
+        clustering.means(moments.sums, moments.counts, fallback=np.zeros_like(moments.sums)), moments.counts
+    )
 
 
 @answers(TryLandmarks)

@@ -16,8 +16,6 @@ from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, a
 from coterie.messages.site_api import Block, Memory, Table, answers, remembers, within_columns
 from coterie.methods.shared.embedded import StreamedTable, raw_of, seen_moments
 
-# ---------------------------------------------------------------- what a site is asked
-
 
 class UseProjection(Request[Nothing], remembered=True, doing="projecting rows for the cells"):
     """From now on cells are those of rows projected onto ``p`` columns; what is summed up over them are the projected
@@ -70,10 +68,10 @@ def keep_lens(table: Table, memory: Memory, ask: UseProjection) -> None:
 
 
 def _lens(memory: Memory) -> _Lens:
-    found = memory.get("lens")
-    if not isinstance(found, _Lens):
+    lens = memory.get("lens")
+    if not isinstance(lens, _Lens):
         raise MalformedMessage("no projection was agreed on in this run")
-    return found
+    return lens
 
 
 class ProjectedSums(Reply, content="sums"):
