@@ -13,7 +13,7 @@ import msgspec
 
 from coterie.errors import JournalMismatch, QuorumLost, RosterChanged, RunError
 from coterie.maths import arithmetic
-from coterie.messages import codec
+from coterie.messages import bodies, codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
@@ -37,10 +37,10 @@ def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
     if kind == "sum":
         request = question.request
         assert not isinstance(request, Mapping)
-        return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
+        return bodies.reply_from_arrays(type(request), bodies.unpack_arrays(data))
     packed_by_site = msgspec.msgpack.decode(data, type=dict[str, bytes])
     return {
-        site: codec.reply_from_arrays(type(question.request_for(site)), codec.unpack_arrays(packed))
+        site: bodies.reply_from_arrays(type(question.request_for(site)), bodies.unpack_arrays(packed))
         for site, packed in packed_by_site.items()
     }
 
@@ -111,9 +111,9 @@ def _recorded_value(answer: Any, failure: RunError | None) -> tuple[str, bytes]:
     if failure is not None:
         return "raised", encode((type(failure).__name__, str(failure), failure.outcomes))
     if isinstance(answer, Reply):
-        return "sum", codec.pack_arrays(answer.arrays())
+        return "sum", bodies.pack_arrays(answer.arrays())
     if isinstance(answer, dict):
-        return "single", encode({site: codec.pack_arrays(reply.arrays()) for site, reply in answer.items()})
+        return "single", encode({site: bodies.pack_arrays(reply.arrays()) for site, reply in answer.items()})
     return "present", encode(list(answer))
 
 
