@@ -31,10 +31,10 @@ def test_recorded_arrays_come_back_with_shapes_and_bits(data):
 
 def test_a_recorded_reply_has_all_its_arrays():
     made = Moments(np.ones((2, 1)), np.ones(2), 3.0)
-    back = bodies.reply_from_arrays(Assign, bodies.unpack_arrays(bodies.pack_arrays(made.arrays())))
+    back = bodies.unpack_reply(Assign, bodies.pack_arrays(made.arrays()))
     assert same(back, made)
     with pytest.raises(MalformedMessage, match="a recorded Moments has 1 arrays"):
-        bodies.reply_from_arrays(Assign, [np.ones(2)])
+        bodies.unpack_reply(Assign, bodies.pack_arrays([np.ones(2)]))
 
 
 @pytest.mark.parametrize(

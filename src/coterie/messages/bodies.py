@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
@@ -183,9 +183,9 @@ def unpack_arrays(data: bytes) -> list[Array]:
     return arrays
 
 
-def reply_from_arrays(request: type[Request[Any]], arrays: Sequence[Array]) -> Reply:
-    """A recorded reply to a request of that type."""
-    kind = reply_type(request)
+def unpack_reply(request: type[Request[Any]], data: bytes) -> Reply:
+    """The recorded reply to a request of that type."""
+    kind, arrays = reply_type(request), unpack_arrays(data)
     if len(arrays) != len(message_fields(kind)):
         raise MalformedMessage(f"a recorded {kind.__name__} has {len(arrays)} arrays")
     return kind(*arrays)

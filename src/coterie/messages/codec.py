@@ -102,8 +102,7 @@ def extend_transcript(transcript: bytes, body: bytes) -> bytes:
 def header(form: Form, envelope: Envelope) -> bytes:
     """The bytes every frame of that form begins with."""
     name = envelope.method.encode("ascii")
-    version, run, round_, attempt, roster, site, request, _ = envelope
-    return HEADER.pack(version, form, run, round_, attempt, roster, site, request, len(name)) + name
+    return HEADER.pack(envelope.version, form, *envelope[1:-1], len(name)) + name
 
 
 def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
@@ -112,7 +111,7 @@ def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
         raise MalformedMessage(f"the message has more than {MAX_FRAME_BYTES} bytes")
     if len(frame) < HEADER.size:
         raise MalformedMessage("the message is shorter than its header")
-    version, form, run, round_, attempt, roster, site, request, length = HEADER.unpack_from(frame)
+    version, form, *fields, length = HEADER.unpack_from(frame)
     if version != FORMAT_VERSION:
         raise MalformedMessage(
             f"message format {version} is not supported; this version uses format {FORMAT_VERSION}"
@@ -123,7 +122,7 @@ def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
     name = frame[HEADER.size : start]
     if length > MAX_METHOD_BYTES or len(name) != length or not (name.isascii() and name.decode().isprintable()):
         raise MalformedMessage("the method's name is not readable")
-    return Form(form), Envelope(version, run, round_, attempt, roster, site, request, name.decode()), start
+    return Form(form), Envelope._make([version, *fields, name.decode()]), start
 
 
 # ---------------------------------------------------------------- questions, recalls and refusals

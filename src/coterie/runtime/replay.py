@@ -35,13 +35,10 @@ def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
         return tuple(msgspec.msgpack.decode(data, type=list[str]))
     assert isinstance(question, Question)
     if kind == "sum":
-        request = question.request
-        assert not isinstance(request, Mapping)
-        return bodies.reply_from_arrays(type(request), bodies.unpack_arrays(data))
+        return bodies.unpack_reply(type(question.requests[""]), data)
     packed_by_site = msgspec.msgpack.decode(data, type=dict[str, bytes])
     return {
-        site: bodies.reply_from_arrays(type(question.request_for(site)), bodies.unpack_arrays(packed))
-        for site, packed in packed_by_site.items()
+        site: bodies.unpack_reply(type(question.request_for(site)), packed) for site, packed in packed_by_site.items()
     }
 
 
