@@ -117,12 +117,12 @@ def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int
     count = min(count, n)
     if kernel == "linear":
         if d > n:
-            return _filled(leading_pairs(lambda block: exact @ (exact.T @ block), n, count, seed=seed), n, count)
+            return _filled(leading_pairs(lambda block: exact @ (exact.T @ block), n, count, seed=seed), count)
         values, vectors = np.linalg.eigh(exact.T @ exact)
         values, vectors = np.maximum(values[::-1][:count], 0.0), vectors[:, ::-1][:, :count]
         kept = values > 1e-13 * max(float(values[0]), 1e-300) if len(values) else values > 0
         turned = exact @ vectors[:, kept] / np.sqrt(values[kept])
-        return _filled(Ritz(values[kept], turned), n, count)
+        return _filled(Ritz(values[kept], turned), count)
     if kernel != "rbf":
         raise InputError(f"kernel={kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
     rbf = Kernel("rbf", gamma)
@@ -200,9 +200,7 @@ def sin_theta(a: Floats, b: Floats) -> float:
     return float(np.linalg.norm(np.sin(linalg.subspace_angles(a, b))))
 
 
-def _filled(pairs: Ritz, n: int, count: int) -> Ritz:
+def _filled(pairs: Ritz, count: int) -> Ritz:
     """Exactly ``count`` pairs, padded with zeros."""
-    missing = count - len(pairs.values)
-    if missing <= 0:
-        return pairs.top(count)
-    return Ritz(np.r_[pairs.values, np.zeros(missing)], np.hstack([pairs.vectors, np.zeros((n, missing))]))
+    missing = max(0, count - len(pairs.values))
+    return Ritz(np.pad(pairs.values, (0, missing)), np.pad(pairs.vectors, ((0, 0), (0, missing)))).top(count)

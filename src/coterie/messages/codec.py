@@ -256,24 +256,20 @@ def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
         form, envelope, start = read_envelope(frame)
     except MalformedMessage as problem:
         raise BadAnswer(f"its answer cannot be read: {problem}") from None
-    if form is Form.REFUSAL and len(frame) == start + 1:
-        return _refusal(frame[start], envelope, expected)
-    if envelope != expected:
+    is_refusal = form is Form.REFUSAL and len(frame) == start + 1
+    # A site that could not read a question, or that got another site's, leaves the envelope blank.
+    blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
+    is_blank = is_refusal and envelope == blank and frame[start] in (Refusal.MALFORMED, Refusal.FOREIGN)
+    if envelope != expected and not is_blank:
         raise BadAnswer(_misfit(envelope, expected))
+    if is_refusal:
+        try:
+            return Refusal(frame[start])
+        except ValueError:
+            raise BadAnswer(f"it refused with the unknown code {frame[start]}") from None
     if form is not Form.ANSWER:
         raise BadAnswer(f"its message is a {form.name.lower()}, not an answer")
     raise BadAnswer(f"its answer is not of the type {layout.reply.__name__}")
-
-
-def _refusal(code: int, envelope: Envelope, expected: Envelope) -> Refusal:
-    # A site that could not read a question, or that got another site's, leaves the envelope blank.
-    blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
-    if envelope != expected and not (envelope == blank and code in (Refusal.MALFORMED, Refusal.FOREIGN)):
-        raise BadAnswer(_misfit(envelope, expected))
-    try:
-        return Refusal(code)
-    except ValueError:
-        raise BadAnswer(f"it refused with the unknown code {code}") from None
 
 
 def _misfit(envelope: Envelope, expected: Envelope) -> str:

@@ -291,7 +291,10 @@ def _array_of(rows: Sequence[bytes], width: int) -> Bytes:
 @carries(Reveal)
 def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal) -> Revealed:
     """What unmasks the sum of an earlier round: once a round, one kind for each site."""
-    context = _upload_context(exit_, envelope, ask)
+    upload = exit_.answered(envelope.run, ask.round, ask.attempt)
+    if upload is None:
+        raise MalformedMessage("this site uploaded nothing in that round")
+    context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
     survived = [bool(x) for x in ask.survived]
     if ask.n != len(ask.roster) or not survived[ask.roster.index(exit_.name)]:
@@ -316,11 +319,3 @@ def _opened(cipher: ChaCha20Poly1305, sealed: bytes) -> bytes:
         return cipher.decrypt(bytes(12), sealed, None)
     except InvalidTag:
         raise MalformedMessage("a sealed share was changed on the way") from None
-
-
-def _upload_context(exit_: Exit, envelope: Envelope, ask: Reveal) -> Context:
-    """The context of this site's own upload in that round; without one there is nothing to reveal."""
-    frame = exit_.answered(envelope.run, ask.round, ask.attempt)
-    if frame is None:
-        raise MalformedMessage("this site uploaded nothing in that round")
-    return Context.of(codec.read_envelope(frame)[1])
