@@ -148,17 +148,17 @@ class Stopped(BaseException):
 
 def _stopped(monkeypatch, cli, *words):
     """Run a command that is killed once the tags are in the journal."""
-    from coterie.runtime import run as running
+    from coterie.runtime.events import Events
 
-    record = running.Run._record
+    report = Events.exchange
 
-    def killing(self, exchange, **rest):
-        record(self, exchange, **rest)
+    def killing(self, exchange):
+        report(self, exchange)
         if exchange.round == 2:
             raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(running.Run, "_record", killing)
+        patched.setattr(Events, "exchange", killing)
         with pytest.raises(Stopped):
             cli(*words)
 

@@ -16,16 +16,16 @@ from tests.cli.conftest import COTERIE, FILES, write_csv
 
 
 def interrupt_at(monkeypatch, round_):
-    from coterie.runtime.run import Run
+    from coterie.runtime.roster import Roster
 
-    original = Run._judge
+    original = Roster.judge
 
     def stop(self, name, one, number):
         if number == round_:
             raise KeyboardInterrupt
         return original(self, name, one, number)
 
-    monkeypatch.setattr(Run, "_judge", stop)
+    monkeypatch.setattr(Roster, "judge", stop)
 
 
 def test_the_books_of_a_run_that_was_interrupted_and_resumed_hold(cli, three, monkeypatch):

@@ -16,8 +16,7 @@ import msgspec
 import coterie.methods
 import coterie.secure
 from coterie.errors import MalformedMessage
-from coterie.messages.codec import Form, read_envelope
-from coterie.messages.codec.envelope import HEADER, header, request_digest
+from coterie.messages.codec import HEADER, Form, header, read_envelope, request_digest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import _KINDS
 

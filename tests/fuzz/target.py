@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coterie.errors import BadAnswer, MalformedMessage
-from coterie.messages import codec
+from coterie.messages import bodies, codec
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
@@ -322,7 +322,7 @@ def fuzz_one(data: bytes) -> None:
             assert type(found) in (Refusal, layout.reply)
             assert not isinstance(found, Reply) or all(np.isfinite(a).all() for a in found.arrays())
     with contextlib.suppress(MalformedMessage):
-        codec.unpack_arrays(data)
+        bodies.unpack_arrays(data)
 
 
 def _read_body(data: bytes) -> None:

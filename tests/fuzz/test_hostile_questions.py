@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from coterie.messages import codec
-from coterie.messages.codec import Body
-from coterie.messages.codec.envelope import request_digest
+from coterie.messages.codec import Body, request_digest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.verbs import Seen

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coterie.errors import InputError
-from coterie.maths import block_krylov, factors
+from coterie.maths import factors, spectra
 from coterie.maths.factors import (
     Joined,
     found_for,
@@ -70,7 +70,7 @@ def test_what_is_left_out_is_positive_and_within_lemma_2(kernel, rank):
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("center", [False, True])
 def test_leading_pairs_are_those_of_the_matrix_written_down(kernel, center, monkeypatch):
-    monkeypatch.setattr(block_krylov, "SMALL", 10)
+    monkeypatch.setattr(spectra, "SMALL", 10)
     monkeypatch.setattr(factors, "WRITTEN", 10)
     monkeypatch.setattr(factors, "TILE", 9)
     joined = Joined(kernel, parts(kernel, 6, 3))
@@ -88,7 +88,7 @@ def test_leading_pairs_are_those_of_the_matrix_written_down(kernel, center, monk
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("written", [10, 1000])
 def test_a_parts_pairs_are_the_eigenpairs_of_its_kernel_matrix(kernel, written, monkeypatch):
-    monkeypatch.setattr(block_krylov, "SMALL", 10)
+    monkeypatch.setattr(spectra, "SMALL", 10)
     monkeypatch.setattr(factors, "SMALL", 10)
     monkeypatch.setattr(factors, "WRITTEN", written)
     monkeypatch.setattr(factors, "TILE", 9)
@@ -124,7 +124,7 @@ def test_what_cannot_be_joined_is_an_error():
 @pytest.mark.parametrize("small", [10, 1000])
 @pytest.mark.parametrize("share", [30.0, 3.0, 0.3, 1e-3])
 def test_a_rank_is_the_fewest_pairs_that_leave_no_more_than_a_share(kernel, small, share, monkeypatch):
-    monkeypatch.setattr(block_krylov, "SMALL", small)
+    monkeypatch.setattr(spectra, "SMALL", small)
     monkeypatch.setattr(factors, "SMALL", small)
     rows = ROWS[:, :5]
     values = np.maximum(np.sort(np.linalg.eigvalsh(exact(kernel, rows)))[::-1], 0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.maths.masks import FixedPoint, mask_stream
-from tests.maths.rings import add_in_ring
+from coterie.maths.masks import FixedPoint
+from tests.maths.rings import add_in_ring, mask_stream
 
 BITS = st.integers(8, 64)
 

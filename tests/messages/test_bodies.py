@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedMessage
-from coterie.messages import codec
+from coterie.messages import bodies, codec
 from coterie.messages.schema import Request
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.lloyd import Assign
@@ -97,7 +97,7 @@ def test_whole_numbers_in_a_shape_no_array_can_have_are_refused_without_a_warnin
     with pytest.raises(MalformedMessage):
         codec.decode_body(packed)
     with pytest.raises(MalformedMessage):
-        codec.unpack_arrays(msgspec.msgpack.encode([["int32", [0, length], b""]]))
+        bodies.unpack_arrays(msgspec.msgpack.encode([["int32", [0, length], b""]]))
 
 
 @pytest.mark.parametrize(

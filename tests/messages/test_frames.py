@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages import codec
-from coterie.messages.codec import envelope, frames
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Request
 from coterie.messages.verbs import Seen
@@ -40,7 +39,7 @@ def with_digest(frame: bytes) -> bytes:
     """The question with a digest that fits the body it holds now."""
     form, said, start = codec.read_envelope(frame)
     body = frame[start + (13 if form is codec.Form.QUESTION else 0) :]
-    head = envelope.header(form, said._replace(request=envelope.request_digest(body)))
+    head = codec.header(form, said._replace(request=codec.request_digest(body)))
     return resealed(head + frame[start:]) if form is codec.Form.QUESTION else head + frame[start:]
 
 
@@ -141,14 +140,14 @@ def test_no_flipped_bit_before_the_body_of_a_question_passes():
 
 def test_a_method_s_name_has_at_most_32_letters():
     for length, is_read in ((32, True), (33, False), (255, False)):
-        frame = envelope.header(codec.Form.QUESTION, plain_envelope()._replace(method="m" * length)) + bytes(99)
+        frame = codec.header(codec.Form.QUESTION, plain_envelope()._replace(method="m" * length)) + bytes(99)
         with pytest.raises(MalformedMessage, match="damaged" if is_read else "method's name is not readable"):
             codec.decode_question(frame)
 
 
 def test_a_frame_beyond_the_largest_is_refused_unread(monkeypatch):
     frame = question(ASSIGN)
-    monkeypatch.setattr(envelope, "MAX_FRAME_BYTES", len(frame) - 1)
+    monkeypatch.setattr(codec, "MAX_FRAME_BYTES", len(frame) - 1)
     with pytest.raises(MalformedMessage, match=f"more than {len(frame) - 1} bytes"):
         codec.decode_question(frame)
 
@@ -156,6 +155,6 @@ def test_a_frame_beyond_the_largest_is_refused_unread(monkeypatch):
 @pytest.mark.parametrize("make", [question, lambda request: recall(*[request] * 20)], ids=["question", "recall"])
 def test_no_frame_is_made_that_the_other_end_refuses_as_too_large(monkeypatch, make):
     size = len(codec.encode_body(ASSIGN, LIMITS).data)
-    monkeypatch.setattr(frames, "MAX_FRAME_BYTES", size)
+    monkeypatch.setattr(codec, "MAX_FRAME_BYTES", size)
     with pytest.raises(MalformedMessage, match=f"exceeds the limit of {size}"):
         make(ASSIGN)

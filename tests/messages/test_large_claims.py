@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from coterie.errors import MalformedMessage
-from coterie.messages import codec
-from coterie.messages.codec import envelope
+from coterie.messages import bodies, codec
 
 from .exchanges import body_of, read_body, read_question
 from .samples import AskPacked, plain_envelope
@@ -62,14 +61,14 @@ def peak_of(read: Any, *given: Any) -> int:
 def test_a_claim_of_much_takes_little_memory_and_time(what):
     data = claims()[what]
     assert peak_of(read_body, data) < 1_000_000 + 4 * len(data)
-    head = envelope.header(codec.Form.QUESTION, plain_envelope(envelope.request_digest(data))) + bytes(9)
+    head = codec.header(codec.Form.QUESTION, plain_envelope(codec.request_digest(data))) + bytes(9)
     frame = head + zlib.crc32(head).to_bytes(4, "little") + data
     assert peak_of(read_question, frame) < 1_000_000 + 4 * len(data)
 
 
 @pytest.mark.parametrize("data", [b"\xdd\xff\xff\xff\xff", b"\x91\xc6\xff\xff\xff\xff", b"\x91" * 100_000, b"\xc1"])
 def test_a_recall_that_claims_much_takes_little_memory_and_time(data):
-    frame = envelope.header(codec.Form.RECALL, plain_envelope(envelope.request_digest(data))) + data
+    frame = codec.header(codec.Form.RECALL, plain_envelope(codec.request_digest(data))) + data
     assert peak_of(read_question, frame) < 1_000_000
     with pytest.raises(MalformedMessage, match="recalled requests cannot be read"):
         codec.decode_question(frame)
@@ -81,7 +80,7 @@ def test_a_recall_that_claims_much_takes_little_memory_and_time(data):
 def test_recorded_arrays_that_claim_much_take_little_memory_and_time(data):
     def read() -> None:
         with pytest.raises(MalformedMessage):
-            codec.unpack_arrays(data)
+            bodies.unpack_arrays(data)
 
     assert peak_of(read) < 1_000_000
 

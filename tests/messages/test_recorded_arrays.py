@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedMessage
-from coterie.messages import codec
+from coterie.messages import bodies
+from coterie.messages.numbers import wire
 from coterie.methods.shared.lloyd import Assign, Moments
 
 from .samples import mutated, random_numbers, same
@@ -23,17 +24,17 @@ def test_recorded_arrays_come_back_with_shapes_and_bits(data):
     shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     wanted = data.draw(st.lists(st.tuples(names, shapes), max_size=4))
-    arrays = [random_numbers(rng, codec.arrays.wire(name), shape) for name, shape in wanted]
-    back = codec.unpack_arrays(codec.pack_arrays(arrays))
+    arrays = [random_numbers(rng, wire(name), shape) for name, shape in wanted]
+    back = bodies.unpack_arrays(bodies.pack_arrays(arrays))
     assert [(a.dtype, a.shape, a.tobytes()) for a in back] == [(a.dtype, a.shape, a.tobytes()) for a in arrays]
 
 
 def test_a_recorded_reply_has_all_its_arrays():
     made = Moments(np.ones((2, 1)), np.ones(2), 3.0)
-    back = codec.reply_from_arrays(Assign, codec.unpack_arrays(codec.pack_arrays(made.arrays())))
+    back = bodies.unpack_reply(Assign, bodies.pack_arrays(made.arrays()))
     assert same(back, made)
     with pytest.raises(MalformedMessage, match="a recorded Moments has 1 arrays"):
-        codec.reply_from_arrays(Assign, [np.ones(2)])
+        bodies.unpack_reply(Assign, bodies.pack_arrays([np.ones(2)]))
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,11 @@ def test_a_recorded_reply_has_all_its_arrays():
 )
 def test_recorded_arrays_with_more_or_fewer_bytes_than_their_shape_needs_are_refused(fields):
     with pytest.raises(MalformedMessage, match="recorded numbers are truncated"):
-        codec.unpack_arrays(msgspec.msgpack.encode([fields]))
+        bodies.unpack_arrays(msgspec.msgpack.encode([fields]))
 
 
 @given(st.data())
 def test_any_change_of_recorded_arrays_gives_arrays_or_one_clear_error(data):
-    frame = codec.pack_arrays([np.arange(6.0).reshape(2, 3), np.arange(3), np.array(7, np.uint64)])
+    frame = bodies.pack_arrays([np.arange(6.0).reshape(2, 3), np.arange(3), np.array(7, np.uint64)])
     with contextlib.suppress(MalformedMessage):
-        codec.unpack_arrays(data.draw(mutated(frame)))
+        bodies.unpack_arrays(data.draw(mutated(frame)))

@@ -9,9 +9,8 @@ from sklearn.datasets import load_digits
 
 from coterie.errors import InputError, QuorumLost
 from coterie.maths.clustering import weighted_kmeans
-from coterie.maths.coresets import solvable_weights
+from coterie.maths.coresets import Summary, solvable_weights
 from coterie.maths.projections import Projection
-from coterie.maths.summaries import Summary
 from coterie.methods.edge.stages import JL, PCA, DisPCA, DisSS, Sample
 from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import ArrayTable

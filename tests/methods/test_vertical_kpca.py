@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError, QuorumLost, Unaligned
-from coterie.maths import block_krylov, factors
+from coterie.maths import factors, spectra
 from coterie.maths.factors import sin_theta
 from coterie.methods.shared.alignment import Alignment, row_tags
 from coterie.methods.vertical.kernel_pca import (
@@ -185,7 +185,7 @@ def test_a_tolerance_ends_at_the_largest_rank_allowed():
 
 
 def test_pairs_of_a_large_table_are_found_by_products_and_once(monkeypatch):
-    for module in (block_krylov, factors):
+    for module in (spectra, factors):
         monkeypatch.setattr(module, "SMALL", 30)
     monkeypatch.setattr(factors, "WRITTEN", 30)
     monkeypatch.setattr(factors, "TILE", 16)

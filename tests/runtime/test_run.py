@@ -10,8 +10,7 @@ import pytest
 from coterie.engines import inprocess
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
-from coterie.messages import codec
-from coterie.messages.codec import bodies
+from coterie.messages import bodies, codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers

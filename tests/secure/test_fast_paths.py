@@ -9,10 +9,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.maths.masks import add_streams, mask_stream
+from coterie.maths.masks import add_streams
 from coterie.secure.masked_sums import _expanded, _extracted, threshold
-from coterie.secure.shamir import combine, combine_others, split
-from tests.maths.rings import add_in_ring
+from coterie.secure.shamir import combine_others, split
+from tests.maths.rings import add_in_ring, mask_stream
+
+from .shares import combine
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=200))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import InputError, QuorumLost
-from coterie.maths.masks import mask_stream
 from coterie.messages import codec
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import answers
@@ -24,12 +23,13 @@ from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
 from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_survivors, own_seed, threshold
-from coterie.secure.shamir import combine
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.declared import Declared
 from tests.federations import Tampered, blobs, federation, split_evenly
-from tests.maths.rings import add_in_ring
+from tests.maths.rings import add_in_ring, mask_stream
+
+from .shares import combine
 
 
 class Whole(Reply):

@@ -8,7 +8,7 @@ import numpy as np
 
 import coterie
 from coterie.messages import codec
-from coterie.messages.codec.envelope import HEADER
+from coterie.messages.codec import HEADER
 from coterie.messages.refusals import Refusal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
@@ -27,7 +27,7 @@ def fitted():
 
 
 def body_start(frame: bytes) -> int:
-    return codec.frames.question_header_bytes(codec.read_envelope(frame)[1].method)
+    return codec.question_header_bytes(codec.read_envelope(frame)[1].method)
 
 
 def flipped(frame: bytes, place: int, bit: int = 1) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from coterie.arrays import Floats, Rows
+from coterie.maths.spectra import largest_pairs
 
 WIDE = 2048
 """Up to so many columns the d x d Gram matrix is formed; beyond, a random range of a few more columns than axes."""
@@ -40,16 +41,15 @@ def principal_axes(blocks: Callable[[], Iterable[tuple[Rows, Floats]]], d: int, 
         gram = np.zeros((d, d))
         for rows, counts in blocks():
             add_products(gram, rows, counts)
-        values, vectors = linalg.eigh(gram, subset_by_index=[d - count, d - 1])
-        return Axes(np.maximum(values[::-1], 0.0), vectors[:, ::-1], float(np.trace(gram)))
+        pairs = largest_pairs(gram, count)
+        return Axes(np.maximum(pairs.values, 0.0), pairs.vectors, float(np.trace(gram)))
     width = min(d, count + SPARE)
     basis = linalg.qr(np.random.default_rng([seed, d, width]).normal(size=(d, width)), mode="economic")[0]
     for _ in range(PASSES - 1):
         basis = linalg.qr(_products(blocks(), basis, d)[0], mode="economic")[0]
     _, inner, squares = _products(blocks(), basis, d)
-    values, small = linalg.eigh(inner)
-    kept = slice(None, -count - 1, -1)
-    return Axes(np.maximum(values[kept], 0.0), basis @ small[:, kept], squares)
+    pairs = largest_pairs(inner, count)
+    return Axes(np.maximum(pairs.values, 0.0), basis @ pairs.vectors, squares)
 
 
 def add_products(gram: Floats, rows: Rows, counts: Floats) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from coterie.arrays import Array, Floats, Indices, Rows
@@ -18,6 +19,8 @@ SMALL = 1 << 17
 """Multiplications below which a dense product is faster than a sparse one."""
 HAIR = 1e-9
 """Distance of a cut above the mean of its cell, relative to the root of the squared error."""
+HASHED = 2048
+"""Rows hashed at a time."""
 
 
 class Moments(NamedTuple):
@@ -188,9 +191,18 @@ def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, 
 
 def n_fingerprints(points: Floats) -> int:
     """The number of distinct points, by 64-bit hashes: almost never too small, and faster than sorting the points."""
-    bits = np.ascontiguousarray(points + 0.0).view(np.uint64)  # one zero only
-    factors = np.random.default_rng(0).integers(1, 1 << 63, points.shape[1], np.uint64) | np.uint64(1)
-    return len(np.unique((bits * factors).sum(axis=1, dtype=np.uint64)))
+    return len(np.unique(row_hashes(points)))
+
+
+def row_hashes(rows: Floats) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each row's values."""
+    factors = np.random.default_rng(0).integers(1, 1 << 63, rows.shape[1], np.uint64) | np.uint64(1)
+    hashes = np.empty(len(rows), np.uint64)
+    for first in range(0, len(rows), HASHED):
+        bits = np.ascontiguousarray(rows[first : first + HASHED] + 0.0).view(np.uint64)  # turns -0.0 into 0.0
+        bits ^= bits >> np.uint64(32)
+        hashes[first : first + HASHED] = bits @ factors
+    return hashes
 
 
 def _tolerance(points: Floats, weights: Floats) -> float:

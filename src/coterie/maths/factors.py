@@ -11,9 +11,8 @@ from scipy import linalg
 
 from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
-from coterie.maths.block_krylov import SMALL, WRITTEN, leading_pairs
 from coterie.maths.kernels import Kernel
-from coterie.maths.spectra import Ritz
+from coterie.maths.spectra import SMALL, WRITTEN, Ritz, leading_pairs
 
 JOINS = ("linear", "rbf")
 """Kernels whose joined matrix is the sum, or the entrywise product, of the parts' matrices."""
@@ -47,13 +46,9 @@ class Joined:
     def tile(self, rows: slice, columns: slice) -> Floats:
         first, *others = self.roots
         entries: Floats = first[rows] @ first[columns].T
+        combine = np.add if self.kernel == "linear" else np.multiply
         for root in others:
-            part = root[rows] @ root[columns].T
-            entries = (
-                np.add(entries, part, out=entries)
-                if self.kernel == "linear"
-                else np.multiply(entries, part, out=entries)
-            )
+            combine(entries, root[rows] @ root[columns].T, out=entries)
         return entries
 
     def times(self, block: Floats) -> Floats:
@@ -84,12 +79,7 @@ class Joined:
 
     def leading(self, count: int, *, center: bool, seed: int) -> Ritz:
         """The leading eigenpairs of K_hat, or of K_hat with centered features."""
-        times = self.times
-        if self.kernel == "rbf" and SMALL < self.size <= WRITTEN:
-            whole = self.tile(slice(None), slice(None))
-
-            def times(block: Floats) -> Floats:
-                return np.asarray(whole @ block)
+        times = tiled_product(self.tile, self.size) if self.kernel == "rbf" else self.times
 
         def centered(block: Floats) -> Floats:
             if not center:
@@ -114,29 +104,30 @@ def symmetric_times(tile: Callable[[slice, slice], Floats], size: int, block: Fl
     return product
 
 
+def tiled_product(tile: Callable[[slice, slice], Floats], size: int) -> Callable[[Floats], Floats]:
+    """The product of a symmetric matrix with blocks of vectors; a matrix of moderate size is formed once."""
+    if SMALL < size <= WRITTEN:
+        return tile(slice(None), slice(None)).__matmul__
+    return lambda block: symmetric_times(tile, size, block)
+
+
 def kernel_pairs(kernel: str, gamma: float, rows: Rows, count: int, *, seed: int) -> Ritz:
     """The leading eigenpairs of one part's kernel matrix; of a linear kernel by the smaller Gram matrix."""
     exact, (n, d) = rows.astype(np.float64, copy=False), rows.shape
     count = min(count, n)
     if kernel == "linear":
         if d > n:
-            return _filled(leading_pairs(lambda block: exact @ (exact.T @ block), n, count, seed=seed), n, count)
+            return _filled(leading_pairs(lambda block: exact @ (exact.T @ block), n, count, seed=seed), count)
         values, vectors = np.linalg.eigh(exact.T @ exact)
         values, vectors = np.maximum(values[::-1][:count], 0.0), vectors[:, ::-1][:, :count]
         kept = values > 1e-13 * max(float(values[0]), 1e-300) if len(values) else values > 0
         turned = exact @ vectors[:, kept] / np.sqrt(values[kept])
-        return _filled(Ritz(values[kept], turned), n, count)
+        return _filled(Ritz(values[kept], turned), count)
     if kernel != "rbf":
         raise InputError(f"kernel={kernel!r} is not for columns split between sites; use 'rbf' or 'linear'.")
     rbf = Kernel("rbf", gamma)
-    if SMALL < n <= WRITTEN:
-        whole = rbf.quick(exact, exact)
-        return leading_pairs(lambda block: whole @ block, n, count, seed=seed)
-
-    def tile(i: slice, j: slice) -> Floats:
-        return np.asarray(rbf.quick(exact[i], exact[j]), np.float64)
-
-    return leading_pairs(lambda block: symmetric_times(tile, n, block), n, count, seed=seed)
+    multiply = tiled_product(lambda i, j: np.asarray(rbf.quick(exact[i], exact[j]), np.float64), n)
+    return leading_pairs(multiply, n, count, seed=seed)
 
 
 def rank_for(kernel: str, gamma: float, rows: Rows, share: float, *, most: int, seed: int) -> tuple[Ritz, int, float]:
@@ -206,13 +197,10 @@ def sin_theta(a: Floats, b: Floats) -> float:
     """The Frobenius norm of the sines of the principal angles between two column spaces (eq. 11)."""
     if a.shape != b.shape:
         raise InputError(f"angles between arrays of shapes {a.shape} and {b.shape}; give arrays of one shape.")
-    first, second = linalg.qr(a, mode="economic")[0], linalg.qr(b, mode="economic")[0]
-    return float(np.linalg.norm(second - first @ (first.T @ second)))
+    return float(np.linalg.norm(np.sin(linalg.subspace_angles(a, b))))
 
 
-def _filled(pairs: Ritz, n: int, count: int) -> Ritz:
+def _filled(pairs: Ritz, count: int) -> Ritz:
     """Exactly ``count`` pairs, padded with zeros."""
-    missing = count - len(pairs.values)
-    if missing <= 0:
-        return pairs.top(count)
-    return Ritz(np.r_[pairs.values, np.zeros(missing)], np.hstack([pairs.vectors, np.zeros((n, missing))]))
+    missing = max(0, count - len(pairs.values))
+    return Ritz(np.pad(pairs.values, (0, missing)), np.pad(pairs.vectors, ((0, 0), (0, missing)))).top(count)

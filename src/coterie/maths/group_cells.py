@@ -73,15 +73,13 @@ def group_cells(
     there = ~np.isnan(x)
     modes = _modes(x, min_group)
     off = there & (x != modes)
-    n_present, n_off = groups.counts(there), groups.counts(off)
-    thin = _is_thin(n_present, n_off, min_group)
+    thin = _is_thin(groups.counts(there), groups.counts(off), min_group)
     cells = groups.cells(x, there & ~thin[groups.of_row] if not pools else there)
     for column in np.flatnonzero(thin.any(axis=0)).tolist() if pools else ():
-        pool = _pool(n_present[:, column], n_off[:, column], min_group)
-        if pool is None:
-            few = x[:, column], there[:, column], off[:, column]
-            pool = _put_reduced(cells, column, *few, float(modes[column]), groups, min_group)
-        _put_pool(cells, column, pool)
+        values = x[:, column], there[:, column], off[:, column]
+        pool = _reduce_to_pool(cells, column, *values, float(modes[column]), groups, min_group)
+        if pool.any():
+            _put_pool(cells, column, pool)
     return cells
 
 
@@ -135,19 +133,8 @@ class _Groups:
         return GroupCells(self.sizes, weights, means, behind, squares, full)
 
 
-def _pool(n_present: Integers, n_off: Integers, min_group: int) -> Mask | None:
-    """The cells of a column to pool (none if none is thin); None if no pool is large enough."""
-    pool = _is_thin(n_present, n_off, min_group)
-    if not pool.any() or _is_enough(pool, n_present, n_off, min_group):
-        return pool
-    pool = _enlarged(pool, n_present, n_off, min_group)
-    return pool if _is_enough(pool, n_present, n_off, min_group) else None
-
-
 def _put_pool(cells: GroupCells, column: int, pool: Mask) -> None:
     """Replace the pooled cells of a column by their common mean."""
-    if not pool.any():
-        return
     behind, means, weights = cells.present[pool, column], cells.means[pool, column], cells.weights[pool]
     mean = behind @ means / behind.sum()
     squares = cells.squares[pool, column].sum() + behind @ (means - mean) ** 2
@@ -157,26 +144,28 @@ def _put_pool(cells: GroupCells, column: int, pool: Mask) -> None:
     cells.full[pool, column] = False
 
 
-def _put_reduced(
+def _reduce_to_pool(
     cells: GroupCells, column: int, x: Floats, there: Mask, off: Mask, mode: float, groups: _Groups, min_group: int
 ) -> Mask:
-    """Remove values from a column until its thin cells can be pooled, put its cells, and return the pool."""
-    pool: Mask | None = None
-    while pool is None:
+    """The thin cells of a column and those pooled with them; values are removed from the column, and its cells put
+    again, while no pool is large enough."""
+    while True:
         n_present, n_off = groups.counts(there), groups.counts(off)
-        pool = _pool(n_present, n_off, min_group)
-        if pool is not None:
-            break
-        in_pool = _enlarged(_is_thin(n_present, n_off, min_group), n_present, n_off, min_group)[groups.of_row]
+        pool = _is_thin(n_present, n_off, min_group)
+        if not pool.any() or _is_enough(pool, n_present, n_off, min_group):
+            return pool
+        pool = _enlarged(pool, n_present, n_off, min_group)
+        if _is_enough(pool, n_present, n_off, min_group):
+            return pool
+        in_pool = pool[groups.of_row]
         if 0 < (off & in_pool).sum() <= MOST_OFF and not np.isnan(mode):
             x = np.where(off & in_pool, mode, x)
         else:
             there = there & ~in_pool
         off = off & ~in_pool
-    reduced = groups.cells(x, there)
-    for name in ("means", "present", "squares", "full"):
-        getattr(cells, name)[:, column] = getattr(reduced, name)
-    return pool
+        reduced = groups.cells(x, there)
+        for name in ("means", "present", "squares", "full"):
+            getattr(cells, name)[:, column] = getattr(reduced, name)
 
 
 def _is_enough(pool: Mask, n_present: Integers, n_off: Integers, min_group: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.arrays import Array, Floats, Indices
-from coterie.maths.clustering import counts_by_cell, sums_by_cell
+from coterie.maths.clustering import counts_by_cell, row_hashes, sums_by_cell
 from coterie.maths.partitions import Partition
 
 LEAF = 256
@@ -138,12 +138,7 @@ def _canonical_order(rows: Floats) -> Indices:
 
     If the hashes of different rows collide, all rows are sorted by column instead.
     """
-    factors = np.random.default_rng(0).integers(1, 1 << 63, rows.shape[1], np.uint64) | np.uint64(1)
-    keys = np.empty(len(rows), np.uint64)
-    for first in range(0, len(rows), SAMPLE):
-        bits = (rows[first : first + SAMPLE] + 0.0).view(np.uint64)  # turns -0.0 into 0.0
-        bits ^= bits >> np.uint64(32)
-        keys[first : first + SAMPLE] = bits @ factors
+    keys = row_hashes(rows)
     order = np.argsort(keys, kind="stable")
     equal = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
     if (rows[order[equal]] != rows[order[equal + 1]]).any():

@@ -89,11 +89,6 @@ class WholeNumbers:
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
 
 
-def mask_stream(key: bytes, count: int, bits: int) -> Ring:
-    """``count`` uniform numbers of the ring, determined by the key."""
-    return add_streams(np.zeros(count, np.uint64), [(key, False)], bits).astype(np.uint64)
-
-
 def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> Narrow:
     """``total`` plus the streams of these keys (minus if the flag is True), in the ring of ``2**bits``.
 
@@ -104,10 +99,8 @@ def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> N
 
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
     result = total.astype(f"<u{width}")
-    zeros, stream = (
-        bytes(result.nbytes),
-        bytearray(result.nbytes + 16),
-    )  # one buffer, since fresh pages cost more than AES
+    zeros = bytes(result.nbytes)
+    stream = bytearray(result.nbytes + 16)  # one buffer, since fresh pages cost more than AES
     numbers, start = np.frombuffer(stream, result.dtype, len(result)), modes.CTR(bytes(16))
     for key, minus in keys:
         Cipher(algorithms.AES(key), start).encryptor().update_into(zeros, stream)

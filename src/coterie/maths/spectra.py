@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,15 @@ from coterie.arrays import Floats
 
 TOLERANCE = 1e-10
 """A residual below this share of the largest eigenvalue counts as zero."""
+SMALL = 1200
+"""Up to so many rows the dense matrix is solved directly."""
+WRITTEN = 5000
+"""Up to so many rows the dense matrix is solved if block Lanczos does not converge."""
+SPARE = 10
+"""Vectors of a block beyond the requested pairs."""
+MOST_PASSES = 14
+"""Passes before a restart with the best vectors of the basis."""
+MOST_RESTARTS = 6
 
 
 class Ritz(NamedTuple):
@@ -64,13 +75,13 @@ class Krylov:
         self._products = np.column_stack([self._products, product])
         if self.n_products == self.size:
             return
-        left = self._orthogonal(product)
-        beta, largest = float(np.linalg.norm(left)), float(np.abs(self._projected()).max())
+        left = _projected_out(product, self._basis)
+        beta, largest = float(np.linalg.norm(left)), float(np.abs(self._basis.T @ self._products).max())
         if beta <= 1e-13 * max(largest, float(np.linalg.norm(product))):  # a breakdown
             self._fresh_at.append(self.n_products)
             self.newest = self._fresh_direction()
         else:
-            self.newest = self._orthogonal(left / beta)
+            self.newest = _projected_out(left / beta, self._basis)
 
     def has_converged(self, threshold: float, at_least: int = 1) -> bool:
         """Whether the first ``at_least`` Ritz values, and all that may be above ``threshold``, have converged.
@@ -99,27 +110,93 @@ class Krylov:
 
     def _pairs(self, start: int = 0) -> tuple[Ritz, Floats]:
         """Ritz pairs of the basis from direction ``start`` on, and the norms of their residuals."""
-        values, small = linalg.eigh(self._projected(start))
-        values, small = values[::-1], small[:, ::-1]
-        vectors = self._basis[:, start:] @ small
-        residuals = np.linalg.norm(self._products[:, start:] @ small - vectors * values, axis=0)
-        return Ritz(values, vectors), residuals
-
-    def _projected(self, start: int = 0) -> Floats:
-        small = self._basis[:, start:].T @ self._products[:, start:]
-        return (small + small.T) / 2
-
-    def _orthogonal(self, vector: Floats) -> Floats:
-        for _ in range(2):
-            vector = vector - self._basis @ (self._basis.T @ vector)
-        return vector
+        return _ritz(self._basis[:, start:], self._products[:, start:])[:2]
 
     def _fresh_direction(self) -> Floats:
         while True:
-            vector = self._orthogonal(self._rng.normal(size=self.size))
+            vector = _projected_out(self._rng.normal(size=self.size), self._basis)
             length = float(np.linalg.norm(vector))
             if length > 1e-8:
-                return self._orthogonal(vector / length)
+                return _projected_out(vector / length, self._basis)
+
+
+def leading_pairs(
+    multiply: Callable[[Floats], Floats], size: int, count: int, *, seed: int, spare: int = SPARE
+) -> Ritz:
+    """The ``count`` largest eigenvalues and their vectors, in few passes over the matrix.
+
+    Block Lanczos with full reorthogonalisation. All blocks and products are kept, so the Rayleigh-Ritz step and the
+    true residuals need no further pass. Ends when every residual is below ``TOLERANCE`` times the largest eigenvalue;
+    restarts every ``MOST_PASSES``. If clustered eigenvalues prevent convergence, a matrix of up to ``WRITTEN`` rows
+    is solved directly; of a larger one the pairs so far are returned, with a warning in the log. Small matrices, and
+    requests for many of the pairs, are solved directly. A larger ``spare`` means fewer, more costly passes.
+    """
+    count, spare = min(count, size), min(spare, size // 4)
+    if size <= SMALL or 3 * (count + spare) >= size or (size <= WRITTEN and 20 * (count + spare) >= size):
+        return _direct(multiply, size, count)
+    rng, width = np.random.default_rng([seed, size, count]), count + spare
+    block = linalg.qr(rng.normal(size=(size, width)), mode="economic")[0]
+    basis = products = np.zeros((size, 0))
+    for _ in range(1 if size <= WRITTEN else MOST_RESTARTS):
+        for _ in range(MOST_PASSES):
+            product = multiply(block)
+            basis, products = np.hstack([basis, block]), np.hstack([products, product])
+            pairs, residuals, turn = _ritz(basis, products, count)
+            share = float(residuals.max()) / max(float(pairs.values[0]), 1e-300)
+            if share <= TOLERANCE or basis.shape[1] == size:
+                return pairs
+            block = _next_block(product, basis, rng)
+        basis, products = basis @ turn[:, : 2 * width], products @ turn[:, : 2 * width]
+        block = _next_block(products - basis * np.sum(basis * products, axis=0), basis, rng)
+    if size <= WRITTEN:
+        return _direct(multiply, size, count)
+    logging.getLogger("coterie").warning(
+        "eigenpairs of %d rows have residuals of %.1g of the largest eigenvalue: eigenvalues are too close",
+        size,
+        share,
+    )
+    return pairs
+
+
+def _direct(multiply: Callable[[Floats], Floats], size: int, count: int) -> Ritz:
+    matrix = multiply(np.eye(size))
+    return largest_pairs((matrix + matrix.T) / 2, count)
+
+
+def _ritz(basis: Floats, products: Floats, count: int | None = None) -> tuple[Ritz, Floats, Floats]:
+    """The largest Ritz pairs of a basis (all without ``count``), the norms of their residuals, and the rotation
+    to all Ritz vectors."""
+    inner = basis.T @ products
+    values, turn = linalg.eigh((inner + inner.T) / 2)
+    values, turn = values[::-1][:count], turn[:, ::-1]
+    vectors = basis @ turn[:, :count]
+    residuals = np.linalg.norm(products @ turn[:, :count] - vectors * values, axis=0)
+    return Ritz(values, vectors), residuals, turn
+
+
+def _next_block(product: Floats, basis: Floats, rng: np.random.Generator) -> Floats:
+    """The part of the product orthogonal to the basis, random where there is none."""
+    wanted = min(product.shape[1], basis.shape[0] - basis.shape[1])
+    scale = float(np.linalg.norm(product, axis=0).max(initial=0.0))
+    new = _projected_out(product, basis)
+    lost = np.linalg.norm(new, axis=0) <= 1e-12 * max(scale, 1e-300)  # the Krylov space is exhausted there
+    new[:, lost] = _projected_out(rng.normal(size=(len(new), int(lost.sum()))), basis)
+    block = linalg.qr(new / np.maximum(np.linalg.norm(new, axis=0), 1e-300), mode="economic")[0]
+    return np.asarray(linalg.qr(_projected_out(block, basis), mode="economic")[0][:, :wanted])
+
+
+def _projected_out(block: Floats, basis: Floats) -> Floats:
+    """The part of a vector or block orthogonal to the basis; projected twice because of rounding."""
+    for _ in range(2):
+        block = block - basis @ (basis.T @ block)
+    return block
+
+
+def largest_pairs(matrix: Floats, count: int) -> Ritz:
+    """The ``count`` largest eigenvalues of a symmetric matrix and their vectors."""
+    size = len(matrix)
+    values, vectors = linalg.eigh(matrix, subset_by_index=[size - count, size - 1])
+    return Ritz(values[::-1], vectors[:, ::-1])
 
 
 def triangle(matrix: Floats) -> Floats:

@@ -73,7 +73,7 @@ class Wire:
         whole = self.rounded(values)
         if self.byte_dtype is not None:
             return whole.astype(self.byte_dtype, copy=False).tobytes()
-        raw = whole.astype("<i8", copy=False).view("<u8").reshape(-1)
+        raw = np.ascontiguousarray(whole, "<i8").view("<u8").reshape(-1)
         return b"".join(self._packed(raw[i : i + CHUNK]) for i in range(0, len(raw), CHUNK))
 
     def from_bytes(self, buffer: bytes | memoryview, shape: tuple[int, ...]) -> Array:
@@ -88,7 +88,7 @@ class Wire:
 
     def _packed(self, raw: npt.NDArray[np.uint64]) -> bytes:
         """The lowest bits of numbers, packed; called by chunk, since an unpacked bit takes a byte."""
-        digits = (raw[:, None] >> np.arange(self.bits, dtype="<u8")).astype(np.uint8) & np.uint8(1)
+        digits = np.unpackbits(raw.view(np.uint8).reshape(-1, 8), axis=1, count=self.bits, bitorder="little")
         return np.packbits(digits, bitorder="little").tobytes()
 
     def _unpacked(self, buffer: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.uint64]:
@@ -97,11 +97,10 @@ class Wire:
         for start in range(0, count, CHUNK):  # a chunk of 8n numbers begins at a whole byte
             stop = min(start + CHUNK, count)
             part = buffer[start * self.bits // 8 : -(-stop * self.bits // 8)]
+            digits = np.zeros((stop - start, 64), np.uint8)
             flat = np.unpackbits(part, count=(stop - start) * self.bits, bitorder="little")
-            digits = flat.reshape(stop - start, self.bits)
-            raw[start:stop] = 0
-            for bit in range(self.bits):
-                raw[start:stop] |= digits[:, bit].astype("<u8") << np.uint64(bit)
+            digits[:, : self.bits] = flat.reshape(stop - start, self.bits)
+            raw[start:stop] = np.packbits(digits, bitorder="little").view("<u8")
         return raw
 
     def _whole(self, values: Array) -> Array:

@@ -12,9 +12,10 @@ class Refusal(IntEnum):
     sentence: str
     """What the code means; it contains nothing about the site's rows."""
     declines: Literal["", "question", "run"]
+    """What the site refuses for good: this question only, every further question of the run, or neither."""
 
     def __new__(cls, code: int, sentence: str = "", declines: Literal["", "question", "run"] = "") -> Refusal:
-        """A code, its sentence, and what the site refuses for good: this question, the run, or neither."""
+        """A code, its sentence, and what the site declines."""
         refusal = int.__new__(cls, code)
         refusal._value_, refusal.sentence, refusal.declines = code, sentence, declines
         return refusal
@@ -40,13 +41,3 @@ class Refusal(IntEnum):
     UNALIGNED = 20, "the site has no keys or no alignment_key to match rows by, or not the rows asked for", "run"
     OTHER_ROWS = 21, "the site's rows have changed since this run began", "run"
     ROWS_PROTECTED = 23, "the method needs single rows, and the site's policy protects them by groups", "run"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the site refuses every further question of the run."""
-        return self.declines == "run"
-
-    @property
-    def is_about_the_question(self) -> bool:
-        """Whether the site refuses this question only and stays in the run."""
-        return self.declines == "question"

@@ -219,12 +219,6 @@ class Request(Fields, Generic[R]):
                     )
         return sizes
 
-    @cached_property
-    def numbers(self) -> dict[str, float]:
-        """The names a bound may use: the axes and the numbers of this request."""
-        fields = [item.name for item in message_fields(type(self)) if item.type in (int, float)]
-        return {**self.axes, **{name: float(getattr(self, name)) for name in fields}}
-
     @property
     def subject(self) -> type[Request[Any]]:
         """The type of this request, or of the request it carries in its body."""
@@ -357,11 +351,12 @@ class Layout:
 
 
 def _names(request: Request[Any], laid: Iterable[LaidField]) -> Mapping[str, float]:
-    """The values of names in bounds: the request's numbers, and the largest magnitudes of its arrays."""
+    """The values of names in bounds: the request's axes and numbers, and the largest magnitudes of its arrays."""
     used = {name for item in laid if item.spec.bound is not None for name in item.spec.bound.names}
-    arrays = {item.name for item in message_fields(type(request)) if item.array is not None}
-    largest = {name: float(np.abs(getattr(request, name)).max(initial=0.0)) for name in used & arrays}
-    return {**largest, **request.numbers}
+    values = {item.name: getattr(request, item.name) for item in message_fields(type(request)) if item.array}
+    largest = {name: float(np.abs(values[name]).max(initial=0.0)) for name in used & values.keys()}
+    numbers = [item.name for item in message_fields(type(request)) if item.type in (int, float)]
+    return {**largest, **request.axes, **{name: float(getattr(request, name)) for name in numbers}}
 
 
 def _spec(item: FieldSpec) -> ArraySpec:

@@ -133,7 +133,7 @@ class Memory(dict[str, Any]):
         return value
 
 
-Answering = Callable[[Table, Memory, Any], Reply]
+Answering = Callable[[Table, Memory, Any], R]
 Keeping = Callable[[Table, Memory, Any], None]
 
 
@@ -173,14 +173,12 @@ class Exit(Protocol):
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]
 """A function of the site's exit, the run's memory, the envelope and the request."""
 CARRIERS: dict[type[Request[Any]], Carrying] = {}
-ANSWERS: dict[type[Request[Any]], Answering] = {}
+ANSWERS: dict[type[Request[Any]], Answering[Reply]] = {}
 KEEPERS: dict[type[Request[Any]], Keeping] = {}
 """The registered functions, by type of request."""
 
 
-def answers(
-    request: type[Request[R]],
-) -> Callable[[Callable[[Table, Memory, Any], R]], Callable[[Table, Memory, Any], R]]:
+def answers(request: type[Request[R]]) -> Callable[[Answering[R]], Answering[R]]:
     """Register the function that answers ``request``."""
     return _registered(ANSWERS, request)
 

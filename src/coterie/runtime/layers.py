@@ -48,12 +48,8 @@ class PlainSums:
 def sum_in_order(replies: Iterable[Reply]) -> Reply:
     """The replies' sum, added one after the other, so that it comes out the same bit for bit every time."""
     first, *rest = replies
-    return reduce(add, rest, _widened(first))
-
-
-def _widened(reply: Reply) -> Reply:
-    """The same numbers as 64-bit ones: a sum of one is a sum, too."""
-    return type(reply)(*[a.astype("f8" if a.dtype.kind == "f" else "i8") for a in reply.arrays()])
+    wide = type(first)(*[a.astype("f8" if a.dtype.kind == "f" else "i8") for a in first.arrays()])
+    return reduce(add, rest, wide)  # of 64-bit numbers also where one reply is all
 
 
 def ask_through(layers: tuple[Layer, ...], ask: Callable[[Below], Any], question: Below) -> Any:

@@ -90,19 +90,14 @@ class Ledger:
 
     def total(self, what: Total, site: str | None = None) -> int:
         """Numbers or bytes over all sites or one, or rounds (one site's: those it was asked in)."""
-        if what in ("rounds", "rounds_masking"):
-            phase = "algorithm" if what == "rounds" else "masking"
-            return sum(
-                exchange.phase == phase and (site is None or site in exchange.sites) for exchange in self.exchanges
-            )
         if what not in TOTALS:
             raise ValueError(f"the ledger has no {what!r}; it has {', '.join(TOTALS)}")
-        return sum(
-            getattr(count, what)
-            for exchange in self.exchanges
-            for name, count in exchange.sites.items()
-            if site is None or name == site
-        )
+        exchanges = [exchange for exchange in self.exchanges if site is None or site in exchange.sites]
+        if what in ("rounds", "rounds_masking"):
+            phase = "algorithm" if what == "rounds" else "masking"
+            return sum(exchange.phase == phase for exchange in exchanges)
+        counts = (e.sites.values() if site is None else [e.sites[site]] for e in exchanges)
+        return sum(getattr(count, what) for of_exchange in counts for count in of_exchange)
 
     def sites(self) -> tuple[str, ...]:
         """Every site that was ever asked."""

@@ -82,12 +82,12 @@ class SiteOutcome(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @property
     def is_final(self) -> bool:
         """Whether asking this site again in this run is pointless."""
-        return self.refusal is not None and self.refusal.is_final
+        return self.refusal is not None and self.refusal.declines == "run"
 
     @property
     def has_declined(self) -> bool:
         """Whether the site declined this question only, and stays in the run for others."""
-        return self.refusal is not None and self.refusal.is_about_the_question
+        return self.refusal is not None and self.refusal.declines == "question"
 
     @property
     def may_resend(self) -> bool:

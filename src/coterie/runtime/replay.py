@@ -13,7 +13,7 @@ import msgspec
 
 from coterie.errors import JournalMismatch, QuorumLost, RosterChanged, RunError
 from coterie.maths import arithmetic
-from coterie.messages import codec
+from coterie.messages import bodies, codec
 from coterie.messages.schema import Reply
 from coterie.messages.verbs import Present, Question
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
@@ -35,13 +35,10 @@ def _seen(question: Question | Present, kind: str, data: bytes) -> Any:
         return tuple(msgspec.msgpack.decode(data, type=list[str]))
     assert isinstance(question, Question)
     if kind == "sum":
-        request = question.request
-        assert not isinstance(request, Mapping)
-        return codec.reply_from_arrays(type(request), codec.unpack_arrays(data))
+        return bodies.unpack_reply(type(question.requests[""]), data)
     packed_by_site = msgspec.msgpack.decode(data, type=dict[str, bytes])
     return {
-        site: codec.reply_from_arrays(type(question.request_for(site)), codec.unpack_arrays(packed))
-        for site, packed in packed_by_site.items()
+        site: bodies.unpack_reply(type(question.request_for(site)), packed) for site, packed in packed_by_site.items()
     }
 
 
@@ -111,9 +108,9 @@ def _recorded_value(answer: Any, failure: RunError | None) -> tuple[str, bytes]:
     if failure is not None:
         return "raised", encode((type(failure).__name__, str(failure), failure.outcomes))
     if isinstance(answer, Reply):
-        return "sum", codec.pack_arrays(answer.arrays())
+        return "sum", bodies.pack_arrays(answer.arrays())
     if isinstance(answer, dict):
-        return "single", encode({site: codec.pack_arrays(reply.arrays()) for site, reply in answer.items()})
+        return "single", encode({site: bodies.pack_arrays(reply.arrays()) for site, reply in answer.items()})
     return "present", encode(list(answer))
 
 

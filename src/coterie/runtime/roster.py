@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from coterie.messages.refusals import Refusal
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 
 LONGEST_PAUSE = 16
@@ -36,8 +35,7 @@ class Roster:
     def admit(self, names: Iterable[str]) -> None:
         """Let sites in that were not there before, behind those that were."""
         for name in names:
-            if name not in self.standings:
-                self.standings[name] = Standing()
+            self.standings.setdefault(name, Standing())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,16 +48,16 @@ class Roster:
         ready = [name for name in there if self.standings[name].until <= round]
         return there if len(ready) < needed else ready
 
-    def answered(self, name: str) -> None:
-        self.standings[name].misses = 0
-
-    def missed(self, name: str, round: int) -> None:
+    def judge(self, name: str, outcome: SiteOutcome, round: int) -> None:
+        """Change a site's standing by what it did in this round."""
         standing = self.standings[name]
-        standing.misses += 1
-        standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
-
-    def leave(self, name: str, refusal: Refusal | None) -> None:
-        self.standings[name].out = SiteOutcome(OutcomeKind.LEFT, refusal)
+        if outcome.is_good or outcome.has_declined:
+            standing.misses = 0
+        elif outcome.is_final:
+            standing.out = SiteOutcome(OutcomeKind.LEFT, outcome.refusal)
+        else:
+            standing.misses += 1
+            standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
 
     def shrink(self, names: Collection[str]) -> None:
         """All but these take no part any more: sites let the roster of masked sums shrink only."""

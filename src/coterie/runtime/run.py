@@ -21,7 +21,6 @@ from coterie.runtime.events import Events, Write
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Below, Layer, PlainSums, ask_through
 from coterie.runtime.ledger import Exchange, Ledger
-from coterie.runtime.outcomes import SiteOutcome
 from coterie.runtime.replay import Recorder
 from coterie.runtime.roster import Roster
 from coterie.runtime.terms import Terms
@@ -147,8 +146,12 @@ class Run:
         delivery.deliver()
         exchange = _exchange(question, number, self.attempt, delivery, time.perf_counter() - began)
         for name, site in asked.items():
-            self._judge(name, site.outcome, number)
-        self._record(exchange, is_masked=question.seen is Seen.MASKED)
+            self.roster.judge(name, site.outcome, number)
+        self.ledger.record(exchange)  # the one place where it is recorded: the journal takes it from the ledger
+        self.events.exchange(exchange)
+        self.is_closed |= question.seen is Seen.MASKED
+        if self.watch is not None:
+            self.watch(Progress(exchange, self.ledger))
         replies = {name: site.reply for name, site in asked.items() if site.reply is not None}
         if len(replies) < needed or (question.complete and len(replies) < size):
             raise self._failure(number, nominal, needed, asked)
@@ -171,22 +174,6 @@ class Run:
             if request.remembered:
                 self.transcript.add(Remembered(bodies[name].data, (name,) if name else question.to))
         return asked
-
-    def _judge(self, name: str, outcome: SiteOutcome, number: int) -> None:
-        if outcome.is_good or outcome.has_declined:
-            self.roster.answered(name)
-        elif outcome.is_final:
-            self.roster.leave(name, outcome.refusal)
-        else:
-            self.roster.missed(name, number)
-
-    def _record(self, exchange: Exchange, *, is_masked: bool) -> None:
-        """The one place where an exchange is recorded: the journal takes it from the ledger."""
-        self.ledger.record(exchange)
-        self.events.exchange(exchange)
-        self.is_closed |= is_masked
-        if self.watch is not None:
-            self.watch(Progress(exchange, self.ledger))
 
     def _failure(
         self, number: int, nominal: Sequence[str], needed: int, asked: Mapping[str, SiteExchange]

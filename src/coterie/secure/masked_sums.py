@@ -13,6 +13,7 @@ never both for one site. A site claimed to have dropped keeps its own mask, so a
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,10 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hmac import HMAC
 
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.maths.masks import FixedPoint, Narrow, WholeNumbers, add_streams
@@ -153,9 +152,9 @@ def _round_info(context: Context, purpose: str) -> bytes:
     return b"coterie/" + purpose.encode() + b"/" + context.run + numbers + context.roster + context.request
 
 
-def _common_secret(exit_: Exit, memory: Memory, peer: str) -> HMAC:
+def _common_secret(exit_: Exit, memory: Memory, peer: str) -> bytes:
     """The Diffie-Hellman secret with another site, computed once a run and kept as HKDF's first step leaves it."""
-    kept: dict[str, HMAC] = memory.setdefault("masked_sums.secrets", {})
+    kept: dict[str, bytes] = memory.setdefault("masked_sums.secrets", {})
     if peer not in kept:
         mine = memory.cached("masked_sums.mine", lambda: X25519PrivateKey.from_private_bytes(exit_.masking_key))
         secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.keys"][peer]))
@@ -163,18 +162,14 @@ def _common_secret(exit_: Exit, memory: Memory, peer: str) -> HMAC:
     return kept[peer]
 
 
-def _extracted(secret: bytes) -> HMAC:
-    """HKDF's first step (RFC 5869, SHA-256, no salt), once a secret: HMAC with the key it ends in."""
-    first = HMAC(bytes(KEY_BYTES), hashes.SHA256())
-    first.update(secret)
-    return HMAC(first.finalize(), hashes.SHA256())
+def _extracted(secret: bytes) -> bytes:
+    """HKDF's first step (RFC 5869, SHA-256, no salt), once a secret."""
+    return hmac.digest(bytes(KEY_BYTES), secret, "sha256")
 
 
-def _expanded(extracted: HMAC, info: bytes) -> bytes:
+def _expanded(extracted: bytes, info: bytes) -> bytes:
     """HKDF's second step, once a key: as long as the hash, so one block."""
-    block = extracted.copy()
-    block.update(info + b"\x01")
-    return block.finalize()
+    return hmac.digest(extracted, info + b"\x01", "sha256")
 
 
 def _common_seed(exit_: Exit, memory: Memory, context: Context, peer: str) -> bytes:
@@ -296,7 +291,10 @@ def _array_of(rows: Sequence[bytes], width: int) -> Bytes:
 @carries(Reveal)
 def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal) -> Revealed:
     """What unmasks the sum of an earlier round: once a round, one kind for each site."""
-    context = _upload_context(exit_, envelope, ask)
+    upload = exit_.answered(envelope.run, ask.round, ask.attempt)
+    if upload is None:
+        raise MalformedMessage("this site uploaded nothing in that round")
+    context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
     survived = [bool(x) for x in ask.survived]
     if ask.n != len(ask.roster) or not survived[ask.roster.index(exit_.name)]:
@@ -321,11 +319,3 @@ def _opened(cipher: ChaCha20Poly1305, sealed: bytes) -> bytes:
         return cipher.decrypt(bytes(12), sealed, None)
     except InvalidTag:
         raise MalformedMessage("a sealed share was changed on the way") from None
-
-
-def _upload_context(exit_: Exit, envelope: Envelope, ask: Reveal) -> Context:
-    """The context of this site's own upload in that round; without one there is nothing to reveal."""
-    frame = exit_.answered(envelope.run, ask.round, ask.attempt)
-    if frame is None:
-        raise MalformedMessage("this site uploaded nothing in that round")
-    return Context.of(codec.read_envelope(frame)[1])

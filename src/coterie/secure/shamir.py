@@ -40,13 +40,6 @@ def lagrange_at_zero(places: Sequence[int]) -> list[int]:
     return weights
 
 
-def combine(shares: Mapping[int, bytes], weights: Sequence[int] | None = None) -> bytes:
-    """The secret behind enough shares; ``ValueError`` where they do not belong together."""
-    places = list(shares)
-    factors = weights if weights is not None else lagrange_at_zero(places)
-    return _secret(sum(w * int.from_bytes(shares[p], "little") for w, p in zip(factors, places, strict=True)))
-
-
 def combine_others(rows: Mapping[int, bytes], owners: Iterable[int]) -> dict[int, bytes]:
     """The secrets of these owners from the shares of all others, in one go.
 
@@ -61,12 +54,8 @@ def combine_others(rows: Mapping[int, bytes], owners: Iterable[int]) -> dict[int
         end = owner * SHARE_BYTES
         shares = [int.from_bytes(rows[place][end - SHARE_BYTES : end], "little") for place in places]
         total = sum(w * (owner - p) * share for w, p, share in zip(weights, places, shares, strict=True))
-        secret_of[owner] = _secret(total * pow(owner, -1, PRIME))
+        try:
+            secret_of[owner] = (total * pow(owner, -1, PRIME) % PRIME).to_bytes(SECRET_BYTES, "little")
+        except OverflowError:
+            raise ValueError("these shares do not belong together") from None
     return secret_of
-
-
-def _secret(total: int) -> bytes:
-    try:
-        return (total % PRIME).to_bytes(SECRET_BYTES, "little")
-    except OverflowError:
-        raise ValueError("these shares do not belong together") from None

@@ -15,9 +15,8 @@ import numpy as np
 
 from coterie.errors import InputError
 from coterie.maths import clustering
-from coterie.maths.coresets import allotted, solvable_weights
+from coterie.maths.coresets import Summary, allotted, solvable_weights
 from coterie.maths.projections import Basis, LinearMap, Projection, lifted, mapped
-from coterie.maths.summaries import Summary
 from coterie.messages.schema import Floats
 from coterie.messages.site_api import Rows
 from coterie.messages.verbs import Protocol, each, present, total

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.coresets import allotted, cell_remainders, importance_sample
-from coterie.maths.summaries import Summary
+from coterie.maths.coresets import Summary, allotted, cell_remainders, importance_sample
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each

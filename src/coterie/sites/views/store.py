@@ -103,40 +103,37 @@ def form(table: Table, min_group: int, secret: bytes, progress: Progress | None 
 
 def update(grouping: Grouping, table: Table, progress: Progress | None = None) -> tuple[Grouping, Change]:
     """The grouping of the current rows, by the rules above."""
-    n_before, tokens = grouping.n_formed, row_tokens(table, grouping.secret)
-    known, here = _matched(grouping, tokens, table)
-    standing = np.isin(grouping.numbers, _broken(known, grouping), invert=True)
-    grouping, known = _without_broken(grouping, known, standing)
-    grouping, known = _with_remains(grouping, known, here, table)
-    fresh = known.place[here] == WAITING
+    n_before = grouping.n_formed
+    grouping, here = _matched(grouping, row_tokens(table, grouping.secret), table)
+    lost = grouping.rows.origin[np.isin(grouping.rows.place, (OUT, GONE))]
+    standing = np.isin(grouping.numbers, lost, invert=True)  # in the others a row was removed or changed
+    grouping = _with_remains(_without_broken(grouping, standing), here, table)
+    fresh = grouping.rows.place[here] == WAITING
     is_first = grouping.n_formed == 0
     enough = grouping.min_group if is_first else BATCH * grouping.min_group
     if fresh.sum() >= enough:
         if is_first:
             grouping = replace(grouping, scale=own_scale(table))
-        grouping, known = _with_added(grouping, known, here, fresh, table, is_first, progress)
+        grouping = _with_added(grouping, here, fresh, table, progress)
     change = Change(
         formed=grouping.n_formed - n_before,
         broken=int((~standing).sum()),
-        waiting=int(np.isin(known.place, (WAITING, REMAINS)).sum()),
+        waiting=int(np.isin(grouping.rows.place, (WAITING, REMAINS)).sum()),
     )
-    return replace(grouping, rows=known), change
+    return grouping, change
 
 
-def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[KnownRows, Integers]:
-    """All known rows, and the position of each current row among them."""
+def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[Grouping, Integers]:
+    """The grouping with all known rows, and the position of each current row among them."""
     before = grouping.rows
-    order = np.argsort(before.tokens, kind="stable")
-    places = np.searchsorted(before.tokens[order], tokens.rows)
-    inside = np.minimum(places, max(len(order) - 1, 0))
-    is_known = np.zeros(len(tokens.rows), bool)
-    if len(order):
-        is_known = before.tokens[order][inside] == tokens.rows
-    here = np.where(is_known, order[inside] if len(order) else 0, 0)
-    n_new = int((~is_known).sum())
-    here[~is_known] = len(before.tokens) + np.arange(n_new)
+    _, known_places, row_places = np.intersect1d(before.tokens, tokens.rows, return_indices=True)
+    here = np.full(len(tokens.rows), -1)
+    here[row_places] = known_places
+    is_new = here < 0
+    n_new = int(is_new.sum())
+    here[is_new] = len(before.tokens) + np.arange(n_new)
     place = np.concatenate([before.place, np.full(n_new, WAITING)])
-    values = np.concatenate([before.values, tokens.values[~is_known]])
+    values = np.concatenate([before.values, tokens.values[is_new]])
     there = np.zeros(len(place), bool)
     there[here] = True
     was_out = np.isin(place[here], (GONE, OUT))
@@ -153,63 +150,49 @@ def _matched(grouping: Grouping, tokens: RowTokens, table: Table) -> tuple[Known
     place[changed & (place == REMAINS)] = OUT
     place[~there & (place == REMAINS)] = GONE
     keep = there | (place != WAITING)  # rows that were never in a group are forgotten
-    renumbered = np.cumsum(keep) - 1
-    known = KnownRows(
-        np.concatenate([before.tokens, tokens.rows[~is_known]])[keep], values[keep], place[keep], origin[keep]
-    )
-    return known, renumbered[here]
+    all_tokens = np.concatenate([before.tokens, tokens.rows[is_new]])
+    known = KnownRows(all_tokens[keep], values[keep], place[keep], origin[keep])
+    return replace(grouping, rows=known), (np.cumsum(keep) - 1)[here]
 
 
-def _broken(known: KnownRows, grouping: Grouping) -> Integers:
-    """The groups in which a row was removed or changed."""
-    lost = known.origin[np.isin(known.place, (OUT, GONE))]
-    return np.intersect1d(lost, grouping.numbers)
-
-
-def _without_broken(grouping: Grouping, known: KnownRows, standing: Mask) -> tuple[Grouping, KnownRows]:
+def _without_broken(grouping: Grouping, standing: Mask) -> Grouping:
     """The unbroken groups; rows of broken ones may form groups once more, unless they already did."""
-    gone = grouping.numbers[~standing]
-    if not len(gone):
-        return grouping, known
-    again = grouping.numbers[~standing & ~grouping.reformed]
-    left = np.isin(known.place, gone)
-    place = np.where(left, np.where(np.isin(known.place, again), REMAINS, OUT), known.place)
-    origin = np.where(left, known.place, known.origin)
-    full = grouping.cells.full[~standing & ~grouping.reformed]
-    return (
-        replace(
-            grouping,
-            cells=grouping.cells.taken(standing),
-            numbers=grouping.numbers[standing],
-            reformed=grouping.reformed[standing],
-            broken=np.concatenate([grouping.broken, again]),
-            broken_full=np.concatenate([grouping.broken_full, full]),
-            scatter=None,
-        ),
-        replace(known, place=place, origin=origin),
+    if standing.all():
+        return grouping
+    known, first = grouping.rows, ~standing & ~grouping.reformed
+    left = np.isin(known.place, grouping.numbers[~standing])
+    may_reform = np.isin(known.place, grouping.numbers[first])
+    place = np.where(left, np.where(may_reform, REMAINS, OUT), known.place)
+    return replace(
+        grouping,
+        cells=grouping.cells.taken(standing),
+        numbers=grouping.numbers[standing],
+        reformed=grouping.reformed[standing],
+        rows=replace(known, place=place, origin=np.where(left, known.place, known.origin)),
+        broken=np.concatenate([grouping.broken, grouping.numbers[first]]),
+        broken_full=np.concatenate([grouping.broken_full, grouping.cells.full[first]]),
+        scatter=None,
     )
 
 
-def _with_remains(grouping: Grouping, known: KnownRows, here: Integers, table: Table) -> tuple[Grouping, KnownRows]:
+def _with_remains(grouping: Grouping, here: Integers, table: Table) -> Grouping:
     """New groups of rows from broken ones, each with one row from each of ``min_group`` of them."""
-    left = known.place[here] == REMAINS
-    origin = known.origin[here[left]]
+    left = grouping.rows.place[here] == REMAINS
+    origin = grouping.rows.origin[here[left]]
     if len(np.unique(origin)) < grouping.min_group:
-        return grouping, known
+        return grouping
     rows, weights = chosen_rows(table, left)
     labels = regroup_remains(grouping.scale.scaled(rows), origin, grouping.min_group)
     used = labels >= 0
     if not used.any():
-        return grouping, known
+        return grouping
     cells = group_cells(rows[used], labels[used], grouping.min_group, weights[used], pools=False)
     order = np.searchsorted(grouping.broken, origin[used], sorter=np.argsort(grouping.broken))
     full = grouping.broken_full[np.argsort(grouping.broken)[order]]
     all_full = np.ones((len(cells), full.shape[1]), bool)
     np.logical_and.at(all_full, labels[used], full)
     cells = _with_known_means(cells.without(~(all_full & cells.full)), grouping.cells)
-    place = known.place.copy()
-    place[here[left][used]] = grouping.n_formed + labels[used]
-    return _with_cells(grouping, cells, reformed=True, scatter=None), replace(known, place=place)
+    return _with_cells(grouping, cells, here[left][used], labels[used], reformed=True, scatter=None)
 
 
 def _with_known_means(cells: GroupCells, standing: GroupCells) -> GroupCells:
@@ -230,32 +213,33 @@ def _with_known_means(cells: GroupCells, standing: GroupCells) -> GroupCells:
     )
 
 
-def _with_added(
-    grouping: Grouping,
-    known: KnownRows,
-    here: Integers,
-    fresh: Mask,
-    table: Table,
-    is_first: bool,
-    progress: Progress | None,
-) -> tuple[Grouping, KnownRows]:
+def _with_added(grouping: Grouping, here: Integers, fresh: Mask, table: Table, progress: Progress | None) -> Grouping:
     formed = form_groups(table, fresh, grouping.scale, grouping.min_group, progress=progress)
-    place = known.place.copy()
-    place[here[fresh]] = grouping.n_formed + formed.labels
     scatter = formed.scatter
-    if not is_first:
-        both = grouping.scatter is not None and scatter is not None
-        scatter = grouping.scatter + scatter if both else None  # type: ignore[operator]
-    return _with_cells(grouping, formed.cells, reformed=False, scatter=scatter), replace(known, place=place)
+    if grouping.n_formed and scatter is not None:
+        scatter = None if grouping.scatter is None else grouping.scatter + scatter
+    return _with_cells(grouping, formed.cells, here[fresh], formed.labels, reformed=False, scatter=scatter)
 
 
-def _with_cells(grouping: Grouping, cells: GroupCells, *, reformed: bool, scatter: Floats | None) -> Grouping:
+def _with_cells(
+    grouping: Grouping,
+    cells: GroupCells,
+    members: Integers,
+    labels: Integers,
+    *,
+    reformed: bool,
+    scatter: Floats | None,
+) -> Grouping:
+    """The grouping with new groups of these known rows."""
+    place = grouping.rows.place.copy()
+    place[members] = grouping.n_formed + labels
     numbers = grouping.n_formed + np.arange(len(cells))
     return replace(
         grouping,
         cells=GroupCells.joined([grouping.cells, cells]) if len(grouping.cells) else cells,
         numbers=np.concatenate([grouping.numbers, numbers]),
         reformed=np.concatenate([grouping.reformed, np.full(len(cells), reformed)]),
+        rows=replace(grouping.rows, place=place),
         scatter=scatter,
         n_formed=grouping.n_formed + len(cells),
     )
@@ -314,18 +298,15 @@ def load(folder: Path, secret: bytes) -> Grouping | None:
             return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
         return Grouping(
-            head.min_group,
-            tuple(head.columns),
-            OwnScale(*map(array, OwnScale._fields)),
-            GroupCells(*[array(item.name) for item in fields(GroupCells)]),
-            array("numbers"),
-            array("reformed"),
-            KnownRows(*[array(item.name) for item in fields(KnownRows)]),
-            array("broken"),
-            array("broken_full"),
-            array("scatter") if (folder / "scatter.npy").exists() else None,
-            head.n_formed,
-            secret,
+            min_group=head.min_group,
+            columns=tuple(head.columns),
+            scale=OwnScale(*map(array, OwnScale._fields)),
+            cells=GroupCells(*[array(item.name) for item in fields(GroupCells)]),
+            rows=KnownRows(*[array(item.name) for item in fields(KnownRows)]),
+            scatter=array("scatter") if (folder / "scatter.npy").exists() else None,
+            n_formed=head.n_formed,
+            secret=secret,
+            **{name: array(name) for name in ("numbers", "reformed", "broken", "broken_full")},
         )
     except (OSError, ValueError, msgspec.DecodeError) as problem:
         if isinstance(problem, InputError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coterie.maths import block_krylov
-from coterie.maths.block_krylov import leading_pairs
+from coterie.maths import spectra
+from coterie.maths.spectra import leading_pairs
 
 
 class Counted:
@@ -23,7 +23,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_small(monkeypatch):
-    monkeypatch.setattr(block_krylov, "SMALL", 20)
+    monkeypatch.setattr(spectra, "SMALL", 20)
 
 
 def same_space(a, b, atol=1e-8):
@@ -45,7 +45,7 @@ def test_a_slow_spectrum_takes_more_passes_and_never_more_than_the_most():
     values = np.r_[np.linspace(2, 1, 300)]
     made = Counted(values, 300)
     found = leading_pairs(made.times, 300, 5, seed=0)
-    assert made.passes <= block_krylov.MOST_PASSES
+    assert made.passes <= spectra.MOST_PASSES
     assert (found.values <= values[:5] + 1e-9).all()
     np.testing.assert_allclose(found.values, values[:5], rtol=0.02)
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(5), atol=1e-10)

@@ -1,19 +1,21 @@
-"""Requests: their fields and the limits they are asked under, as bytes."""
+"""As bytes: requests with the limits they are asked under, and the arrays that a journal records."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from coterie.arrays import Array
 from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Limits
-from coterie.messages.codec.envelope import request_digest
 from coterie.messages.numbers import wire
-from coterie.messages.schema import Request, cached, message_fields, request_type
+from coterie.messages.schema import Reply, Request, cached, message_fields, reply_type, request_type
 
 MAX_ITEMS = 1 << 17
 """The most strings or recalled requests in one message."""
@@ -27,8 +29,11 @@ class Body(NamedTuple):
     digest: bytes
 
 
+_Shape = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=4)]
+
+
 class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=4)]
+    shape: _Shape
     data: memoryview
 
 
@@ -50,6 +55,11 @@ def _coder(kind: Any) -> _Coder:
         fields.append((item.name, plain if item.array is None else _Packed))
     struct = msgspec.defstruct(kind.__name__, fields, array_like=True, forbid_unknown_fields=True)
     return _Coder(struct, msgspec.msgpack.Decoder(struct))
+
+
+def request_digest(data: bytes | memoryview) -> bytes:
+    """Sixteen bytes that stand for an encoded request."""
+    return hashlib.sha256(data).digest()[:16]
 
 
 def encode_body(request: Request[Any], limits: Limits) -> Body:
@@ -139,3 +149,43 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
         return kind(**values)
     except (ValueError, KeyError, TypeError, OverflowError) as problem:
         raise MalformedMessage(f"{kind.kind}: {problem}") from None
+
+
+# ---------------------------------------------------------------- recorded arrays
+
+
+class _Recorded(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    number: str
+    shape: _Shape
+    data: bytes
+
+
+def pack_arrays(arrays: Iterable[Array]) -> bytes:
+    """Arrays with their shapes and exact numbers."""
+    packed = []
+    for value in arrays:
+        name = {"f": "float", "i": "int", "u": "uint"}[value.dtype.kind] + str(value.dtype.itemsize * 8)
+        packed.append(_Recorded(name, list(value.shape), wire(name).to_bytes(value)))
+    return msgspec.msgpack.encode(packed)
+
+
+def unpack_arrays(data: bytes) -> list[Array]:
+    """The arrays of :func:`pack_arrays`; :class:`MalformedMessage` for anything else."""
+    try:
+        arrays = []
+        for item in msgspec.msgpack.decode(data, type=list[_Recorded]):
+            number = wire(item.number)
+            if len(item.data) != number.n_bytes(math.prod(item.shape)):
+                raise MalformedMessage("recorded numbers are truncated")
+            arrays.append(number.from_bytes(item.data, tuple(item.shape)))
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
+        raise MalformedMessage("recorded numbers cannot be read") from None
+    return arrays
+
+
+def unpack_reply(request: type[Request[Any]], data: bytes) -> Reply:
+    """The recorded reply to a request of that type."""
+    kind, arrays = reply_type(request), unpack_arrays(data)
+    if len(arrays) != len(message_fields(kind)):
+        raise MalformedMessage(f"a recorded {kind.__name__} has {len(arrays)} arrays")
+    return kind(*arrays)

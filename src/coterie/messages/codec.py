@@ -1,34 +1,48 @@
-"""Whole frames: questions, recalls, answers and refusals."""
+"""Encoding and decoding of messages.
+
+A frame is a fixed header, the method's name, and one of four forms:
+
+- question: ``transcript`` (8 bytes), ``seen`` (1), then the request's body;
+- recall: the bodies of the run's remembered requests, to bring a site up to date; the answer is empty;
+- answer: a tag of the answer's layout (4), its numbers, a checksum (4); the question fixes all sizes;
+- refusal: one code (1).
+
+Any byte string decodes to a valid message or raises :class:`MalformedMessage` (:class:`BadAnswer` for answers).
+No more memory is allocated than the frame holds.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from enum import IntEnum
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage
+from coterie.messages.bodies import MANY, request_digest
+from coterie.messages.bodies import Body as Body
+from coterie.messages.bodies import decode_body as decode_body
+from coterie.messages.bodies import encode_body as encode_body
+from coterie.messages.bodies import kind_of as kind_of
 from coterie.messages.bounds import Limits, Magnitude
-from coterie.messages.codec.bodies import MANY, Body, decode_body
-from coterie.messages.codec.envelope import (
-    HEADER,
-    MAX_FRAME_BYTES,
-    NO_TRANSCRIPT,
-    Envelope,
-    Form,
-    header,
-    read_envelope,
-    request_digest,
-)
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
 from coterie.messages.verbs import Seen
+
+FORMAT_VERSION = 2
+MAX_FRAME_BYTES = 1 << 28
+MAX_ANSWER_BYTES = 1 << 28
+MAX_METHOD_BYTES = 32
+NO_TRANSCRIPT = bytes(8)
 
 Bounds = Sequence[tuple[Magnitude, Magnitude]]
 
@@ -36,6 +50,82 @@ _QUESTION = struct.Struct("<8sB")
 _BODIES = msgspec.msgpack.Decoder(Annotated[list[bytes], MANY])
 _TAG_BYTES = 4
 _SUM_BYTES = 4
+
+
+class Form(IntEnum):
+    """What a frame is."""
+
+    QUESTION = 1
+    RECALL = 2
+    ANSWER = 3
+    REFUSAL = 4
+
+
+class Envelope(NamedTuple):
+    """The header of every message."""
+
+    version: int
+    run: bytes
+    round: int
+    attempt: int
+    roster: bytes
+    """Digest of the names of the sites asked in this exchange."""
+    site: bytes
+    """Digest of the site this message is sent to or comes from."""
+    request: bytes
+    """Digest of the request's body."""
+    method: str
+
+
+# version, form, run, round, attempt, roster, site, request, length of the method's name
+HEADER = struct.Struct("<BB16sIH8s8s16sB")
+_FORMS = frozenset(int(form) for form in Form)
+
+
+@lru_cache(maxsize=4096)
+def site_tag(name: str) -> bytes:
+    """Eight bytes that stand for a site in every envelope."""
+    return hashlib.blake2b(name.encode(), digest_size=8, person=b"coterie-site").digest()
+
+
+def roster_digest(names: Iterable[str]) -> bytes:
+    """Eight bytes that stand for the set of sites asked in one exchange."""
+    tags = b"".join(sorted(map(site_tag, names)))
+    return hashlib.blake2b(tags, digest_size=8, person=b"coterie-roster").digest()
+
+
+def extend_transcript(transcript: bytes, body: bytes) -> bytes:
+    """The digest of all remembered requests so far, after one more."""
+    return hashlib.blake2b(transcript + body, digest_size=8, person=b"coterie-script").digest()
+
+
+def header(form: Form, envelope: Envelope) -> bytes:
+    """The bytes every frame of that form begins with."""
+    name = envelope.method.encode("ascii")
+    return HEADER.pack(envelope.version, form, *envelope[1:-1], len(name)) + name
+
+
+def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
+    """The form and envelope of any frame, and where the rest begins."""
+    if len(frame) > MAX_FRAME_BYTES:
+        raise MalformedMessage(f"the message has more than {MAX_FRAME_BYTES} bytes")
+    if len(frame) < HEADER.size:
+        raise MalformedMessage("the message is shorter than its header")
+    version, form, *fields, length = HEADER.unpack_from(frame)
+    if version != FORMAT_VERSION:
+        raise MalformedMessage(
+            f"message format {version} is not supported; this version uses format {FORMAT_VERSION}"
+        )
+    if form not in _FORMS:
+        raise MalformedMessage(f"form {form} of a message is unknown")
+    start = HEADER.size + length
+    name = frame[HEADER.size : start]
+    if length > MAX_METHOD_BYTES or len(name) != length or not (name.isascii() and name.decode().isprintable()):
+        raise MalformedMessage("the method's name is not readable")
+    return Form(form), Envelope._make([version, *fields, name.decode()]), start
+
+
+# ---------------------------------------------------------------- questions, recalls and refusals
 
 
 def answer_header_bytes(method: str) -> int:
@@ -166,24 +256,20 @@ def _explain(frame: bytes, expected: Envelope, layout: Layout) -> Refusal:
         form, envelope, start = read_envelope(frame)
     except MalformedMessage as problem:
         raise BadAnswer(f"its answer cannot be read: {problem}") from None
-    if form is Form.REFUSAL and len(frame) == start + 1:
-        return _refusal(frame[start], envelope, expected)
-    if envelope != expected:
+    is_refusal = form is Form.REFUSAL and len(frame) == start + 1
+    # A site that could not read a question, or that got another site's, leaves the envelope blank.
+    blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
+    is_blank = is_refusal and envelope == blank and frame[start] in (Refusal.MALFORMED, Refusal.FOREIGN)
+    if envelope != expected and not is_blank:
         raise BadAnswer(_misfit(envelope, expected))
+    if is_refusal:
+        try:
+            return Refusal(frame[start])
+        except ValueError:
+            raise BadAnswer(f"it refused with the unknown code {frame[start]}") from None
     if form is not Form.ANSWER:
         raise BadAnswer(f"its message is a {form.name.lower()}, not an answer")
     raise BadAnswer(f"its answer is not of the type {layout.reply.__name__}")
-
-
-def _refusal(code: int, envelope: Envelope, expected: Envelope) -> Refusal:
-    # A site that could not read a question, or that got another site's, leaves the envelope blank.
-    blank = Envelope(expected.version, bytes(16), 0, 0, bytes(8), expected.site, bytes(16), "")
-    if envelope != expected and not (envelope == blank and code in (Refusal.MALFORMED, Refusal.FOREIGN)):
-        raise BadAnswer(_misfit(envelope, expected))
-    try:
-        return Refusal(code)
-    except ValueError:
-        raise BadAnswer(f"it refused with the unknown code {code}") from None
 
 
 def _misfit(envelope: Envelope, expected: Envelope) -> str:
