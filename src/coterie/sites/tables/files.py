@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as sources."""
+"""Parquet, Arrow and NumPy files as sources."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coterie.sites.tables.phrases import reading
-from coterie.sites.tables.sources import Source
+from coterie.errors import InputError
+from coterie.sites.tables.phrases import listed, reading
+from coterie.sites.tables.sources import Source, source_of_array
 
 BUFFER = 1 << 18
 
@@ -58,3 +60,49 @@ class IpcSource(Source):
             pa.ipc.open_file(mapped, options=options) as file,
         ):
             yield file
+
+
+def npy_source(path: Path, name: str) -> Source:
+    """An array file, mapped into memory."""
+    with reading(name, "array file (.npy) of numbers"):
+        values = np.lib.format.open_memmap(path, mode="r")
+    return source_of_array(values, None, name)
+
+
+def npz_source(path: Path, name: str) -> Source:
+    """The 2-d array of an archive, with the names of its columns if it has them."""
+    with (
+        reading(name, "archive (.npz) of arrays of numbers and text"),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as archive,
+    ):
+        members = set(archive.zip.namelist())
+        shapes = {key: _shape(archive.zip, key) for key in archive.files if f"{key}.npy" in members}
+        values = archive[_table_key(shapes, name)]
+        key = next((k for k in ("columns", "feature_names") if len(shapes.get(k, ())) == 1), None)
+        names = None if key is None else archive[key].astype(str).tolist()
+    if names is not None and len(names) != values.shape[1]:
+        raise InputError(
+            f"{name}: {key!r} holds {len(names)} names for {values.shape[1]} columns; give one per column"
+        )
+    return source_of_array(values, names, name)
+
+
+def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
+    tables = [key for key, shape in shapes.items() if len(shape) == 2]
+    if "X" in tables:
+        return "X"
+    if len(tables) != 1:
+        raise InputError(
+            f"{name}: holds {len(tables)} 2-d arrays ({listed(tables) or 'none'}), none of which is named 'X'; "
+            "save the rows as a 2-d array 'X'"
+        )
+    return tables[0]
+
+
+def _shape(archive: Any, key: str) -> tuple[int, ...]:
+    with archive.open(f"{key}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape: tuple[int, ...] = read(file)[0]
+        return shape

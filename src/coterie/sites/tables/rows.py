@@ -1,19 +1,23 @@
-"""Tables of rows in memory, and the check for missing values that tables share."""
+"""Tables of rows in memory, and the checks of values that tables share."""
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from coterie.arrays import Integers
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_api import Block, Column, Rows, Table, keys_of
 from coterie.text import count_of
 
 BLOCK_BYTES = 1 << 22
 """Bytes per block: small enough for a processor's cache, large enough to keep it busy."""
+LARGEST = 1e150
+"""Squares of larger values do not fit a float64."""
 
 
 class CheckedTable(ABC):
@@ -135,3 +139,25 @@ class PairedTable:
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:
     """The number of rows in a block of about ``block_bytes``."""
     return max(256, block_bytes // max(1, n_columns * itemsize))
+
+
+def scan_table(table: Table) -> tuple[Integers, str]:
+    """Missing values by column, and a fingerprint of the rows and their keys; infinite or huge values are refused."""
+    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
+    name = str(getattr(table, "name", "table"))
+    for block in table.raw_blocks():
+        missing = missing + np.isnan(block.rows).sum(axis=0)
+        large = np.abs(block.rows) > LARGEST
+        if large.any():
+            column = table.columns[int(np.argmax(large.any(axis=0)))].name
+            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
+            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
+        seen.update(np.ascontiguousarray(block.rows).tobytes())
+    keys = keys_of(table)
+    suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+    return missing, seen.hexdigest() + suffix
+
+
+def fingerprint(table: Table) -> str:
+    """A digest of the rows, and of their keys if they have any."""
+    return scan_table(table)[1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,12 @@ import pyarrow.compute as pc
 
 from coterie.errors import InputError
 from coterie.messages.site_api import Block, Column, Rows
-from coterie.sites.tables.encoders import CategoryEncoder, Encoder, Fault
-from coterie.sites.tables.kinds import as_text, owners
+from coterie.sites.tables.encoders import LOOK, CategoryEncoder, Encoder, as_text, owners
 from coterie.sites.tables.rows import BLOCK_BYTES, CheckedTable, rows_a_block
 from coterie.sites.tables.sources import Source
 
 HELD_BYTES = 1 << 25
 """A table of at most so many bytes is kept in memory after the first pass, since text is slow to parse."""
-
-LOOK = 1 << 14
-"""Rows per batch when a source is checked."""
 
 
 def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
@@ -29,20 +25,20 @@ def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequenc
     Only columns that need the check, and ``others``, are read; all columns if the number of rows is unknown.
     """
     suspects = [e for e in encoders if e.suspect or source.n_rows is None]
-    faults: dict[Encoder, Fault] = {}
-    start = 0
+    first_faults: dict[Encoder, tuple[int, str]] = {}
+    n_faults, start = Counter[Encoder](), 0
     for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
         for encoder in suspects:
             values = batch.column(encoder.column)
             places = np.flatnonzero(encoder.faulty(values))
             if len(places):
                 seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
-                first = faults.setdefault(encoder, Fault(0, start + int(places[0]) + 1, seen))
-                faults[encoder] = replace(first, rows=first.rows + len(places))
+                first_faults.setdefault(encoder, (start + int(places[0]) + 1, seen))
+                n_faults[encoder] += len(places)
         start += batch.num_rows
         yield batch
-    for encoder, fault in faults.items():
-        raise InputError(f"{source.name}: {encoder.complaint(fault)}")
+    for encoder, fault in first_faults.items():
+        raise InputError(f"{source.name}: {encoder.complaint(*fault, n_faults[encoder])}")
 
 
 def counted(source: Source, encoders: Sequence[Encoder]) -> int:
