@@ -158,7 +158,6 @@ class Job:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
-        from coterie.report.vertical import write_vertical_run
 
         out = Path(self.out)
         self.check_folder(out, resume)
@@ -199,9 +198,7 @@ class Job:
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            if estimator.splits_columns:
-                return write_vertical_run(out, fitted, tables, policies, self.declared())
-            return write_run(out, fitted, tables, self.declared())
+            return write_run(out, fitted, tables, self.declared(), policies)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""
