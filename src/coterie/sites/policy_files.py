@@ -48,9 +48,6 @@ _REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
 _HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
 
 
-# ---------------------------------------------------------------- finding and reading
-
-
 def find_policy(text: str) -> Policy:
     """A policy by the name of a preset, ``"simulation"``, or the path of a file; names go before files."""
     if text == "simulation":
@@ -103,9 +100,6 @@ def _policy(raw: Mapping[str, Any], where: object) -> Policy:
     if "method" in checked:
         checked["method_protection"] = checked.pop("method")
     return Policy(**checked)
-
-
-# ---------------------------------------------------------------- files of earlier versions
 
 
 def _new_rules(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,9 +218,6 @@ def _public_key(where: object, site: str, text: Any) -> bytes:
             "of base64 or 64 hex digits, and `coterie policy key LEDGER` prints a site's"
         )
     return key
-
-
-# ---------------------------------------------------------------- explaining
 
 
 def explain_policy(policy: Policy) -> list[str]:

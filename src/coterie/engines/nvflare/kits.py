@@ -12,19 +12,18 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from coterie.errors import InputError
 
 SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
 CENTER_CLASS = "coterie.deployment.conductor.Conductor"
-Close: TypeAlias = Callable[[Path], None]
 _GATE = "coterie.engines.nvflare.gate"
 _SETTINGS: dict[str, Any] = tomllib.loads(files("coterie.engines.nvflare").joinpath("kits.toml").read_text("utf-8"))
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -96,12 +95,12 @@ def provision(
     authority.mkdir(parents=True, exist_ok=True)
     authority.chmod(0o700)
     signed = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
-    places: dict[str, tuple[Path, Close | None]] = {"server": (out / "server", _close_server)}
-    places |= {name: (out / "sites" / name, _close_site) for name in everyone["sites"]}
-    places |= {name: (out / "analysts" / name, None) for name in everyone["analysts"]}  # they load nothing
-    for name, (target, close) in places.items():
+    places = {"server": (out / "server", "server")}
+    places |= {name: (out / "sites" / name, "site") for name in everyone["sites"]}
+    places |= {name: (out / "analysts" / name, "analyst") for name in everyone["analysts"]}
+    for name, (target, kind) in places.items():
         if not target.exists():
-            _placed(signed / (server if name == "server" else name), target, close)
+            _place(signed / (server if name == "server" else name), target, kind)
     _write(kept, {"server": server, "port": port, **everyone})
     shutil.rmtree(signed, ignore_errors=True)  # kits that nobody was given
     return {name: read_kit(target) for name, (target, _) in places.items()}
@@ -161,14 +160,14 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
     return max((authority / "workspace" / str(project["name"])).glob("prod_*"), key=lambda path: path.name)
 
 
-def _placed(source: Path, target: Path, close: Close | None) -> None:
+def _place(source: Path, target: Path, kind: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(target.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(source, temporary)
     temporary.chmod(0o700)
-    if close is not None:
-        close(temporary)
+    if kind != "analyst":  # analysts load nothing
+        _close(temporary, kind)
     for key in temporary.rglob("*.key"):
         key.chmod(0o600)
     temporary.replace(target)
@@ -186,11 +185,9 @@ def place_server(kit: Kit) -> None:
     _write(path, resources)
 
 
-# ---------------------------------------------------------------- what is closed
-
-
-def _closed(kit: Path, loaded: str, unwanted: str) -> dict[str, Any]:
-    """A kit's resources: jobs in the one known shape only, one class is loaded, one component less."""
+def _close(kit: Path, kind: str) -> None:
+    """Take jobs in the one known shape only, load one class, and leave one component out."""
+    loaded, unwanted = (CENTER_CLASS, "log_receiver") if kind == "server" else (SITE_CLASS, "site_log_streamer")
     forbidden = dict.fromkeys(_SETTINGS["forbidden"], "none")
     rights = {role: {**granted, **forbidden} for role, granted in _SETTINGS["rights"].items()}
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": rights})
@@ -201,20 +198,12 @@ def _closed(kit: Path, loaded: str, unwanted: str) -> dict[str, Any]:
     resources["class_allow_list"] = [loaded]
     resources["components"] = [component for component in resources["components"] if component["id"] != unwanted]
     resources["components"].append({"id": "coterie_gate", "path": f"{_GATE}.Gate", "args": {}})
-    return resources
-
-
-def _close_site(kit: Path) -> None:
-    resources = _closed(kit, SITE_CLASS, "site_log_streamer")
-    _write(kit / "local" / "resources.json", {**resources, "allow_log_streaming": False})
-
-
-def _close_server(kit: Path) -> None:
-    resources = _closed(kit, CENTER_CLASS, "log_receiver")
-    resources["servers"][0] |= _SETTINGS["server"]
-    for component in resources["components"]:
-        if component["id"] == "job_scheduler":
-            component["args"] |= _SETTINGS["scheduler"]
+    if kind == "site":
+        resources["allow_log_streaming"] = False
+    else:
+        resources["servers"][0] |= _SETTINGS["server"]
+        scheduler = next(component for component in resources["components"] if component["id"] == "job_scheduler")
+        scheduler["args"] |= _SETTINGS["scheduler"]
     _write(kit / "local" / "resources.json", resources)
 
 

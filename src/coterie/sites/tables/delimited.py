@@ -67,8 +67,6 @@ class CsvSource(Source):
         convert = as_truth if kinds.is_boolean(self.schema.field(column).type) else as_number
         return convert(cells, (self.name, column), start)
 
-    # ------------------------------------------------------------ the file
-
     def _head(self) -> str:
         with reading(self.name, "CSV file"), self._stream() as stream:
             start = stream.read(HEAD)
@@ -120,22 +118,18 @@ class CsvSource(Source):
             column_types={n: pa.string() for n in names or ()}, include_columns=list(names or ()), null_values=[]
         )
         how = arrow_csv.ReadOptions(use_threads=False, block_size=self._chunk)
-        with reading(self.name, "CSV file"), self._stream() as stream, self._explained(ragged):
-            yield arrow_csv.open_csv(stream, read_options=how, parse_options=parse, convert_options=convert)
-
-    @contextmanager
-    def _explained(self, ragged: list[Any]) -> Iterator[None]:
-        try:
-            yield
-        except pa.ArrowInvalid as problem:
-            if ragged:
-                raise InputError(self._ragged(ragged[0])) from None
-            if any(words in str(problem) for words in ("straddling", "out of sync")):
-                reason = f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed; correct it"
-                raise InputError(f"{self.name}: {reason}") from None
-            if "UTF8" in str(problem):
-                raise InputError(f"{self.name}: holds text that is not UTF-8; save it in UTF-8") from None
-            raise
+        with reading(self.name, "CSV file"), self._stream() as stream:
+            try:
+                yield arrow_csv.open_csv(stream, read_options=how, parse_options=parse, convert_options=convert)
+            except pa.ArrowInvalid as problem:
+                if ragged:
+                    raise InputError(self._ragged(ragged[0])) from None
+                if any(words in str(problem) for words in ("straddling", "out of sync")):
+                    reason = f"a row is longer than {self._chunk >> 20} MB, or a quotation mark is not closed"
+                    raise InputError(f"{self.name}: {reason}; correct it") from None
+                if "UTF8" in str(problem):
+                    raise InputError(f"{self.name}: holds text that is not UTF-8; save it in UTF-8") from None
+                raise
 
     def _ragged(self, row: Any) -> str:
         where = "a row" if row.number is None else f"row {row.number - 1}"
@@ -144,9 +138,6 @@ class CsvSource(Source):
             f"{self.name}: {where} has {cells} where the header has {row.expected_columns} "
             f"({quoted(row.text)}); correct it, or put cells that hold {self._delimiter!r} in quotation marks"
         )
-
-
-# ---------------------------------------------------------------- cells
 
 
 def present(cells: Any, *, declared: Set[str] = frozenset()) -> Any:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -162,12 +161,9 @@ class CategoryEncoder:
         )
 
     def _places(self, values: Any) -> Integers:
-        indices = pc.index_in(as_text(values, self.kind), value_set=self._declared)
+        declared = pa.array(self.categories, pa.large_string())
+        indices = pc.index_in(as_text(values, self.kind), value_set=declared)
         return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
-
-    @cached_property
-    def _declared(self) -> Any:
-        return pa.array(self.categories, pa.large_string())
 
 
 Encoder = NumberEncoder | CategoryEncoder
@@ -190,10 +186,6 @@ class Choice:
             if not texts or len(set(texts)) < len(texts):
                 raise InputError(f"the categories of {column!r} are {values!r}; give a list of distinct values")
 
-    def declared(self) -> dict[str, tuple[str, ...]]:
-        """The categories as text, column by column."""
-        return {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
-
     def without(self, column: str) -> Choice:
         if self.columns is None:
             return replace(self, ignore=[*self.ignore, column])
@@ -202,7 +194,8 @@ class Choice:
 
 def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
     """The encoders of the chosen columns; the source will return those with categories as text."""
-    names, declared = chosen(source, choice), choice.declared()
+    names = chosen(source, choice)
+    declared = {column: tuple(str(v) for v in values) for column, values in (choice.categories or {}).items()}
     source.texts = {**source.texts, **{name: frozenset(values) for name, values in declared.items()}}
     encoders = tuple(_encoder(source, name, declared.get(name)) for name in names)
     check_names(source.name, [name for encoder in encoders for name in encoder.names])
@@ -257,18 +250,12 @@ def _refusal(source: Source, name: str, kind: Any) -> str:
         return f"dates or times ({kind}), not numbers; convert it to a number, such as days, or {IGNORE_IT}"
     if holds is Kind.OTHER:
         return f"{quoted(kind)[1:-1]}, neither numbers nor text; {IGNORE_IT}"
-    seen = first_text(source, name, kind)
-    kind = "text" if seen is None else f"text ({quoted(seen[0])} in row {seen[1]})"
-    return f"{kind}; declare its values in 'categories', or {IGNORE_IT}"
-
-
-def first_text(source: Source, name: str, kind: Any) -> tuple[str, int] | None:
-    """The first value of a text column that is not a number, and its row."""
+    remedy = f"declare its values in 'categories', or {IGNORE_IT}"
     source.texts = {**source.texts, name: frozenset()}
     start = 0
     for batch in source.batches([name], LOOK):
         for place, text in enumerate(as_text(batch.column(name), kind).to_pylist()):
             if text is not None and number_in(text) is None:
-                return text, start + place + 1
+                return f"text ({quoted(text)} in row {start + place + 1}); {remedy}"
         start += batch.num_rows
-    return None
+    return f"text; {remedy}"

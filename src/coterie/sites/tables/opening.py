@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from coterie.arrays import Integers
 from coterie.errors import InputError
 from coterie.messages.site_api import Column, Table
+from coterie.sites.tables import sources
 from coterie.sites.tables.delimited import CsvSource
 from coterie.sites.tables.encoders import (
     LOOK,
@@ -29,28 +30,26 @@ from coterie.sites.tables.encoders import (
     number_in,
     owners,
 )
-from coterie.sites.tables.files import IpcSource, ParquetSource, npy_source, npz_source
 from coterie.sites.tables.phrases import no_column, quoted, reading
-from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, checked_keys
-from coterie.sites.tables.sources import ArraySource, MemorySource, Source, source_of_object
-from coterie.sites.tables.streams import StreamedTable, checked_batches, counted
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, StreamedTable, checked_batches, checked_keys, counted
+from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.text import count_of
 
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28
 """A file of at most so many bytes is read once and split; every site streams its own rows of a larger one."""
 READERS: dict[str, Callable[[Path, str], Source]] = {
-    ".parquet": ParquetSource,
-    ".pq": ParquetSource,
+    ".parquet": sources.ParquetSource,
+    ".pq": sources.ParquetSource,
     ".csv": CsvSource,
     ".tsv": CsvSource,
     ".csv.gz": CsvSource,
     ".tsv.gz": CsvSource,
-    ".feather": IpcSource,
-    ".arrow": IpcSource,
-    ".ipc": IpcSource,
-    ".npz": npz_source,
-    ".npy": npy_source,
+    ".feather": sources.IpcSource,
+    ".arrow": sources.IpcSource,
+    ".ipc": sources.IpcSource,
+    ".npz": sources.npz_source,
+    ".npy": sources.npy_source,
 }
 
 
@@ -118,7 +117,7 @@ def read_columns(source: object) -> tuple[Column, ...]:
 def source_of(source: object, name: str | None) -> Source:
     """The source for a path or an object."""
     if not isinstance(source, str | os.PathLike):
-        return source_of_object(source, name or "table")
+        return sources.source_of_object(source, name or "table")
     path = Path(source)
     suffix = next((suffix for suffix in READERS if path.name.lower().endswith(suffix)), "")
     with reading(str(path), "file"):
