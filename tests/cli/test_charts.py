@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coterie.cli.charts import chart
+from coterie.cli.watching import chart
 
 
 def dots(rows):

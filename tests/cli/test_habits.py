@@ -75,7 +75,7 @@ def test_labels_never_overwrite_anything_unasked(cli, three, tmp_path):
 
 
 def test_two_commands_do_not_share_a_folder(cli, three, tmp_path):
-    from coterie.cli.run_lock import Claimed
+    from coterie.cli.run_state import Claimed
 
     with Claimed(tmp_path / "run"):
         code, _, err = cli("cluster", *FILES, "-k", 2, "--out", "run")

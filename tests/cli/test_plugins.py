@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 import typer
 
-from coterie.cli import plugins
+from coterie.cli import options as plugins
 
 greeter = typer.Typer(add_completion=False)
 

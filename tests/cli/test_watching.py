@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coterie.cli.run_lock import Claimed, is_at_work
-from coterie.cli.run_state import Folder, RunState
-from coterie.cli.views import view
+from coterie.cli.run_state import Claimed, Folder, RunState, is_at_work
+from coterie.cli.watching import view
 from coterie.runtime.events import EventFile, whole_lines
 from tests.cli.conftest import FILES, write_csv
 from tests.cli.test_habits import interrupt_at

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from coterie.cli.reconcile import reconcile
+from coterie.cli.ledgers import reconcile
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import RunError
 from coterie.estimators.fitting import fit_over

@@ -1,12 +1,14 @@
-"""Clustering files: ``cluster``, ``run``, ``assign``, ``site preview``, ``site tags``."""
+"""Clustering: ``demo``, ``cluster``, ``run``, ``assign``, ``site preview``, ``site tags``."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +20,46 @@ from coterie.cli import options as opt
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
-from coterie.cli.terminal import Interrupted, console, print_json, show_table, tell, watching
+from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.text import count_of
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report and the files behind it.")] = Path("coterie-demo"),
+    clusters: Annotated[int, typer.Option("--clusters", "-k", min=1, max=50, help="Number of clusters.")] = 3,
+) -> None:
+    """Cluster the penguins of three islands without pooling them; compare with pooled data and each island alone."""
+    from coterie.examples.demo import demo as run_demo
+    from coterie.examples.demo import write_demo
+    from coterie.report.page import comparison_table
+
+    _check_demo_folder(out)
+    shutil.rmtree(out / "journal", ignore_errors=True)  # of an earlier demonstration
+    with watching() as watch:
+        results = run_demo(clusters, journal=out / "journal", events=watch)
+    page = write_demo(results, out)
+    heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
+    show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
+    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
+    console.print(
+        f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
+        soft_wrap=True,
+    )
+    console.print(f"Open [bold]{page}[/] to see the clusters.", soft_wrap=True)
+
+
+def _check_demo_folder(out: Path) -> None:
+    """Refuse a folder that holds anything but an earlier demonstration, which is overwritten."""
+    result = out / "result.json"
+    if out.is_dir() and any(out.iterdir()):
+        settings = json.loads(result.read_text()).get("settings", {}) if result.exists() else {}
+        if settings.get("data") != "penguins":
+            raise InputError(f"{out} holds files that are not from a demonstration; choose another --out.")
 
 
 @app.command()
@@ -111,9 +147,7 @@ def run(
         raise InputError("--engine nvflare needs --kit, the analyst's start-up kit from `coterie provision`.")
     from coterie.cli.remote_jobs import run_remotely
 
-    job = read_job(config, needs_data=False)
-    result = run_remotely(job, kit, resume=resume, attempts=attempts, patience=patience, quiet=as_json)
-    show_result(job, result, as_json)
+    run_remotely(config, kit, resume=resume, attempts=attempts, patience=patience, as_json=as_json)
 
 
 def _run(job: Job, resume: bool, as_json: bool) -> None:
@@ -124,24 +158,7 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
         kept = (Path(job.out) / "journal" / "header.json").exists()
         again = f"run the same command with --resume to continue from the journal in {job.out}"
         raise Interrupted(again if kept else "nothing was sent or written") from None
-    show_result(job, result, as_json)
-
-
-def show_result(job: Job, result: dict[str, Any], as_json: bool) -> None:
-    """Print the result of a job."""
-    if as_json:
-        print_json(result)
-        return
-    rows = [
-        [str(i), f"{count:,.0f}", *(f"{value:.4g}" for value in center)]
-        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
-    ]
-    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
-    console.print(result["summary"], highlight=False)
-    empty = sum(count == 0 for count in result["counts"])
-    if empty:
-        tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
-    console.print(f"All results are in [bold]{job.out}/[/]; open [bold]{job.out}/report.html[/].", soft_wrap=True)
+    show_result(job.out, result, as_json)
 
 
 @app.command()
@@ -252,7 +269,7 @@ def _played(job: Job) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         fit(
             estimator,
-            job.tables(),
+            {name: table for name, (table, _) in job.scanned_tables().items()},
             journal=Path(folder) / "journal",
             policy=replace(Policy.simulation(), protection=shown),
             sums="plain",
@@ -323,8 +340,7 @@ def tags(
 def _categories_in(names: list[str]) -> dict[str, list[str]]:
     """Categories from the names of a model's one-hot columns: ``sex=f``, ``sex=m``."""
     categories: dict[str, list[str]] = {}
-    for name in names:
-        column, sign, value = name.partition("=")
+    for column, sign, value in (name.partition("=") for name in names):
         if sign:
             categories.setdefault(column, []).append(value)
     return categories

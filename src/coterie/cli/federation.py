@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.cluster import show_result
-from coterie.cli.jobs import named_files, read_job
+from coterie.cli.jobs import named_files
 from coterie.cli.options import federation
 from coterie.cli.remote_jobs import check_installed, run_remotely
 from coterie.cli.terminal import console, print_json, show_table
@@ -120,11 +119,8 @@ def run(
     network.names()
     if "server" not in network.running():
         raise InputError(f"the federation is down; start it with `coterie federation up --folder {folder}`.")
-    job = read_job(config, needs_data=False)
-    result = run_remotely(
-        job, network.analyst().folder, resume=resume, attempts=attempts, patience=patience, quiet=as_json
-    )
-    show_result(job, result, as_json)
+    kit = network.analyst().folder
+    run_remotely(config, kit, resume=resume, attempts=attempts, patience=patience, as_json=as_json)
 
 
 @federation.command()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import msgspec
 import numpy as np
 
-from coterie.cli.run_lock import Claimed, SiteWarnings, check_fingerprints
+from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_api import Table
 from coterie.runtime.events import EVENTS, EventFile, Write
@@ -70,17 +70,13 @@ class Job:
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
-    def tables(self) -> dict[str, Table]:
-        """Every site's table; ``InputError`` if one cannot be clustered."""
-        return {name: table for name, (table, _) in self._scanned_tables().items()}
-
-    def _scanned_tables(self) -> dict[str, tuple[Table, str]]:
-        """Every site's table and the fingerprint of its rows."""
+    def scanned_tables(self) -> dict[str, tuple[Table, str]]:
+        """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
         from coterie.sites.tables import open_table, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        options = self._chosen()
+        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
@@ -88,19 +84,14 @@ class Job:
             (path,) = named.values()
             tables: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
         else:
-            by_site = self._chosen_by_site(named) if self._splits_columns else dict.fromkeys(named, options)
+            by_site = (
+                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
+            )
             tables = {
                 name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
                 for name, path in named.items()
             }
         return {name: (table, self._scan(table)) for name, table in tables.items()}
-
-    @property
-    def _splits_columns(self) -> bool:
-        return bool(self.estimator().splits_columns)
-
-    def _chosen(self) -> dict[str, Any]:
-        return {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
 
     def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """The options of each site where every file has its own columns: those for columns it has."""
@@ -130,7 +121,7 @@ class Job:
             raise MissingValues(
                 f"{name}: column {table.columns[place].name!r} holds {values}; "
                 "pass --missing mean to fill them"
-                f"{'' if self._splits_columns else ', or --missing drop to leave their rows out'}."
+                f"{'' if self.estimator().splits_columns else ', or --missing drop to leave their rows out'}."
             )
         return fingerprint
 
@@ -150,21 +141,16 @@ class Job:
 
         return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})
 
-    def declared(self) -> dict[str, Any]:
-        """The job as plain values."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
-
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
         from coterie.estimators.fitting import fit
         from coterie.report.outputs import write_run
-        from coterie.report.vertical import write_vertical_run
 
         out = Path(self.out)
         self.check_folder(out, resume)
         estimator = self.estimator()
         self.check_key(estimator)
-        scanned = self._scanned_tables()
+        scanned = self.scanned_tables()
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
@@ -172,11 +158,11 @@ class Job:
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
-        with Claimed(out) as claim, SiteWarnings() as warnings:
+        with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
             check_fingerprints(out / "journal", prints, resume=resume)
-            with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites"):
+            with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites") as logs:
                 try:
                     fitted = fit(
                         estimator,
@@ -193,15 +179,13 @@ class Job:
                         events=events,
                     )
                 except RunError as problem:
-                    raise type(problem)(f"{problem} {warnings.summary()}".strip(), problem.outcomes) from None
+                    raise type(problem)(f"{problem} {logs.warnings()}".strip(), problem.outcomes) from None
                 except (CoterieError, TypeError, ValueError) as problem:
                     claim.give_back()
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            if estimator.splits_columns:
-                return write_vertical_run(out, fitted, tables, policies, self.declared())
-            return write_run(out, fitted, tables, self.declared())
+            return write_run(out, fitted, tables, asdict(self), policies)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""

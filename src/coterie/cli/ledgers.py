@@ -1,27 +1,26 @@
-"""What left each site, and what the server saw of it: ``ledger show`` and ``ledger verify``."""
+"""What left each site, and what the server saw of it: ``ledger show``, and ``ledger verify``, which compares them."""
 
 from __future__ import annotations
 
 import base64
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 import typer
 
 from coterie.cli.options import AsJson, ledger
-from coterie.cli.reconcile import reconcile
 from coterie.cli.terminal import print_json, say, show_table, tell
-from coterie.errors import InputError
+from coterie.errors import InputError, LedgerBroken
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
 from coterie.runtime.outcomes import GOOD, OutcomeKind, outcome_sentence
 from coterie.text import count_of
 
-T = TypeVar("T")
 Line = dict[str, Any]
 Place = Annotated[Path, typer.Argument(help="The folder of a run, or a ledger.jsonl file of a server or a site.")]
 
@@ -42,6 +41,8 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
 
 
 KEYS = "keys and masks"
+NO_RUN = bytes(16).hex()
+"""The run that a site records for a question it could not read."""
 MANY_ROSTERS = 4
 FROM_ROWS = {"sums": "sums", "grams": "sums of products", "averages": "averages", "rows": "rows"}
 """Contents of answers computed from rows, in words; others are ``schema`` (column names) and ``nothing``."""
@@ -105,19 +106,22 @@ def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _show_site_run(title: str, left: list[_Left]) -> None:
-    groups = _grouped(
-        left, lambda message: (message.what, message.content, message.sight), lambda message: message.what == KEYS
-    )
-    rows = [[_rounds(message.round for message in group), *same, *_totals(group)] for same, group in groups]
-    show_table(title, ["rounds", "message", "content", "the server sees", "values", "bytes"], rows)
-    values, n_bytes = _totals(left)
-    say(f"{count_of(len(left), 'message')}, {values} values and {n_bytes} bytes sent in total.")
+    messages = [(m.round, (m.what, m.content, m.sight), (m.floats, m.bytes)) for m in left]
+    show_table(title, ["rounds", "message", "content", "the server sees", "values", "bytes"], _table_rows(messages))
+    values, n_bytes = sum(message.floats for message in left), sum(message.bytes for message in left)
+    say(f"{count_of(len(left), 'message')}, {values:,} values and {n_bytes:,} bytes sent in total.")
     for sentence in _site_sentences(left):
         say(sentence)
 
 
-def _totals(left: list[_Left]) -> tuple[str, str]:
-    return f"{sum(message.floats for message in left):,}", f"{sum(message.bytes for message in left):,}"
+def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]) -> list[list[str]]:
+    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys and masks come last."""
+    in_order = sorted(messages, key=lambda message: message[1][0] == KEYS)
+    rows = []
+    for texts, group in groupby(in_order, lambda message: message[1]):
+        rounds, _, counts = zip(*group, strict=True)
+        rows.append([_rounds(rounds), *texts, *(f"{sum(column):,}" for column in zip(*counts, strict=True))])
+    return rows
 
 
 def _left(lines: list[Line]) -> list[_Left]:
@@ -177,10 +181,8 @@ def _site_sentences(left: list[_Left]) -> Iterator[str]:
         *_masked_clauses(answers),
         *_single_clauses(Counter((message.seen, message.content) for message in answers)),
     ]
-    yield f"From this site's rows, the server saw: {'; '.join(clauses or ['nothing'])}."
-    schema = sum(message.content == "schema" for message in answers)
-    if schema:
-        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the requested columns this site holds."
+    n_schemas = sum(message.content == "schema" for message in answers)
+    yield from _saw("this site's", clauses or ["nothing"], n_schemas, "this site")
     if any(message.what == KEYS for message in left):
         yield "Keys and masks carry no data: they only mask and unmask the sums."
     again = sum(message.event == "resend" for message in left)
@@ -188,7 +190,14 @@ def _site_sentences(left: list[_Left]) -> Iterator[str]:
         yield f"Sent {count_of(again, 'message')} again, with the same bytes."
     refused = Counter(message.reason for message in left if message.event == "refusal")
     if refused:
-        yield f"Refused {count_of(refused.total(), 'question')}: {'; '.join(_counted(refused))}."
+        reasons = [f"{text} ({n})" if len(refused) > 1 else text for text, n in refused.items()]
+        yield f"Refused {count_of(refused.total(), 'question')}: {'; '.join(reasons)}."
+
+
+def _saw(whose: str, clauses: Sequence[str], n_schemas: int, holder: str) -> Iterator[str]:
+    yield f"From {whose} rows, the server saw: {'; '.join(clauses)}."
+    if n_schemas:
+        yield f"It also saw {count_of(n_schemas, 'answer')} (schema): which of the requested columns {holder} holds."
 
 
 def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
@@ -222,20 +231,18 @@ def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
 def _show_server(path: Path, lines: list[Line]) -> None:
     sight = {"single": "each answer", "summed": "each, to sum", "masked": "only the sum"}
 
-    def key(line: Line) -> tuple[str, ...]:
+    def texts(line: Line) -> tuple[str, ...]:
         if line["phase"] == "masking":
             return KEYS, "no data", "", ""
-        return _short(line["asked"]), line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
+        asked = "+".join(part.rpartition(".")[2] for part in line["asked"].split("+"))
+        return asked, line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
 
-    def sent(group: list[Line]) -> str:
-        return f"{sum(count[2] for line in group for count in line['sites'].values()):,}"
-
-    groups = _grouped(lines, key, lambda line: line["phase"] == "masking")
-    rows = [[_rounds(line["round"] for line in group), *same, sent(group)] for same, group in groups]
+    sent = [sum(count[2] for count in line["sites"].values()) for line in lines]
+    rows = _table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
     show_table(str(path), ["rounds", "question", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
     besides = f", {masking} of them for keys and masks (no data)" if masking else ""
-    say(f"{count_of(len(lines), 'round')}{besides}; {sent(lines)} bytes sent in total.")
+    say(f"{count_of(len(lines), 'round')}{besides}; {sum(sent):,} bytes sent in total.")
     for sentence in (*_server_sentences(lines), *_troubles(lines)):
         say(sentence)
 
@@ -252,12 +259,8 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
         for content in () if is_masked else line["content"].split("+"):
             single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
     clauses = [f"{count_of(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
-    per_site = [*_single_clauses(single)]
-    clauses += per_site or ["no per-site results"]
-    yield f"From the sites' rows, the server saw: {'; '.join(clauses)}."
-    schema = single["single", "schema"]
-    if schema:
-        yield f"It also saw {count_of(schema, 'answer')} (schema): which of the requested columns a site holds."
+    clauses += [*_single_clauses(single)] or ["no per-site results"]
+    yield from _saw("the sites'", clauses, single["single", "schema"], "a site")
 
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
@@ -275,25 +278,9 @@ def _troubles(lines: list[Line]) -> Iterator[str]:
             yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome_sentence(*outcome)}."
 
 
-def _grouped(
-    lines: list[T], key: Callable[[T], tuple[str, ...]], is_last: Callable[[T], bool]
-) -> list[tuple[tuple[str, ...], list[T]]]:
-    """Consecutive lines with equal keys, in groups; lines for which ``is_last`` holds come at the end."""
-    parts = [line for line in lines if not is_last(line)], [line for line in lines if is_last(line)]
-    return [(same, list(group)) for part in parts for same, group in groupby(part, key)]
-
-
-def _short(kind: str) -> str:
-    return "+".join(part.rpartition(".")[2] for part in kind.split("+"))
-
-
 def _rounds(rounds: Iterable[int]) -> str:
     first, *_, last = [*rounds] * 2
     return str(first) if first == last else f"{first}-{last}"
-
-
-def _counted(reasons: Counter[str]) -> list[str]:
-    return [f"{text} ({n})" if len(reasons) > 1 else text for text, n in reasons.items()]
 
 
 def _names(names: Sequence[str], most: int = 8) -> str:
@@ -328,3 +315,52 @@ def _ledger_file(place: Path) -> Path:
         if file.read(1) not in (b"", b"{"):
             raise InputError(f"{path} is not a ledger; give the folder of a run or a ledger.jsonl file.")
     return path
+
+
+class Compared(NamedTuple):
+    """How many sites' ledgers agree with the server's, and how many bytes were sent but never arrived."""
+
+    sites: int
+    resent: int
+
+
+def reconcile(folder: Path, lines: list[dict[str, Any]]) -> Compared:
+    """Compare round by round; :class:`LedgerBroken` if a site's bytes of a round differ from those that arrived.
+
+    If the server was killed before it received an answer, it asks again in the same round, so only the last lines of
+    a round arrive. A refusal of an unreadable question names no run: it is matched with the round it arrived in.
+    """
+    arrived: dict[str, dict[int, int]] = defaultdict(dict)
+    for line in lines:
+        for name, count in line["sites"].items():
+            arrived[name][line["round"]] = count[2]
+    ledgers = {name: folder / "journal" / "sites" / f"{quote(name, safe='')}.jsonl" for name in arrived}
+    there = [name for name, path in ledgers.items() if path.exists()]
+    if not there:
+        return Compared(0, 0)
+    for name in sorted(ledgers.keys() - set(there)):
+        if not any(arrived[name].values()):
+            continue  # this site never answered
+        raise LedgerBroken(f"the ledger of site {name} is missing ({ledgers[name]}).")
+    resent = sum(_resent(name, ledgers[name], arrived[name], lines[0]["run"]) for name in there)
+    return Compared(len(there), resent)
+
+
+def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
+    left: dict[int, list[int]] = defaultdict(list)
+    unread: list[int] = []
+    for line in read_chain(path):
+        if line["run"] == run and line["event"] not in ("once", "note"):
+            left[line["round"]].append(line["bytes"])
+        if line["run"] == NO_RUN and line["event"] == "refusal":
+            unread.append(line["bytes"])
+    total = 0
+    for number in sorted(arrived.keys() | left.keys()):
+        sent, came = left.get(number, []), arrived.get(number, 0)
+        ends = {0, *accumulate(reversed(sent))}
+        more = next((n for n in range(len(unread) + 1) if came - sum(unread[:n]) in ends), 0)
+        came, unread = came - sum(unread[:more]), unread[more:]
+        if came not in ends:
+            raise LedgerBroken(f"round {number}: site {name} has {sum(sent)} bytes sent, the server {came} received.")
+        total += sum(sent) - came
+    return total

@@ -1,16 +1,46 @@
-"""The command groups, and the options that several commands share."""
+"""The command groups, commands of other packages, and the options that several commands share."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from coterie.cli.plugins import Commands
 from coterie.errors import InputError
+
+GROUP = "coterie.commands"
+"""Entry points of other packages, each a ``typer.Typer``."""
+OPTIONAL = {"reproduce": ("coterie-studies", "in a clone of coterie's repository run `pip install ./studies`")}
+"""Commands of packages that may be missing: the package, and how to install it."""
+
+
+class Commands(TyperGroup):
+    """Our own commands and those of other packages; these are loaded when help or an unknown name needs them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._add_plugins()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; ``InputError`` if its package is not installed."""
+        if cmd_name not in self.commands:
+            self._add_plugins()
+        if cmd_name in OPTIONAL and cmd_name not in self.commands:
+            package, remedy = OPTIONAL[cmd_name]
+            raise InputError(f"`coterie {cmd_name}` needs the package {package}, which is not installed; {remedy}.")
+        return super().get_command(ctx, cmd_name)
+
+    def _add_plugins(self) -> None:
+        for plugin in entry_points(group=GROUP):
+            if plugin.name not in self.commands:
+                self.add_command(get_command(plugin.load()), plugin.name)
+
 
 app = typer.Typer(
     cls=Commands,

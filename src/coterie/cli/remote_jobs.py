@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coterie.cli.jobs import Job
-from coterie.cli.run_lock import Claimed
-from coterie.cli.run_state import read_state
-from coterie.cli.terminal import Interrupted, errors, watching
+from coterie.cli.jobs import Job, read_job
+from coterie.cli.run_state import Claimed, read_state
+from coterie.cli.terminal import Interrupted, errors, show_result, watching
 from coterie.engines.nvflare.kits import read_kit
 from coterie.engines.nvflare.session import Session
 from coterie.errors import CoterieError, InputError, RunError
@@ -33,9 +33,8 @@ def order_of(job: Job) -> Order:
     """The order for a job; data and policies are the sites' own."""
     from coterie.deployment.order import Order
 
-    estimator = job.estimator()
     parameters = {"n_clusters": job.clusters, "random_state": job.seed, **job.settings}
-    columns = [] if estimator.splits_columns else _columns(job)
+    columns = [] if job.estimator().splits_columns else _columns(job)
     order = Order(
         "0" * 32,
         job.method,
@@ -47,7 +46,7 @@ def order_of(job: Job) -> Order:
         job.sums or "masked",  # type: ignore[arg-type]
         job.quorum,
         job.deadline or DEADLINE,
-        {name: value for name, value in job.declared().items() if name not in ("data", "policy", "out")},
+        {name: value for name, value in asdict(job).items() if name not in ("data", "policy", "out")},
     )
     order.check()
     return order
@@ -61,13 +60,12 @@ def _columns(job: Job) -> list[str]:
     return names
 
 
-def run_remotely(
-    job: Job, kit: Path, *, resume: bool, attempts: int, patience: float, quiet: bool = False
-) -> dict[str, Any]:
-    """Run a job over the federation of an analyst's kit; return its result."""
+def run_remotely(config: Path, kit: Path, *, resume: bool, attempts: int, patience: float, as_json: bool) -> None:
+    """Run the job of a file over the federation of an analyst's kit, and print its result."""
     check_installed()
     from coterie.deployment.remote import Remote
 
+    job = read_job(config, needs_data=False)
     out = Path(job.out)
     job.check_folder(out, resume, kept="remote.json")
     order = order_of(job)
@@ -76,12 +74,12 @@ def run_remotely(
         state = read_state(out)
         with (
             Claimed(out) as claim,
-            watching(state, quiet=quiet) as watch,
+            watching(state, quiet=as_json) as watch,
             EventFile(out / EVENTS, watch) as events,
         ):
 
             def say(line: str) -> None:
-                if not quiet:
+                if not as_json:
                     errors.print(line, highlight=False, markup=False, soft_wrap=True)
 
             remote = Remote(session, out, attempts, patience, say, events, job.sites, seen_until=state.last)
@@ -97,5 +95,4 @@ def run_remotely(
                 (out / "remote.json").unlink(missing_ok=True)
                 claim.give_back()
                 raise
-    result: dict[str, Any] = json.loads((out / "result.json").read_text())
-    return result
+    show_result(job.out, json.loads((out / "result.json").read_text()), as_json)

@@ -1,22 +1,32 @@
-"""The state of a run, read from the events in its folder."""
+"""A run's folder: one process at a time writes to it, and anyone reads the state of the run from its events."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
+from urllib.parse import quote
 
-from coterie.cli.charts import Point
-from coterie.cli.run_lock import LOCK, is_at_work
+from filelock import FileLock, Timeout
+
 from coterie.errors import InputError
 from coterie.messages.schema import doing_of
 from coterie.runtime.events import EVENTS, Line, whole_lines
 from coterie.runtime.outcomes import GOOD, OutcomeKind
+from coterie.sites.ledger import NO_RUN, SiteLedger
 
+Point: TypeAlias = tuple[int, float]
 State: TypeAlias = Literal["starting", "running", "writing", "done", "failed", "interrupted", "gone"]
+LOCK = ".running"
+PATIENCE = 0.15
+"""Seconds to wait for the lock: ``is_at_work`` holds it for a moment."""
 QUIET = 1.0
 """Seconds without an event after which the run's lock is tested."""
 
@@ -210,7 +220,10 @@ class Folder:
         """Read the events written since the last call."""
         try:
             with (self.path / EVENTS).open("rb") as file:
-                self._reset_if_replaced(file.fileno())
+                now = os.fstat(file.fileno())
+                if self._file not in (-1, now.st_ino) or now.st_size < self._place:  # of another run
+                    self.run, self._place = RunState(), 0
+                self._file = now.st_ino
                 file.seek(self._place)
                 data = file.read()
         except (FileNotFoundError, NotADirectoryError):
@@ -225,16 +238,64 @@ class Folder:
                     "name the folder of a run."
                 ) from None
 
-    def _reset_if_replaced(self, file: int) -> None:
-        """Start again where another run's file has replaced this one."""
-        now = os.fstat(file)
-        if self._file not in (-1, now.st_ino) or now.st_size < self._place:
-            self.run, self._place = RunState(), 0
-        self._file = now.st_ino
-
 
 def read_state(path: Path) -> RunState:
     """The state of the run in a folder; of a new run where there is none."""
     folder = Folder(path)
     folder.read()
     return folder.run
+
+
+def check_fingerprints(journal: Path, fingerprints: Mapping[str, str], *, resume: bool) -> None:
+    """Store the fingerprint of every site's rows in its ledger, or compare it where a run is resumed."""
+    for site, rows in fingerprints.items():
+        with contextlib.closing(SiteLedger(journal / "sites" / f"{quote(site, safe='')}.jsonl")) as ledger:
+            if not ledger.began_with(NO_RUN, rows, is_new=not resume):
+                raise InputError(
+                    f"the rows of site {site} have changed since the run began; restore them, or choose another "
+                    "folder."
+                )
+
+
+class Claimed:
+    """A folder that only this process writes to; it is created if needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._was_there = folder, folder.exists()
+        self._journal_was_there = (folder / "journal").exists()
+        self._events_were_there = (folder / EVENTS).exists()
+        self._lock = FileLock(folder / LOCK, PATIENCE, mode=0o600, thread_local=False)
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise InputError(
+                f"another coterie process is writing to {self._folder}; choose another folder."
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / LOCK).unlink(missing_ok=True)
+            if not self._was_there and not any(self._folder.iterdir()):
+                self._folder.rmdir()
+        self._lock.release()
+
+    def give_back(self) -> None:
+        """Remove the files that this process created."""
+        if not self._journal_was_there:
+            shutil.rmtree(self._folder / "journal", ignore_errors=True)
+        if not self._events_were_there:
+            (self._folder / EVENTS).unlink(missing_ok=True)
+
+
+def is_at_work(folder: Path) -> bool:
+    """Whether a process is writing to a folder; one that was killed leaves the lock file, but not the lock."""
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as problem:
+        return isinstance(problem, BlockingIOError)
+    return False

@@ -94,6 +94,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
+    """Print the result of a job whose files are in ``out``."""
+    if as_json:
+        print_json(result)
+        return
+    rows = [
+        [str(i), f"{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
+    ]
+    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
+    console.print(result["summary"], highlight=False)
+    empty = sum(count == 0 for count in result["counts"])
+    if empty:
+        tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
+    console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
+
+
 @contextlib.contextmanager
 def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Write]:
     """Show the events of a run: one updated line on a terminal, a line every ten rounds elsewhere.

@@ -22,7 +22,6 @@ from coterie.estimators.fitting import fit_over
 from coterie.messages.site_api import Column
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.report.outputs import write_run
-from coterie.report.vertical import write_vertical_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
 from coterie.runtime.outcomes import HEARD, OutcomeKind, SiteOutcome
@@ -87,10 +86,7 @@ class Conductor(Center):
             terms=order.terms(),
             events=lines.take,
         )
-        if estimator.splits_columns:
-            write_vertical_run(out, fitted, {}, {}, order.settings)
-        else:
-            write_run(out, fitted, {}, order.settings)
+        write_run(out, fitted, {}, order.settings)
 
 
 class EventLines:

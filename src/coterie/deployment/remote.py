@@ -81,8 +81,6 @@ class Remote:
             f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
         )
 
-    # ------------------------------------------------------------ what is kept at the analyst's
-
     @property
     def _kept(self) -> Path:
         return self.out / "remote.json"
@@ -106,8 +104,6 @@ class Remote:
         temporary = self._kept.with_suffix(".tmp")
         temporary.write_text(json.dumps(state, indent=2) + "\n")
         temporary.replace(self._kept)
-
-    # ------------------------------------------------------------ one job
 
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
@@ -177,7 +173,7 @@ class Remote:
         """Follow a job until it is over (None) or given up (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
         self._looked = began + LOOK  # sites are given time to begin
-        started = self._server_started()
+        started = self.session.server_started()
         while True:
             time.sleep(POLL)
             try:
@@ -189,7 +185,7 @@ class Remote:
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
                     return None
-                if not reply and self._server_started() != started:
+                if not reply and self.session.server_started() != started:
                     return "the server was started anew."
                 if not heard and time.monotonic() - began > STARTING:
                     return f"the job was not begun within {STARTING:g} s (the server says {status})."
@@ -219,11 +215,6 @@ class Remote:
         for line in lines:
             if line["time"] > self.seen_until:
                 self.tell(line)
-
-    def _server_started(self) -> str:
-        with contextlib.suppress(CoterieError):
-            return self.session.server_started()
-        return ""
 
     def _fetched(self, job: str) -> dict[str, Any]:
         """What came of a job that is over."""

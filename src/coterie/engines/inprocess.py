@@ -167,10 +167,6 @@ class InProcess:
             return Outcome("lost")
         if self._schedule is None:
             return Outcome("answered", site.answer(payload))
-        return self._deliver_with_faults(site, payload, timeout)
-
-    def _deliver_with_faults(self, site: Site, payload: bytes, timeout: float | None) -> Outcome:
-        assert self._schedule is not None
         round_ = read_envelope(payload)[1].round
         faults = {fault.kind: fault for fault in self._schedule.now(site.name, round_)}
         if "drop" in faults:

@@ -122,9 +122,7 @@ def write_demo(results: Demo, folder: Path) -> Path:
 
 
 def _quality(data: SiteData, labels: Any) -> tuple[float, float]:
-    scores = (adjusted_rand_score, normalized_mutual_info_score)
-    ari, nmi = (float(score(data.truth, labels)) for score in scores)
-    return ari, nmi
+    return float(adjusted_rand_score(data.truth, labels)), float(normalized_mutual_info_score(data.truth, labels))
 
 
 def _compare(

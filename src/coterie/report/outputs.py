@@ -16,17 +16,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import coterie
+from coterie.errors import InputError, Unaligned
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
-from coterie.messages.site_api import Table
+from coterie.estimators.vertical import VerticalKernelKMeans
+from coterie.messages.site_api import Table, keys_of
+from coterie.methods.shared.alignment import row_tags
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.sites.policy import Policy
 from coterie.text import count_of
 
 RESULT_SCHEMA = 1
-DRAWN_ROWS = 1500
-DRAWN_SITES = 12
+DRAWN_ROWS, DRAWN_SITES = 1500, 12
+DRAWN_SHARED_ROWS = 4000
+"""Of a clustering of rows whose columns are at several sites."""
 
 
 def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
@@ -111,53 +116,110 @@ def _dropouts(ledger: Ledger) -> str:
 
 
 def write_run(
-    folder: Path, estimator: FederatedKMeans, tables: Mapping[str, Table], settings: Mapping[str, Any]
+    folder: Path,
+    estimator: Any,
+    tables: Mapping[str, Table],
+    settings: Mapping[str, Any],
+    policies: Mapping[str, Policy] | None = None,
 ) -> dict[str, Any]:
     """Write all files of a run: result, centers, labels by site, ledger, model, picture and report.
 
-    There are no labels and no picture if the tables are at remote sites.
+    If sites hold columns of the same rows, components by tag are written, too, and labels are matched by the sites'
+    ``policies``. If the tables are at remote sites there are no labels, and no picture of rows the server never has.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
-    result = result_of(estimator, columns, settings)
+    if estimator.splits_columns:
+        columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
+        result = {**result_of(estimator, columns, settings), **_kernel_facts(estimator)}
+        _write_components(folder / "components.parquet", estimator, columns)
+        _draw_components(folder / "clusters.png", estimator)
+    else:
+        columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
+        result = result_of(estimator, columns, settings)
+        if tables:
+            _draw(folder / "clusters.png", estimator, tables)
     for name, table in tables.items():
-        write_labels(estimator, table, folder / "labels" / f"{quote(name, safe='')}.parquet")
-    if tables:
-        _draw(folder / "clusters.png", estimator, tables)
-    write_result(folder, estimator, result)
-    return result
-
-
-def write_result(folder: Path, estimator: Any, result: Mapping[str, Any]) -> None:
-    """Write centers (one line per cluster), ledger, model, result and report."""
+        path = folder / "labels" / f"{quote(name, safe='')}.parquet"
+        if estimator.splits_columns:
+            alignment_key = policies[name].alignment_key if policies else None
+            _write_shared_labels(path, estimator, table, alignment_key, settings.get("key"))
+        else:
+            write_labels(estimator, table, path)
     with (folder / "centers.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["cluster", "rows", *result["columns"]])
+        writer.writerow(["cluster", "rows", *columns])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:g}", *center])
     estimator.ledger_.write(folder)
     save_model(estimator, folder / "model.json")
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     write_page(folder)
+    return result
+
+
+def _kernel_facts(estimator: VerticalKernelKMeans) -> dict[str, Any]:
+    low, high = min(estimator.local_ranks_.values()), max(estimator.local_ranks_.values())
+    return {
+        "gamma": estimator.gamma_,
+        "local_ranks": estimator.local_ranks_,
+        "error_bound": estimator.error_bound_,
+        "caption": "The first two components of the rows, coloured by cluster. Crosses are centers. The components "
+        f"were computed from {low if low == high else f'{low} to {high}'} eigenpairs of each site's kernel matrix.",
+    }
+
+
+def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list[str]) -> None:
+    """What the server has of every row: its tag, its components and its cluster."""
+    named = {} if estimator.tags_ is None else {"tag": pa.array(estimator.tags_, pa.uint64())}
+    parts = {name: estimator.embedding_[:, i] for i, name in enumerate(columns)}
+    pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), path)
+
+
+def _write_shared_labels(
+    path: Path, estimator: VerticalKernelKMeans, table: Table, alignment_key: bytes | None, key: str | None
+) -> None:
+    """The labels in the order of a site's rows, matched by tag if rows have keys."""
+    keys, labels = keys_of(table), estimator.labels_
+    named = {} if keys is None else {key if key and key != "cluster" else "key": list(keys)}
+    if estimator.tags_ is not None and keys is not None:
+        if alignment_key is None:
+            raise InputError("the site's policy has no alignment_key; set it to match rows by key.")
+        tags = row_tags(keys, alignment_key)
+        places = np.minimum(np.searchsorted(estimator.tags_, tags), len(estimator.tags_) - 1)
+        if (estimator.tags_[places] != tags).any():
+            raise Unaligned("a site's rows do not match the clustered rows: the keys or the alignment_key changed.")
+        labels = labels[places]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), path)
+
+
+def _draw_components(path: Path, estimator: VerticalKernelKMeans) -> None:
+    """Draw the first two components of the rows; with a single one, the second is zero."""
+    step = max(1, len(estimator.embedding_) // DRAWN_SHARED_ROWS)
+    plane = np.eye(estimator.embedding_.shape[1], 2)
+    rows, labels = estimator.embedding_[::step], estimator.labels_[::step]
+    draw_clusters_by_site(
+        path,
+        rows @ plane,
+        np.full(len(rows), "all rows"),
+        {"clusters": {"all rows": labels}},
+        estimator.cluster_centers_ @ plane,
+        ["first component", "second component"],
+    )
 
 
 def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -> None:
     """Draw a sample of rows of the first sites in the plane of the centers' main directions."""
-    points, sites, labels = [], [], {}
-    for name in list(tables)[:DRAWN_SITES]:
-        rows, own = _sample(estimator, tables[name])
-        points.append(rows)
-        sites += [name] * len(rows)
-        labels[name] = own
+    samples = {name: _sample(estimator, tables[name]) for name in list(tables)[:DRAWN_SITES]}
     centers = estimator._prepared_centers
     middle = centers.mean(axis=0)
-    plane = _plane(centers - middle)
+    plane = np.linalg.svd(centers - middle, full_matrices=True)[2].T @ np.eye(len(middle), 2)
     draw_clusters_by_site(
         path,
-        (np.concatenate(points) - middle) @ plane.T,
-        np.array(sites),
-        {"clusters": labels},
-        (centers - middle) @ plane.T,
+        (np.concatenate([rows for rows, _ in samples.values()]) - middle) @ plane,
+        np.repeat(list(samples), [len(rows) for rows, _ in samples.values()]),
+        {"clusters": {name: labels for name, (_, labels) in samples.items()}},
+        (centers - middle) @ plane,
         ["first direction", "second direction"],
     )
 
@@ -170,11 +232,3 @@ def _sample(estimator: FederatedKMeans, table: Table) -> tuple[npt.NDArray[np.fl
     labels = estimator.label_rows(raw)
     kept = labels >= 0
     return estimator.prepared_rows(raw[kept]).astype(np.float64), labels[kept]
-
-
-def _plane(spread: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The two principal directions of the centers; with a single column the second is zero."""
-    d = spread.shape[1]
-    directions = np.linalg.svd(spread, full_matrices=True)[2]
-    axes = directions[: min(2, d)]
-    return np.vstack([axes, np.zeros((2 - len(axes), d))])

@@ -5,19 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.2rem }
-h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
-p.lead { color: #555; margin-top: 0 } img { max-width: 100%; margin-top: .6rem }
-div.wide { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid #e3e3e3 }
-th:first-child, td:first-child { text-align: left } thead th { border-bottom: 2px solid #999; vertical-align: bottom }
-tr.ours td { background: #eef6fb; font-weight: 600 } small { color: #666 }
-"""
 SHOWN_COLUMNS = 12
 
 
@@ -40,9 +31,10 @@ def write_page(folder: Path) -> Path:
         f"<h2>Centers</h2>{_centers(result['columns'], result['centers'], result['counts'])}",
     ]
     head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    style = files("coterie.report").joinpath("page.css").read_text(encoding="utf-8")
     body = "\n".join(parts)
     path = folder / "report.html"
-    path.write_text(f"{head}\n<title>{escape(result['title'])}</title><style>{_STYLE}</style>\n{body}\n</html>\n")
+    path.write_text(f"{head}\n<title>{escape(result['title'])}</title><style>\n{style}</style>\n{body}\n</html>\n")
     return path
 
 

@@ -28,6 +28,12 @@ class Key(NamedTuple):
     attempt: int
 
 
+def question_facts(envelope: Envelope) -> dict[str, Any]:
+    """What ledgers and logs say of a question."""
+    names = ("round", "attempt", "method")
+    return {"run": envelope.run.hex(), **{name: getattr(envelope, name) for name in names}}
+
+
 @dataclass
 class _RunPages:
     """What the ledger knows of one run: how many answers, the newest, and where to find each."""
@@ -181,10 +187,7 @@ class SiteLedger:
             {
                 "event": event,
                 "time": round(time.time(), 3),
-                "run": envelope.run.hex(),
-                "round": envelope.round,
-                "attempt": envelope.attempt,
-                "method": envelope.method,
+                **question_facts(envelope),
                 "request": envelope.request.hex(),
                 "floats": floats,
                 "bytes": n_bytes,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from coterie.messages.codec import Envelope
+from coterie.sites.ledger import question_facts
 
 LOGGER = "coterie.site"
 MAX_BYTES, KEPT = 10_000_000, 5
@@ -24,15 +25,7 @@ _FACTS = ("site", "run", "round", "attempt", "method", "event", "code", "asked",
 
 def about(site: str, envelope: Envelope, event: str, **facts: Any) -> dict[str, Any]:
     """What a record says beside its sentence; given as ``extra``."""
-    return {
-        "site": site,
-        "run": envelope.run.hex(),
-        "round": envelope.round,
-        "attempt": envelope.attempt,
-        "method": envelope.method,
-        "event": event,
-        **facts,
-    }
+    return {"site": site, **question_facts(envelope), "event": event, **facts}
 
 
 class JsonLines(logging.Formatter):
@@ -82,17 +75,25 @@ class SiteLogs(logging.Handler):
     def __init__(self, folder: Path) -> None:
         super().__init__(logging.INFO)
         self._folder = folder
+        self._warnings: dict[str, None] = {}
         self._level = logging.NOTSET
         self.setFormatter(JsonLines())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Add a line to the log of the site it is about."""
+        if record.levelno >= logging.WARNING:
+            self._warnings[record.getMessage()] = None
         try:
             path = self._folder / f"{quote(str(getattr(record, 'site', 'site')), safe='')}.log"
             with open(path, "a", encoding="utf-8", opener=_open_own) as file:
                 file.write(self.format(record) + "\n")
         except Exception:
             self.handleError(record)
+
+    def warnings(self) -> str:
+        """The last three different warnings, which the user may read: all sites are the user's own."""
+        last = list(self._warnings)[-3:]
+        return f"The sites logged: {'; '.join(last)}." if last else ""
 
     def __enter__(self) -> Self:
         log = logging.getLogger(LOGGER)

@@ -48,9 +48,6 @@ _REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
 _HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
 
 
-# ---------------------------------------------------------------- finding and reading
-
-
 def find_policy(text: str) -> Policy:
     """A policy by the name of a preset, ``"simulation"``, or the path of a file; names go before files."""
     if text == "simulation":
@@ -76,6 +73,10 @@ def policy_text(name: str) -> str:
     """The file of a preset, with its comments."""
     if name not in PRESETS:
         raise InputError(f"there is no preset {name!r}{nearest_name(name, PRESETS)}")
+    return _shipped(name)
+
+
+def _shipped(name: str) -> str:
     return files("coterie.sites").joinpath(f"policies/{name}.toml").read_text(encoding="utf-8")
 
 
@@ -99,9 +100,6 @@ def _policy(raw: Mapping[str, Any], where: object) -> Policy:
     if "method" in checked:
         checked["method_protection"] = checked.pop("method")
     return Policy(**checked)
-
-
-# ---------------------------------------------------------------- files of earlier versions
 
 
 def _new_rules(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,116 +220,48 @@ def _public_key(where: object, site: str, text: Any) -> bytes:
     return key
 
 
-# ---------------------------------------------------------------- explaining
-
-
 def explain_policy(policy: Policy) -> list[str]:
     """The rules as sentences: what they keep, and where they stop."""
-    return [
-        *_taking_part(policy),
-        *_protection(policy),
-        *_per_site_results(policy),
-        *_masked_sums(policy),
-        *_keys(policy),
-        _alignment(policy),
-        *_refused(policy),
-    ]
-
-
-def _taking_part(policy: Policy) -> list[str]:
-    names = "any method" if policy.methods is None else ", ".join(sorted(policy.methods)) or "no method at all"
-    least = max(policy.min_rows, policy.min_group if policy.protection == "groups" else 0)
-    rows = f"while it holds at least {least} rows" if least else "however few rows it holds"
-    if policy.max_questions is None:
-        limit = "It answers any number of questions in one run."
-    else:
-        limit = (
-            f"It answers at most {policy.max_questions} questions in one run, keys, unmasking and refusals included "
-            "(a masked sum takes two); a new run counts afresh."
-        )
-    runs = "Any number of runs may ask." if policy.max_runs is None else f"It takes part in {policy.max_runs} runs."
-    return [f"This site takes part in {names}, {rows}.", limit, runs]
-
-
-def _protection(policy: Policy) -> list[str]:
-    exempt = sorted(name for name, rule in policy.method_protection.items() if rule != policy.protection)
-    if policy.protection == "none":
-        plain = "Methods compute with this site's rows as they are: a sum may be over few rows, or one."
-        grouped = f"But {', '.join(exempt)} computes with groups of at least {policy.min_group} rows."
-        return [plain, grouped] if exempt else [plain]
+    text = tomllib.loads(_shipped("explanations"))
+    facts = _facts(policy)
     sentences = [
-        f"Everything that ever leaves is a function of fixed groups of at least {policy.min_group} rows: rows "
-        "themselves never enter a computation.",
-        f"The site forms these groups of {policy.min_group} to {2 * policy.min_group - 1} similar rows once, before "
-        "any question, and computes with their averages in every run. Values shared by too few rows of a group are "
-        "averaged more widely. Each row's cluster label is computed, and stays, at the site.",
-        "This is k-anonymous averaging, not differential privacy: someone who knows, or has planted, all other rows "
-        "of a group can work out the remaining one; averages can hint that a row with a known profile is in the "
-        "table; where all rows of a group agree on a value, its average shows it.",
+        text["takes_part"],
+        text["any_questions" if policy.max_questions is None else "max_questions"],
+        text["any_runs" if policy.max_runs is None else "max_runs"],
+        *text["protection"][policy.protection],
+        *([text["exempt"][policy.protection]] if facts["exempt"] else []),
+        text["per_site_results"][policy.per_site_results],
+        text["per_site_results"]["always"],
+        text["min_roster"].get(str(policy.min_roster), text["min_roster"]["more"]),
+        text["rosters"][policy.rosters],
+        text["peers"]["none" if policy.peers is None else "pinned"],
+        text["alignment_key"]["none" if policy.alignment_key is None else "set"],
     ]
-    if exempt:
-        sentences.append(f"Except in {', '.join(exempt)}: there the rows as they are enter the computation.")
-    return sentences
+    if policy.peers is not None and len(policy.peers) + 1 < policy.min_roster:
+        sentences.insert(-1, text["peers"]["too_few"])
+    return [*(sentence.format_map(facts) for sentence in sentences), *_refused(policy)]
 
 
-def _per_site_results(policy: Policy) -> list[str]:
-    each = "row" if policy.protection == "none" else "group"
-    seen = {
-        "none": "The server sees nothing computed from this site's rows by itself: sums, counts and averages leave "
-        "only masked, and it sees their sum over several sites.",
-        "averages": "The server may see sums, counts and averages of this site by themselves, but no answer with a "
-        f"number for every {each}.",
-        "rows": f"The server may see anything it asks for by itself, also every single {each}"
-        + (" average." if each == "group" else "."),
+def _facts(policy: Policy) -> dict[str, Any]:
+    """What the sentences name."""
+    is_grouped = policy.protection == "groups"
+    least = max(policy.min_rows, policy.min_group if is_grouped else 0)
+    digest = hashlib.sha256(b"coterie alignment key" + (policy.alignment_key or b"")).hexdigest()
+    exempt = sorted(name for name, rule in policy.method_protection.items() if rule != policy.protection)
+    return {
+        **{field.name: getattr(policy, field.name) for field in fields(policy)},
+        "methods": "any method"
+        if policy.methods is None
+        else ", ".join(sorted(policy.methods)) or "no method at all",
+        "rows": f"while it holds at least {least} rows" if least else "however few rows it holds",
+        "max_group": 2 * policy.min_group - 1,
+        "exempt": ", ".join(exempt),
+        "each": "group" if is_grouped else "row",
+        "single": "group average" if is_grouped else "row",
+        "part": "its part, a sum over its groups" if is_grouped else "its part",
+        "peers": ", ".join(sorted(policy.peers or ())) or "nobody",
+        "fingerprint": digest[:8],
     }
-    always = (
-        "It always sees which of the columns it asks for the site holds, the site's public key, and a code for why a "
-        "question is refused: by these rules, or for rows that are too few, incomplete or outside limits it states."
-    )
-    return [seen[policy.per_site_results], always]
-
-
-def _masked_sums(policy: Policy) -> list[str]:
-    over = {
-        1: "A masked sum may be over this site alone, and then hides nothing.",
-        2: "A masked sum is over at least 2 sites; over two, each can compute the other's part from the sum.",
-    }
-    least = f"A masked sum is over at least {policy.min_roster} sites, not counting those that dropped out."
-    part = "its part" if policy.protection == "none" else "its part, a sum over its groups"
-    who = {
-        "fixed": "All masked sums of a run are over the same sites: where one drops out, this site stops.",
-        "shrinking": "In a run sites may drop out of the masked sums, but none may join or come back; of a site that "
-        f"dropped out the difference of two sums may show {part}.",
-        "any": "In a run a masked sum may be over other sites than the one before; the difference of two of them may "
-        f"show {part}.",
-    }
-    return [over.get(policy.min_roster, least), who[policy.rosters]]
-
-
-def _keys(policy: Policy) -> list[str]:
-    if policy.peers is None:
-        return [
-            "No other site's key is pinned: the server is trusted to introduce the sites honestly, for with keys it "
-            "made up itself it could take the masks off. Keys under [peers] rule that out."
-        ]
-    names = ", ".join(sorted(policy.peers)) or "nobody"
-    sentences = [f"It is summed up only with sites whose keys are pinned here, under those keys: {names}."]
-    if len(policy.peers) + 1 < policy.min_roster:
-        sentences.append(
-            f"With itself that is fewer than the {policy.min_roster} sites of a masked sum: it joins none."
-        )
-    return sentences
-
-
-def _alignment(policy: Policy) -> str:
-    if policy.alignment_key is None:
-        return "Rows are not matched with other sites' by a key column: there is no alignment_key to tag keys with."
-    mark = hashlib.sha256(b"coterie alignment key" + policy.alignment_key).hexdigest()[:8]
-    return (
-        "Where columns of the same rows are at several sites, this site tags the key of each row with the sites' "
-        f"alignment_key (fingerprint {mark}, the same at every site); the server sees the tags, which tell it which "
-        "rows match, and not the keys."
-    )
 
 
 def _refused(policy: Policy) -> list[str]:

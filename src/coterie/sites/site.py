@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
@@ -17,11 +18,10 @@ from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import ANSWERS, CARRIERS, KEEPERS, Evaluated, Table, rows_behind
+from coterie.messages.site_api import ANSWERS, CARRIERS, KEEPERS, Evaluated, Memory, Table, rows_behind
 from coterie.messages.verbs import Seen
-from coterie.sites.ledger import Key, SiteLedger
+from coterie.sites.ledger import MAX_RUNS, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
-from coterie.sites.memory import RunMemories, RunMemory
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, grouped_view
 
@@ -41,6 +41,36 @@ _CODES: dict[type[Exception], Refusal] = {
     BadAnswer: Refusal.INVALID_ANSWER,
     Unaligned: Refusal.UNALIGNED,
 }
+
+
+class RunMemory(Memory):
+    """What the protocols' functions keep of one run, and the digest of the requests it was built from."""
+
+    transcript: bytes = codec.NO_TRANSCRIPT
+
+
+class RunMemories:
+    """The runs a site has in mind; beyond a few, the one not heard of for longest is forgotten.
+
+    Forgetting costs nothing but time: the site says so and is sent the run's remembered requests again.
+    """
+
+    def __init__(self, alignment_key: bytes | None = None, allows: int = 2) -> None:
+        self._runs: OrderedDict[bytes, dict[str, RunMemory]] = OrderedDict()
+        self._alignment_key, self._allows = alignment_key, allows
+
+    def of(self, run: bytes, view: str = "") -> RunMemory:
+        """The memory of ``run`` over one view of the table, a blank one where there is none."""
+        memory = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
+        memory.alignment_key, memory.allows = self._alignment_key, self._allows
+        self._runs.move_to_end(run)
+        if len(self._runs) > MAX_RUNS:
+            self._runs.popitem(last=False)
+        return memory
+
+    def forget(self, run: bytes) -> None:
+        """Drop what is kept of ``run``."""
+        self._runs.pop(run, None)
 
 
 class Site:

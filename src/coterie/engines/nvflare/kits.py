@@ -11,57 +11,21 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from coterie.errors import InputError
 
-PROJECT = "coterie"
 SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
 CENTER_CLASS = "coterie.deployment.conductor.Conductor"
-HEARTBEAT = 30
-"""Seconds without a sign of life after which the server takes a site for gone."""
-_ROLES = ("project_admin", "org_admin", "lead", "member")
-_FORBIDDEN = (
-    "byoc", "server-predeployed-flwr", "shell_commands", "clone_job",
-    "configure_job_log", "show_errors", "show_stats", "reset_errors", "show_scopes",
-)  # fmt: skip
-Close: TypeAlias = Callable[[Path], None]
 _GATE = "coterie.engines.nvflare.gate"
-_WIRING = {
-    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
-    "streaming_retry_wait": 4.0,
-    "streaming_retry_timeout": 4.0,
-    "streaming_chunk_size": 128 * 1024,
-    "streaming_window_size": 512 * 1024,
-    "streaming_ack_interval": 128 * 1024,
-}
-"""How a process and those it starts for jobs speak to each other: as all others do, and on this machine only. Then
-how an answer travels, where NVFlare's own settings are for models of gigabytes:
-
-- a piece that was not confirmed is sent again after some seconds, and after as many more the answer is given up. For
-  all of them the receiver keeps a thread an answer: with NVFlare's 65 that is thousands at dozens of rounds a second;
-- so no more may be under way than a slow line carries in that time (half a MiB: 1 Mbit/s), and every piece is
-  confirmed. With NVFlare's 64 and 16 MiB all of an answer is under way at once, and sent again until it is confirmed;
-- a message gets a buffer of a piece's size, however short it is, and leaves it to the garbage collector: of NVFlare's
-  1 MiB each a server held dozens at a time."""
-_LEAD = {
-    "submit_job": "any",
-    "app_command": "n:submitter",
-    "manage_job": "n:submitter",
-    "download_job": "n:submitter",
-    "view": "any",
-    "operate": "none",
-}
-_RIGHTS = {
-    "project_admin": {**_LEAD, "manage_job": "any", "download_job": "any", "operate": "any"},
-    "lead": _LEAD,
-    "org_admin": {"submit_job": "none", "manage_job": "none", "view": "any", "operate": "o:site"},
-    "member": {"submit_job": "none", "manage_job": "none", "view": "any", "operate": "none"},
-}
+_SETTINGS: dict[str, Any] = tomllib.loads(files("coterie.engines.nvflare").joinpath("kits.toml").read_text("utf-8"))
 _SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOST = re.compile(r"(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")
 _ANALYST = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
@@ -131,12 +95,12 @@ def provision(
     authority.mkdir(parents=True, exist_ok=True)
     authority.chmod(0o700)
     signed = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
-    places: dict[str, tuple[Path, Close | None]] = {"server": (out / "server", _close_server)}
-    places |= {name: (out / "sites" / name, _close_site) for name in everyone["sites"]}
-    places |= {name: (out / "analysts" / name, None) for name in everyone["analysts"]}  # they load nothing
-    for name, (target, close) in places.items():
+    places = {"server": (out / "server", "server")}
+    places |= {name: (out / "sites" / name, "site") for name in everyone["sites"]}
+    places |= {name: (out / "analysts" / name, "analyst") for name in everyone["analysts"]}
+    for name, (target, kind) in places.items():
         if not target.exists():
-            _placed(signed / (server if name == "server" else name), target, close)
+            _place(signed / (server if name == "server" else name), target, kind)
     _write(kept, {"server": server, "port": port, **everyone})
     shutil.rmtree(signed, ignore_errors=True)  # kits that nobody was given
     return {name: read_kit(target) for name, (target, _) in places.items()}
@@ -176,25 +140,12 @@ def _check_names(sites: Sequence[str], server: str, port: int, analysts: Sequenc
 
 
 def _project(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> dict[str, Any]:
-    return {
-        "api_version": 3,
-        "name": PROJECT,
-        "description": "a coterie federation",
-        "participants": [
-            {"name": server, "type": "server", "org": "center", "fed_learn_port": port},
-            *[{"name": n, "type": "client", "org": n.replace("-", "_"), "connect_to": server} for n in sites],
-            *[{"name": n, "type": "admin", "org": "center", "role": "lead", "connect_to": server} for n in analysts],
-        ],
-        "builders": [
-            {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder"},
-            {
-                "path": "nvflare.lighter.impl.static_file.StaticFileBuilder",
-                "args": {"scheme": "tcp", "require_signed_jobs": True},
-            },
-            {"path": "nvflare.lighter.impl.cert.CertBuilder"},
-            {"path": "nvflare.lighter.impl.signature.SignatureBuilder"},
-        ],
-    }
+    participants = [
+        {"name": server, "type": "server", "org": "center", "fed_learn_port": port},
+        *[{"name": n, "type": "client", "org": n.replace("-", "_"), "connect_to": server} for n in sites],
+        *[{"name": n, "type": "admin", "org": "center", "role": "lead", "connect_to": server} for n in analysts],
+    ]
+    return {**deepcopy(_SETTINGS["project"]), "participants": participants}
 
 
 def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
@@ -206,17 +157,17 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
     with contextlib.redirect_stdout(io.StringIO()):
         prepared = prepare_project(dict(project))
         Provisioner(str(authority / "workspace"), prepare_builders(dict(project))).provision(prepared)
-    return max((authority / "workspace" / PROJECT).glob("prod_*"), key=lambda path: path.name)
+    return max((authority / "workspace" / str(project["name"])).glob("prod_*"), key=lambda path: path.name)
 
 
-def _placed(source: Path, target: Path, close: Close | None) -> None:
+def _place(source: Path, target: Path, kind: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(target.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(source, temporary)
     temporary.chmod(0o700)
-    if close is not None:
-        close(temporary)
+    if kind != "analyst":  # analysts load nothing
+        _close(temporary, kind)
     for key in temporary.rglob("*.key"):
         key.chmod(0o600)
     temporary.replace(target)
@@ -234,38 +185,25 @@ def place_server(kit: Kit) -> None:
     _write(path, resources)
 
 
-# ---------------------------------------------------------------- what is closed
-
-
-def _closed(kit: Path, loaded: str, unwanted: str) -> dict[str, Any]:
-    """A kit's resources: jobs in the one known shape only, one class is loaded, one component less.
-
-    No role brings code, runs shell commands, clones a job, or looks into or silences a site's log.
-    """
-    rights = {role: {**_RIGHTS[role], **dict.fromkeys(_FORBIDDEN, "none")} for role in _ROLES}
+def _close(kit: Path, kind: str) -> None:
+    """Take jobs in the one known shape only, load one class, and leave one component out."""
+    loaded, unwanted = (CENTER_CLASS, "log_receiver") if kind == "server" else (SITE_CLASS, "site_log_streamer")
+    forbidden = dict.fromkeys(_SETTINGS["forbidden"], "none")
+    rights = {role: {**granted, **forbidden} for role, granted in _SETTINGS["rights"].items()}
     _write(kit / "local" / "authorization.json", {"format_version": "1.0", "permissions": rights})
-    _write(kit / "comm_config.json", _WIRING)
+    _write(kit / "comm_config.json", _SETTINGS["wiring"])
     resources: dict[str, Any] = json.loads((kit / "local" / "resources.json.default").read_text())
     resources["app_validator"] = {"path": f"{_GATE}.KnownFiles", "args": {}}
     resources["class_list_enforcement_mode"] = "enforce"
     resources["class_allow_list"] = [loaded]
     resources["components"] = [component for component in resources["components"] if component["id"] != unwanted]
     resources["components"].append({"id": "coterie_gate", "path": f"{_GATE}.Gate", "args": {}})
-    return resources
-
-
-def _close_site(kit: Path) -> None:
-    resources = _closed(kit, SITE_CLASS, "site_log_streamer")
-    _write(kit / "local" / "resources.json", {**resources, "allow_log_streaming": False})
-
-
-def _close_server(kit: Path) -> None:
-    """As a site's, and one job at a time."""
-    resources = _closed(kit, CENTER_CLASS, "log_receiver")
-    resources["servers"][0] |= {"heart_beat_timeout": HEARTBEAT, "admin_timeout": 30.0}
-    for component in resources["components"]:
-        if component["id"] == "job_scheduler":
-            component["args"] |= {"max_jobs": 1, "min_schedule_interval": 1.0, "max_schedule_interval": 10.0}
+    if kind == "site":
+        resources["allow_log_streaming"] = False
+    else:
+        resources["servers"][0] |= _SETTINGS["server"]
+        scheduler = next(component for component in resources["components"] if component["id"] == "job_scheduler")
+        scheduler["args"] |= _SETTINGS["scheduler"]
     _write(kit / "local" / "resources.json", resources)
 
 

@@ -67,7 +67,9 @@ def _processes() -> Iterable[tuple[int, list[str]]]:
             yield int(path.name), path.joinpath("cmdline").read_bytes().decode(errors="replace").split("\0")
 
 
-def _prepare(kit: Kit) -> None:
+def _prepare(kit: Kit) -> list[str]:
+    """Make a kit ready to be started; the command."""
+    words = command(kit)
     if find_running(kit) is not None:
         raise InputError(f"{kit.folder}: this {kit.kind} is running already; stop it first.")
     kit.check()
@@ -75,20 +77,19 @@ def _prepare(kit: Kit) -> None:
         (kit.folder / name).unlink(missing_ok=True)
     if kit.kind == "server":
         place_server(kit)
+    return words
 
 
 def run_here(kit: Kit) -> None:
     """Become the process of this kit; does not return."""
-    words = command(kit)
-    _prepare(kit)
+    words = _prepare(kit)
     os.chdir(kit.folder)
     os.execve(words[0], words, environment())
 
 
 def start(kit: Kit) -> int:
     """Start the process of this kit in a session of its own, its output in a file of the kit; its pid."""
-    words = command(kit)
-    _prepare(kit)
+    words = _prepare(kit)
     with (kit.folder / OUTPUT).open("ab") as output:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd=kit.folder,

@@ -69,9 +69,13 @@ class Session:
         """Connect, if not connected; :class:`Unreachable` where that takes longer."""
         if self._session is not None:
             return
-        self._knock(seconds)
         from nvflare.fuel.flare_api.flare_api import new_secure_session
 
+        try:  # say at once where nobody listens
+            socket.create_connection((self.kit.host, self.kit.port), timeout=min(5.0, seconds)).close()
+        except OSError as problem:
+            words = f"nobody answers at {self.kit.host}:{self.kit.port} ({problem.strerror or problem})"
+            raise Unreachable(f"{words}; is the server up?") from None
         try:
             with _quiet():
                 self._session = new_secure_session(
@@ -85,21 +89,15 @@ class Session:
                 f"({type(problem).__name__}: {problem})."
             ) from None
 
-    def _knock(self, seconds: float) -> None:
-        """Say at once where nobody listens."""
-        try:
-            socket.create_connection((self.kit.host, self.kit.port), timeout=min(5.0, seconds)).close()
-        except OSError as problem:
-            words = f"nobody answers at {self.kit.host}:{self.kit.port} ({problem.strerror or problem})"
-            raise Unreachable(f"{words}; is the server up?") from None
-
     def sites(self) -> dict[str, float]:
         """The sites that are connected now, and when each was heard of last."""
         return {client.name: float(client.last_connect_time) for client in self._ask("get_connected_client_list")}
 
     def server_started(self) -> str:
-        """When the server was started; another answer means that it was started anew."""
-        return str(self._ask("get_system_info").server_info.start_time)
+        """When the server was started, as far as that is known; another answer means that it was started anew."""
+        with contextlib.suppress(CoterieError):
+            return str(self._ask("get_system_info").server_info.start_time)
+        return ""
 
     def submit(self, arguments: Mapping[str, Any], *, name: str, least: int, center: str = CENTER_CLASS) -> str:
         """Submit a job; its number. ``center`` is what carries it out, of what the server's own files allow."""

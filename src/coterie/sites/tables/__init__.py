@@ -3,10 +3,10 @@
 from coterie.sites.tables.opening import open_table as open_table
 from coterie.sites.tables.opening import read_columns as read_columns
 from coterie.sites.tables.opening import read_keys as read_keys
+from coterie.sites.tables.opening import split_by_site as split_by_site
 from coterie.sites.tables.rows import BLOCK_BYTES as BLOCK_BYTES
 from coterie.sites.tables.rows import ArrayTable as ArrayTable
 from coterie.sites.tables.rows import PairedTable as PairedTable
+from coterie.sites.tables.rows import fingerprint as fingerprint
 from coterie.sites.tables.rows import rows_a_block as rows_a_block
-from coterie.sites.tables.scanning import fingerprint as fingerprint
-from coterie.sites.tables.scanning import scan_table as scan_table
-from coterie.sites.tables.splitting import split_by_site as split_by_site
+from coterie.sites.tables.rows import scan_table as scan_table

@@ -1,38 +1,55 @@
-"""Opening a table: from a path, an array, a data frame or an Arrow table."""
+"""Opening a table, or one for each site, from a path, an array, a data frame or an Arrow table."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from coterie.arrays import Integers
 from coterie.errors import InputError
 from coterie.messages.site_api import Column, Table
-from coterie.sites.tables.archives import npy_source, npz_names, npz_source
-from coterie.sites.tables.choice import Categories, Choice, encoders_of
+from coterie.sites.tables import sources
 from coterie.sites.tables.delimited import CsvSource
-from coterie.sites.tables.encoders import Encoder
-from coterie.sites.tables.files import IpcSource, ParquetSource
-from coterie.sites.tables.kinds import Kind, as_text, kind_of
+from coterie.sites.tables.encoders import (
+    LOOK,
+    Categories,
+    Choice,
+    Encoder,
+    Kind,
+    as_text,
+    encoders_of,
+    kind_of,
+    number_in,
+    owners,
+)
 from coterie.sites.tables.phrases import no_column, quoted, reading
-from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, checked_keys
-from coterie.sites.tables.sources import ArraySource, Source, source_of_object
-from coterie.sites.tables.streams import LOOK, StreamedTable, counted
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, StreamedTable, checked_batches, checked_keys, counted
+from coterie.sites.tables.sources import ArraySource, MemorySource, Source
+from coterie.text import count_of
 
+MOST_SITES = 10_000
+HELD_TOGETHER = 1 << 28
+"""A file of at most so many bytes is read once and split; every site streams its own rows of a larger one."""
 READERS: dict[str, Callable[[Path, str], Source]] = {
-    ".parquet": ParquetSource,
-    ".pq": ParquetSource,
+    ".parquet": sources.ParquetSource,
+    ".pq": sources.ParquetSource,
     ".csv": CsvSource,
     ".tsv": CsvSource,
     ".csv.gz": CsvSource,
     ".tsv.gz": CsvSource,
-    ".feather": IpcSource,
-    ".arrow": IpcSource,
-    ".ipc": IpcSource,
-    ".npz": npz_source,
-    ".npy": npy_source,
+    ".feather": sources.IpcSource,
+    ".arrow": sources.IpcSource,
+    ".ipc": sources.IpcSource,
+    ".npz": sources.npz_source,
+    ".npy": sources.npy_source,
 }
 
 
@@ -72,14 +89,20 @@ def read_keys(source: object, key: str) -> tuple[str, ...]:
 
 
 def _keys(reader: Source, key: str) -> list[str | None]:
-    if key not in reader.schema.names:
-        raise no_column(reader.name, key, reader.schema.names)
-    kind = reader.schema.field(key).type
-    if kind_of(kind) is Kind.OTHER:
-        raise InputError(f"{reader.name}: column {key!r} holds {kind}, which cannot be a key; use numbers or text")
-    reader.texts = {**reader.texts, key: frozenset()}
+    kind = _type_of_names(reader, key, "be a key; use numbers or text")
     texts = [text for batch in reader.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
     return [text and text.strip() for text in texts]
+
+
+def _type_of_names(reader: Source, column: str, use: str) -> Any:
+    """The type of a column whose values name something; the reader will return them as text."""
+    if column not in reader.schema.names:
+        raise no_column(reader.name, column, reader.schema.names)
+    kind = reader.schema.field(column).type
+    if kind_of(kind) is Kind.OTHER:
+        raise InputError(f"{reader.name}: column {column!r} holds {kind}, which cannot {use}")
+    reader.texts = {**reader.texts, column: frozenset()}
+    return kind
 
 
 def read_columns(source: object) -> tuple[Column, ...]:
@@ -87,46 +110,114 @@ def read_columns(source: object) -> tuple[Column, ...]:
 
     Dates count as text; a CSV file is judged by its first rows.
     """
-    path = _path(source)
-    if path is not None and _suffix(path) == ".npz":
-        _check_file(path)
-        return tuple(Column(name) for name in npz_names(path, path.name))
     schema = source_of(source, None).schema
-    kinds = {f.name: "number" if kind_of(f.type) is Kind.NUMBER else "text" for f in schema}
-    return tuple(Column(name, kind) for name, kind in kinds.items())
+    return tuple(Column(f.name, "number" if kind_of(f.type) is Kind.NUMBER else "text") for f in schema)
 
 
 def source_of(source: object, name: str | None) -> Source:
     """The source for a path or an object."""
-    path = _path(source)
-    if path is None:
-        return source_of_object(source, name or "table")
-    _check_file(path)
-    return READERS[_suffix(path)](path, name or path.name)
-
-
-def _path(source: object) -> Path | None:
-    return Path(source) if isinstance(source, str | os.PathLike) else None
-
-
-def _suffix(path: Path) -> str:
-    lowered = path.name.lower()
-    return next((suffix for suffix in READERS if lowered.endswith(suffix)), "")
-
-
-def _check_file(path: Path) -> None:
+    if not isinstance(source, str | os.PathLike):
+        return sources.source_of_object(source, name or "table")
+    path = Path(source)
+    suffix = next((suffix for suffix in READERS if path.name.lower().endswith(suffix)), "")
     with reading(str(path), "file"):
         if path.is_dir():
             raise InputError(f"{path}: is a directory; give a file")
         if not path.exists():
             raise InputError(f"{path}: there is no such file")
-        if not _suffix(path):
+        if not suffix:
             raise InputError(f"{path}: the suffix {quoted(path.suffix)} is unknown; use one of {', '.join(READERS)}")
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path}: is empty (0 bytes); write it again")
+    return READERS[suffix](path, name or path.name)
 
 
 def _is_unchanged(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
     """Whether the table is the whole array, without any conversion."""
     same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
     return same and source.values.dtype in (np.float32, np.float64)
+
+
+def split_by_site(
+    source: object,
+    site_column: str,
+    *,
+    columns: Sequence[str] | None = None,
+    ignore: Collection[str] = (),
+    categories: Categories | None = None,
+    name: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> dict[str, Table]:
+    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`."""
+    reader = source_of(source, name)
+    _type_of_names(reader, site_column, "name sites; use text")
+    encoders = encoders_of(reader, Choice(columns, ignore, categories).without(site_column))
+    sizes = _sizes(reader, encoders, site_column)
+    is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
+    if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
+        return {
+            site: StreamedTable(reader.taken(own), encoders, len(own), block_bytes=block_bytes)
+            for site, own in _places(reader, site_column, sizes).items()
+        }
+    if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
+        return _held(reader, encoders, site_column, sizes, block_bytes)
+    return {
+        site: StreamedTable(reader, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
+        for site, size in sizes.items()
+    }
+
+
+def _held(
+    source: Source, encoders: Sequence[Encoder], column: str, sizes: dict[str, int], block_bytes: int
+) -> dict[str, Table]:
+    """Tables of a file that fits in memory."""
+    whole = StreamedTable(source, encoders, sum(sizes.values()))
+    rows = np.concatenate([block.rows for block in whole.raw_blocks()])
+    columns = [c.name for c in whole.columns]
+    parts: dict[str, Table] = {}
+    for site, own in _places(source, column, sizes).items():
+        part = ArrayTable(rows[own], columns=columns, name=source.name, block_bytes=block_bytes)
+        part.categories = whole.categories
+        parts[site] = part
+    return parts
+
+
+def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Integers]:
+    """The positions of each site's rows."""
+    kind = source.schema.field(column).type
+    named = pa.chunked_array([owners(batch.column(column), kind) for batch in source.batches([column], LOOK)])
+    sites = pc.index_in(named, value_set=pa.array(list(sizes), pa.large_string())).to_numpy()
+    order = np.argsort(sites, kind="stable")
+    return dict(zip(sizes, np.split(order, np.cumsum(list(sizes.values()))[:-1]), strict=True))
+
+
+def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
+    """The number of rows of each site, ordered by name."""
+    kind = source.schema.field(column).type
+    sizes: Counter[str | None] = Counter()
+    for batch in checked_batches(source, encoders, others=[column]):
+        for pair in owners(batch.column(column), kind).value_counts().to_pylist():
+            sizes[pair["values"]] += pair["counts"]
+        if len(sizes) > MOST_SITES:
+            raise InputError(
+                f"{source.name}: column {column!r} names more than {MOST_SITES} sites; "
+                "choose the column that names the site of a row"
+            )
+    missing = sizes.pop(None, 0)
+    if missing:
+        rows = count_of(missing, "row")
+        raise InputError(f"{source.name}: column {column!r} names no site in {rows}; fill it in, or remove the rows")
+    _check_sites(source.name, column, [site for site in sizes if site is not None])
+    return {site: sizes[site] for site in sorted(filter(None, sizes))}
+
+
+def _check_sites(table: str, column: str, sites: Sequence[str]) -> None:
+    if not sites:
+        raise InputError(f"{table}: has no rows, so column {column!r} names no sites; give a file with rows")
+    numbers = [number for number in map(number_in, sites) if number is not None and math.isfinite(number)]
+    if len(numbers) == len(sites) and any(number % 1 for number in numbers):
+        fraction = next(site for site, number in zip(sites, numbers, strict=True) if number % 1)
+        raise InputError(
+            f"{table}: column {column!r} holds numbers with fractions ({quoted(fraction)}), not names of sites; "
+            "choose the column that names the site of a row"
+        )

@@ -1,19 +1,30 @@
-"""Tables of rows in memory, and the check for missing values that tables share."""
+"""Tables of rows, in memory or streamed from a source, and the checks of their values."""
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
+from coterie.arrays import Integers
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_api import Block, Column, Rows, Table, keys_of
+from coterie.sites.tables.encoders import LOOK, CategoryEncoder, Encoder, as_text, owners
+from coterie.sites.tables.sources import Source, column_names
 from coterie.text import count_of
 
 BLOCK_BYTES = 1 << 22
 """Bytes per block: small enough for a processor's cache, large enough to keep it busy."""
+HELD_BYTES = 1 << 25
+"""A table of at most so many bytes is kept in memory after the first pass, since text is slow to parse."""
+LARGEST = 1e150
+"""Squares of larger values do not fit a float64."""
 
 
 class CheckedTable(ABC):
@@ -84,16 +95,12 @@ class ArrayTable(CheckedTable):
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         values = np.asarray(rows)
-        if values.ndim != 2:
-            raise InputError(f"{name}: the array has {values.ndim} axes; a table needs two, rows and columns")
+        names = column_names(values, columns, name)
         if values.dtype not in (np.float32, np.float64):
             try:
                 values = values.astype(np.float64)
             except (TypeError, ValueError):
                 raise InputError(f"{name}: holds values other than numbers") from None
-        names = [f"x{i}" for i in range(values.shape[1])] if columns is None else list(columns)
-        if len(names) != values.shape[1]:
-            raise InputError(f"{name}: {len(names)} names for {values.shape[1]} columns; give one name per column")
         self.name = name
         self.columns = tuple(Column(n) for n in names)
         self._rows = values
@@ -113,6 +120,82 @@ class ArrayTable(CheckedTable):
             rows = np.ascontiguousarray(self._rows[start : start + self._step])
             weights = None if self._weights is None else self._weights[start : start + self._step]
             yield Block(rows, weights)
+
+
+class StreamedTable(CheckedTable):
+    """Rows streamed from a source that may exceed memory; with ``owner``, only those of one site."""
+
+    def __init__(
+        self,
+        source: Source,
+        encoders: Sequence[Encoder],
+        n_rows: int,
+        *,
+        owner: tuple[str, str] | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.name, self.n_rows = source.name, n_rows
+        self.columns = tuple(Column(name) for encoder in encoders for name in encoder.names)
+        self.categories = _category_blocks(encoders)
+        self._source, self._encoders, self._owner = source, tuple(encoders), owner
+        self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
+        self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)
+        self._held: list[Block] | None = None
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows in blocks of equal size; a small table is read only once."""
+        if self._held is not None:
+            yield from self._held
+            return
+        held: list[Block] | None = (
+            [] if self.n_rows * len(self.columns) * self._dtype.itemsize <= HELD_BYTES else None
+        )
+        for block in self._read():
+            if held is not None:
+                block.rows.flags.writeable = False
+                held.append(block)
+            yield block
+        self._held = held
+
+    def _read(self) -> Iterator[Block]:
+        done, filled = 0, 0
+        rows = self._empty(done)
+        for batch in self._batches():
+            start = 0
+            while start < batch.num_rows:
+                self._check_same(done + filled < self.n_rows)
+                take = min(len(rows) - filled, batch.num_rows - start)
+                self._fill(rows[filled : filled + take], batch.slice(start, take))
+                start, filled = start + take, filled + take
+                if filled == len(rows):
+                    yield Block(rows)
+                    done, filled = done + filled, 0
+                    rows = self._empty(done)
+        self._check_same(done == self.n_rows)
+
+    def _batches(self) -> Iterator[Any]:
+        names = [encoder.column for encoder in self._encoders]
+        if self._owner is None:
+            yield from self._source.batches(names, self._step)
+            return
+        column, site = self._owner
+        kind = self._source.schema.field(column).type
+        for batch in self._source.batches([column, *names], self._step):
+            yield batch.filter(pc.equal(owners(batch.column(column), kind), site))
+
+    def _fill(self, out: Rows, batch: Any) -> None:
+        place = 0
+        for encoder in self._encoders:
+            width = len(encoder.names)
+            encoder.put(batch.column(encoder.column), out[:, place : place + width])
+            place += width
+
+    def _empty(self, done: int) -> Rows:
+        return np.empty((min(self._step, self.n_rows - done), len(self.columns)), self._dtype)
+
+    def _check_same(self, same: bool) -> None:
+        if not same:
+            raise InputError(f"{self.name}: no longer has its {self.n_rows} rows; open the file again")
 
 
 class PairedTable:
@@ -135,3 +218,65 @@ class PairedTable:
 def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) -> int:
     """The number of rows in a block of about ``block_bytes``."""
     return max(256, block_bytes // max(1, n_columns * itemsize))
+
+
+def scan_table(table: Table) -> tuple[Integers, str]:
+    """Missing values by column, and a fingerprint of the rows and their keys; infinite or huge values are refused."""
+    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
+    name = str(getattr(table, "name", "table"))
+    for block in table.raw_blocks():
+        missing = missing + np.isnan(block.rows).sum(axis=0)
+        large = np.abs(block.rows) > LARGEST
+        if large.any():
+            column = table.columns[int(np.argmax(large.any(axis=0)))].name
+            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
+            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
+        seen.update(np.ascontiguousarray(block.rows).tobytes())
+    keys = keys_of(table)
+    suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+    return missing, seen.hexdigest() + suffix
+
+
+def fingerprint(table: Table) -> str:
+    """A digest of the rows, and of their keys if they have any."""
+    return scan_table(table)[1]
+
+
+def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
+    """The batches of a source; ``InputError`` at the end if some values cannot be encoded.
+
+    Only columns that need the check, and ``others``, are read; all columns if the number of rows is unknown.
+    """
+    suspects = [e for e in encoders if e.suspect or source.n_rows is None]
+    first_faults: dict[Encoder, tuple[int, str]] = {}
+    n_faults, start = Counter[Encoder](), 0
+    for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
+        for encoder in suspects:
+            values = batch.column(encoder.column)
+            places = np.flatnonzero(encoder.faulty(values))
+            if len(places):
+                seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
+                first_faults.setdefault(encoder, (start + int(places[0]) + 1, seen))
+                n_faults[encoder] += len(places)
+        start += batch.num_rows
+        yield batch
+    for encoder, fault in first_faults.items():
+        raise InputError(f"{source.name}: {encoder.complaint(*fault, n_faults[encoder])}")
+
+
+def counted(source: Source, encoders: Sequence[Encoder]) -> int:
+    """The number of rows, after the check that all can be encoded."""
+    if source.n_rows is not None and not any(encoder.suspect for encoder in encoders):
+        return source.n_rows
+    return sum(batch.num_rows for batch in checked_batches(source, encoders))
+
+
+def _category_blocks(encoders: Sequence[Encoder]) -> tuple[tuple[int, int, int | None], ...]:
+    blocks, start = [], 0
+    for encoder in encoders:
+        stop = start + len(encoder.names)
+        if isinstance(encoder, CategoryEncoder):
+            named = [value.lower() for value in encoder.categories]
+            blocks.append((start, stop, start + named.index("other") if "other" in named else None))
+        start = stop
+    return tuple(blocks)
