@@ -122,8 +122,4 @@ def _write_large(path: Path, n_rows: int) -> None:
             writer.write_table(pa.table([rows[:, i] for i in range(20)], schema=schema))
 
 
-BENCHMARKS = {
-    "lloyd": beside_scikit_learn,
-    "overhead": around_the_mathematics,
-    "streaming": beyond_memory,
-}
+BENCHMARKS = {"lloyd": beside_scikit_learn, "overhead": around_the_mathematics, "streaming": beyond_memory}

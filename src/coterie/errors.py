@@ -23,23 +23,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "BadAnswer",
-    "ColumnsDiffer",
-    "CoterieError",
-    "InputError",
-    "JournalMismatch",
-    "LedgerBroken",
-    "MalformedMessage",
-    "MissingValues",
-    "OutOfRange",
-    "QuorumLost",
-    "RosterChanged",
-    "RunError",
-    "Unaligned",
-    "UnknownParameter",
-]
-
 
 class CoterieError(Exception):
     """The root of everything coterie raises on purpose."""

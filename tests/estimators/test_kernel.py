@@ -102,15 +102,7 @@ def test_a_polynomial_kernels_masked_centered_components_are_plain():
     for way in ({"solver": "gram"}, {"cem": False}):
         made = [
             coterie.fit(
-                DSPGDKernelPCA(
-                    3,
-                    kernel="polynomial",
-                    gamma=0.3,
-                    n_features=16,
-                    n_iter=4,
-                    random_state=0,
-                    **way,
-                ),
+                DSPGDKernelPCA(3, kernel="polynomial", gamma=0.3, n_features=16, n_iter=4, random_state=0, **way),
                 tables,
                 sums=sums,
                 policy=Policy.simulation(),
@@ -219,14 +211,7 @@ def test_odd_sites_work():
 @pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
 def test_other_kernels_find_their_components(kernel):
     made = DSPGDKernelPCA(
-        3,
-        kernel=kernel,
-        gamma=0.02,
-        degree=2,
-        n_features=200,
-        n_iter=80,
-        center=False,
-        random_state=0,
+        3, kernel=kernel, gamma=0.02, degree=2, n_features=200, n_iter=80, center=False, random_state=0
     ).fit(DIGITS, sites=SITES)
     from coterie.maths.kernels import Kernel
 

@@ -18,14 +18,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
-from coterie.methods.edge.sites import (
-    SendCenters,
-    SendScatter,
-    SendSubspace,
-    SendSummary,
-    SumByCell,
-    SumReducedCost,
-)
+from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
 from coterie.methods.kernel.ce_pca import (
     DrawRows,

@@ -289,10 +289,7 @@ def test_little_of_the_variance_is_within_groups(rows, share):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [("heart_disease", 0.24), ("wisdm", 0.285), ("mushrooms", 0.165)],
-)
+@pytest.mark.parametrize(("name", "share"), [("heart_disease", 0.24), ("wisdm", 0.285), ("mushrooms", 0.165)])
 def test_little_of_the_variance_is_within_groups_of_shared_data(data_folder, name, share):
     with np.load(data_folder / f"{name}.npz") as stored:
         rows = stored["X"].astype(float)

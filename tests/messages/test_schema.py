@@ -361,12 +361,7 @@ def test_bounds_come_from_limits_axes_and_the_request_s_own_numbers():
         (-2.5, 2.5),
         (-math.inf, math.inf),
     )
-    assert layout.bounds({"rows": 10.0}) == (
-        (-math.inf, math.inf),
-        (0.0, 10.0),
-        (-2.5, 2.5),
-        (-math.inf, math.inf),
-    )
+    assert layout.bounds({"rows": 10.0}) == ((-math.inf, math.inf), (0.0, 10.0), (-2.5, 2.5), (-math.inf, math.inf))
     assert layout.bounds({})[1] == (0.0, math.inf)
     assert Code(7, 3, "float32").layout.bounds({"box": 4.0}) == ((-7.0, 7.0), (-4.0, 4.0))
     assert layout.bounds({"rows": 10.0, "box": 3.0})[0] == (-30.0, 30.0)

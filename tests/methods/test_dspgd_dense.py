@@ -220,10 +220,7 @@ def eigenpair_residual(found, rows, step):
 def test_lanczos_and_gram_agree_after_the_same_dropout():
     """The reference of a run with a dropout is a run with the same dropout."""
     ledgers = [counted(RBF, settings(solver=s), split_evenly(ROWS, 4))[1] for s in ("lanczos", "gram")]
-    places = [
-        rounds_of(ledgers[0], 3, {"kernel.Multiply"})[4],
-        rounds_of(ledgers[1], 3, {"kernel.SendGram"})[0],
-    ]
+    places = [rounds_of(ledgers[0], 3, {"kernel.Multiply"})[4], rounds_of(ledgers[1], 3, {"kernel.SendGram"})[0]]
     fits = [dropping(s, at, forever=True)[0] for s, at in zip(("lanczos", "gram"), places, strict=True)]
     assert [fit.n_restarts for fit in fits] == [1, 1]
     np.testing.assert_allclose(fits[0].values, fits[1].values, rtol=1e-9)

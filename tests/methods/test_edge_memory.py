@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from coterie import EdgeKMeans, FederatedPCA
 from coterie.engines.inprocess import in_process
+from coterie.errors import InputError
 from coterie.maths.axes import WIDE, principal_axes
 from coterie.messages.site_api import Block, Column
 from coterie.runtime.ledger import Ledger
@@ -111,7 +112,9 @@ def test_wide_rows_are_summarised_within_120_mb(pipeline):
 @pytest.mark.slow
 def test_components_of_wide_rows_are_found_within_100_mb():
     table = Generated(2000, 20_000, most=100)
-    estimator = FederatedPCA(K - 1, random_state=0)
+    with pytest.raises(InputError, match="all pairs of 20,000 columns, more than a message may hold; use solver="):
+        FederatedPCA(K - 1).check(20_000)
+    estimator = FederatedPCA(K - 1, solver="auto", random_state=0)
     assert peak_of_fit(estimator, table) < table.most
     assert estimator.solver_ == "local"
     assert left_by(estimator.components_, table.middles) < 1e-3

@@ -158,9 +158,7 @@ def test_every_event_moves_the_head(ledger):
 
 events = st.lists(
     st.tuples(
-        st.sampled_from(["answer", "resend", "recall", "refusal"]),
-        *[st.integers(0, 2)] * 3,
-        st.binary(max_size=40),
+        st.sampled_from(["answer", "resend", "recall", "refusal"]), *[st.integers(0, 2)] * 3, st.binary(max_size=40)
     ),
     max_size=12,
 )

@@ -315,18 +315,8 @@ STARTS = "a one-shot start of federated-kmeans or lloyd or landmarks or dspgd"
     ("method", "parameters", "words", "reason"),
     [
         ("one-shot", {}, "one-shot;", SINGLE),
-        (
-            "lloyd",
-            {"init": "one-shot"},
-            STARTS,
-            SINGLE,
-        ),
-        (
-            "federated-kmeans",
-            {"init": "one-shot"},
-            STARTS,
-            SINGLE,
-        ),
+        ("lloyd", {"init": "one-shot"}, STARTS, SINGLE),
+        ("federated-kmeans", {"init": "one-shot"}, STARTS, SINGLE),
         (
             "federated-kmeans",
             {"init": "var-part", "fraction": 0.5},

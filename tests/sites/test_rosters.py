@@ -28,10 +28,7 @@ TABLES = {
 def sites(policy, names="abcde", folder=None):
     return {
         name: Site(
-            name,
-            TABLES[name],
-            policy=policy,
-            ledger=SiteLedger(None if folder is None else folder / f"{name}.jsonl"),
+            name, TABLES[name], policy=policy, ledger=SiteLedger(None if folder is None else folder / f"{name}.jsonl")
         )
         for name in names
     }

@@ -82,7 +82,7 @@ def cluster(
         str | None,
         typer.Option(
             help="The sites' policy: strict, standard, research, a policy file, or simulation if all data is yours "
-            "(no protection, plain sums). Default: standard; with --site-column, simulation.",
+            "(no protection, plain sums). Default: standard; with --site-column, simulation."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,

@@ -197,8 +197,7 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
 
 @site.command("regroup")
 def site_regroup(
-    kit: opt.Kit,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    kit: opt.Kit, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
 ) -> None:
     """Form this site's groups again from its current rows. This is the data officer's decision.
 

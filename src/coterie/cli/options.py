@@ -72,8 +72,7 @@ Method = Annotated[
     str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A parameter of the method, such as gamma=4 (may be repeated)."),
+    list[str] | None, typer.Option("--set", help="A parameter of the method, such as gamma=4 (may be repeated).")
 ]
 Scale = Annotated[
     str,
@@ -93,17 +92,14 @@ Categories = Annotated[
     list[str] | None, typer.Option(help="One-hot encode a text column by its categories: sex=f,m (may be repeated).")
 ]
 Key = Annotated[
-    str | None,
-    typer.Option(help="The column that identifies a row, where sites hold columns of the same rows."),
+    str | None, typer.Option(help="The column that identifies a row, where sites hold columns of the same rows.")
 ]
 SitePolicy = Annotated[
-    str | None,
-    typer.Option("--policy", help="The site's policy: a file, strict, standard (default) or research."),
+    str | None, typer.Option("--policy", help="The site's policy: a file, strict, standard (default) or research.")
 ]
 Kit = Annotated[Path, typer.Option(help="The start-up kit: a folder that `coterie provision` wrote.")]
 Attempts = Annotated[
-    int,
-    typer.Option(min=1, help="Over a federation: how many jobs a run may take; it resumes after a dropout."),
+    int, typer.Option(min=1, help="Over a federation: how many jobs a run may take; it resumes after a dropout.")
 ]
 Patience = Annotated[
     float, typer.Option(min=0, help="Over a federation: seconds to wait for sites or the server to come back.")

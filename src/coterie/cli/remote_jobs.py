@@ -72,11 +72,7 @@ def run_remotely(config: Path, kit: Path, *, resume: bool, attempts: int, patien
     with Session(read_kit(kit)) as session:
         session.connect(10.0)
         state = read_state(out)
-        with (
-            Claimed(out) as claim,
-            watching(state, quiet=as_json) as watch,
-            EventFile(out / EVENTS, watch) as events,
-        ):
+        with Claimed(out) as claim, watching(state, quiet=as_json) as watch, EventFile(out / EVENTS, watch) as events:
 
             def say(line: str) -> None:
                 if not as_json:

@@ -130,9 +130,6 @@ def _one_of_each(rows: Floats, source: Indices, min_group: int, n_groups: int) -
     return np.concatenate([forced, others[: min_group - needed]])
 
 
-# ---------------------------------------------------------------- one order, one scale
-
-
 def _canonical_order(rows: Floats) -> Indices:
     """A pseudo-random order of the rows that depends only on their values: by 64-bit hashes.
 
@@ -152,9 +149,6 @@ def _centered(rows: Floats) -> Floats:
     np.ldexp(rows, -exponent, out=rows)
     rows -= rows.mean(axis=0)
     return rows
-
-
-# ---------------------------------------------------------------- leaves
 
 
 def _leaf_size(min_group: int) -> int:

@@ -151,9 +151,6 @@ def _request(kind: type[Request[Any]], raw: Any) -> Request[Any]:
         raise MalformedMessage(f"{kind.kind}: {problem}") from None
 
 
-# ---------------------------------------------------------------- recorded arrays
-
-
 class _Recorded(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     number: str
     shape: _Shape

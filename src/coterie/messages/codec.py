@@ -125,9 +125,6 @@ def read_envelope(frame: bytes) -> tuple[Form, Envelope, int]:
     return Form(form), Envelope._make([version, *fields, name.decode()]), start
 
 
-# ---------------------------------------------------------------- questions, recalls and refusals
-
-
 def answer_header_bytes(method: str) -> int:
     """Bytes of an answer besides its numbers."""
     return HEADER.size + len(method) + _TAG_BYTES + _SUM_BYTES
@@ -201,9 +198,6 @@ def decode_question(frame: bytes) -> Decoded:
         raise MalformedMessage(f"the question does not say how its answer is seen ({seen})") from None
     request, limits = decode_body(body)
     return Decoded(envelope, form, (body,), request, limits, seen, transcript)
-
-
-# ---------------------------------------------------------------- answers
 
 
 def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Bounds) -> bytes:

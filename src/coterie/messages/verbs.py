@@ -93,10 +93,7 @@ def total(
 
 
 def each(
-    request: Request[R] | Mapping[str, Request[R]],
-    to: Iterable[str] | None = None,
-    *,
-    complete: bool = False,
+    request: Request[R] | Mapping[str, Request[R]], to: Iterable[str] | None = None, *, complete: bool = False
 ) -> Protocol[dict[str, R]]:
     """Ask sites and see every answer, by site, in roster order."""
     asked = request if to is None and isinstance(request, Mapping) else to

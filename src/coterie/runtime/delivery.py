@@ -19,10 +19,7 @@ from coterie.runtime.ledger import SiteCount
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.runtime.terms import Terms
 
-_UNANSWERED = {
-    "lost": SiteOutcome(OutcomeKind.UNREACHABLE),
-    "refused": SiteOutcome(OutcomeKind.TURNED_AWAY),
-}
+_UNANSWERED = {"lost": SiteOutcome(OutcomeKind.UNREACHABLE), "refused": SiteOutcome(OutcomeKind.TURNED_AWAY)}
 _ANSWERED = SiteOutcome(OutcomeKind.ANSWERED)
 
 

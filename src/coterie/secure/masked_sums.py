@@ -58,9 +58,6 @@ def fewest_survivors(n_sites: int) -> int:
     return max(t + 1, n_sites - t + 1) if n_sites > 1 else 1
 
 
-# ---------------------------------------------------------------- messages
-
-
 class PublicKey(Reply, content="nothing"):
     """A site's public key."""
 
@@ -122,9 +119,6 @@ class Reveal(Request[Revealed], doing="unmasking the sum"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "gone", int(np.sum(np.asarray(self.survived) == 0)))
         super().__post_init__()
-
-
-# ---------------------------------------------------------------- keys
 
 
 class Context(NamedTuple):
@@ -196,9 +190,6 @@ def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequ
     if bits != request.ring:
         raise ValueError(f"a ring of {bits} bits for one of {request.ring}")
     return [WholeNumbers(bits)] * len(layout.fields)
-
-
-# ---------------------------------------------------------------- the site's part
 
 
 @carries(AskKey)

@@ -226,10 +226,4 @@ def _ratios(found: Findings, name: str) -> Ratios:
     return Ratios(title, {t: found.estimate(f"{w}.ratio", set=name).mean for w, t in WAYS.items()}, alone)
 
 
-STUDY = Study(
-    "natural-sites",
-    "Natural sites: together, alone, pooled",
-    _trials,
-    _write,
-    full_seeds=5,
-)
+STUDY = Study("natural-sites", "Natural sites: together, alone, pooled", _trials, _write, full_seeds=5)

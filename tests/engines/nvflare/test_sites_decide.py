@@ -128,8 +128,7 @@ def test_an_order_that_is_none_is_refused_in_words(change, words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [({"run": "../../../escaped"}, "32 hex digits"), ({"data": "/etc/passwd"}, "data")],
+    ("change", "words"), [({"run": "../../../escaped"}, "32 hex digits"), ({"data": "/etc/passwd"}, "data")]
 )
 def test_an_order_that_is_none_asks_nobody_and_writes_nowhere(standing, tmp_path, change, words):
     standing.hold(dealt_rows(standing.folder))

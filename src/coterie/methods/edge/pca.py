@@ -14,6 +14,7 @@ import numpy as np
 from coterie.errors import InputError
 from coterie.maths.projections import LinearMap, Projection, product
 from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
+from coterie.messages.codec import MAX_FRAME_BYTES
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
@@ -149,6 +150,11 @@ class PCASettings(ComponentSettings):
         if self.n_components > n_columns:
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
+            )
+        if self.solver == "sums" and 4 * n_columns * (n_columns + 1) > MAX_FRAME_BYTES:
+            raise InputError(
+                f"solver='sums' sends the products of all pairs of {n_columns:,} columns, more than a message may "
+                "hold; use solver='local' or 'auto'."
             )
         if self._rank(n_columns) < self.n_components:
             raise InputError(f"local_rank={self.local_rank} must be at least n_components={self.n_components}.")

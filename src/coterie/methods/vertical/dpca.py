@@ -23,8 +23,6 @@ from coterie.messages.site_api import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
 from coterie.methods.shared.costs import Cost, one_round, to_all
 
-# ---------------------------------------------------------------- what a site is asked
-
 
 class ColumnCount(Reply, content="rows"):
     """m_j: how many columns a site holds; for sites that take part with their rows."""
@@ -103,9 +101,6 @@ def _rows_for(table: Table, copy: Floats) -> Floats:
     return rows
 
 
-# ---------------------------------------------------------------- the server's part
-
-
 @dataclass(frozen=True)
 class DPCAFit:
     """What a run of DPCA found, by site in the order of their names, which is that of the ring."""
@@ -122,14 +117,7 @@ class DPCAFit:
 
 
 def dpca(
-    n_components: int,
-    *,
-    n_rows: int,
-    neighbours: int,
-    n_iter: int,
-    inner: int = 12,
-    rho: float = 4.0,
-    seed: int,
+    n_components: int, *, n_rows: int, neighbours: int, n_iter: int, inner: int = 12, rho: float = 4.0, seed: int
 ) -> Protocol[DPCAFit]:
     """Leading components of all sites' columns, by agreement between neighbours.
 

@@ -74,12 +74,7 @@ def own_scale(table: Table) -> OwnScale:
 
 
 def form_groups(
-    table: Table,
-    chosen: Mask,
-    scale: OwnScale,
-    min_group: int,
-    *,
-    progress: Progress | None = None,
+    table: Table, chosen: Mask, scale: OwnScale, min_group: int, *, progress: Progress | None = None
 ) -> Formed:
     """Groups of at least ``min_group`` of the chosen rows; chunks of rows are grouped separately."""
     d, n = len(table.columns), int(chosen.sum())
@@ -153,9 +148,6 @@ def _chunks(table: Table, chosen: Mask, min_group: int) -> Iterator[tuple[Floats
             size = ends.pop(0) - done
             yield rows[:size].copy(), weights[:size]
             rows, weights, done = rows[size:], weights[size:], done + size
-
-
-# ---------------------------------------------------------------- categories
 
 
 def rare_categories(table: Table, chosen: Mask, min_group: int) -> list[tuple[int, int | None]]:

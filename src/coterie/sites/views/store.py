@@ -87,9 +87,6 @@ class Grouping:
         return GroupedTable(name, table.columns, self.cells, self.scale.scale, self.min_group, scatter=self.scatter)
 
 
-# ---------------------------------------------------------------- forming and updating
-
-
 def form(table: Table, min_group: int, secret: bytes, progress: Progress | None = None) -> Grouping:
     """The first grouping of a table; it has no groups if there are fewer than ``min_group`` rows."""
     columns, d = tuple(column.name for column in table.columns), len(table.columns)
@@ -243,9 +240,6 @@ def _with_cells(
         scatter=scatter,
         n_formed=grouping.n_formed + len(cells),
     )
-
-
-# ---------------------------------------------------------------- keeping
 
 
 class _Head(msgspec.Struct):

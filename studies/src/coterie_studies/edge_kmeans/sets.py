@@ -209,11 +209,7 @@ def _cases(columns: tuple[int, ...]) -> Cases:
         for d in columns:
             ways = tuple(replace(way, pipeline=way.pipeline.replace("fss:", f"pca:{d}+sample:")) for way in points)
             found[f"rare-{d}{'-apart' if is_apart else ''}"] = Case(
-                f"5000, 20 and 10 rows, {d} columns",
-                sites,
-                Rare(d, is_apart),
-                3,
-                ways,
+                f"5000, 20 and 10 rows, {d} columns", sites, Rare(d, is_apart), 3, ways
             )
     budget = BUDGET
     found["by-label"] = Case(

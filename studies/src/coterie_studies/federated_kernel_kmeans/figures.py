@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from coterie_studies.curves import Chart, Line, Panel, Spot, draw_lines, draw_spots
-from coterie_studies.federated_kernel_kmeans.claims import (
-    RULES,
-    STEPS,
-    WAYS,
-    averages,
-    claims,
-    course,
-    means,
-    points,
-)
+from coterie_studies.federated_kernel_kmeans.claims import RULES, STEPS, WAYS, averages, claims, course, means, points
 from coterie_studies.federated_kernel_kmeans.sets import KernelSet, Sets
 from coterie_studies.study import Findings
 from coterie_studies.tables import Cell, Estimate, Row, estimate

@@ -52,15 +52,7 @@ Sets = Mapping[str, KernelSet]
 
 FULL: Sets = {
     "mushrooms": KernelSet(
-        "Mushrooms",
-        mushrooms,
-        2,
-        20,
-        6,
-        rfk_points=(100, 300, 500, 700),
-        pooled="ck",
-        bound=0.4,
-        has_highest=True,
+        "Mushrooms", mushrooms, 2, 20, 6, rfk_points=(100, 300, 500, 700), pooled="ck", bound=0.4, has_highest=True
     ),
     "mnist-small": KernelSet("MNIST-small", mnist_small, 10, 40, 20, turns=(), bound=0.03),
     "mnist": KernelSet(

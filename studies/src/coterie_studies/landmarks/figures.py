@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coterie_studies.curves import Chart, Line, draw_lines
-from coterie_studies.landmarks.claims import (
-    OURS,
-    RULES,
-    WAYS,
-    Point,
-    claims,
-    headline,
-    places,
-    points,
-    yardstick,
-)
+from coterie_studies.landmarks.claims import OURS, RULES, WAYS, Point, claims, headline, places, points, yardstick
 from coterie_studies.landmarks.sets import LandmarkSet, LandmarkSets
 from coterie_studies.study import Findings
 from coterie_studies.tables import Row

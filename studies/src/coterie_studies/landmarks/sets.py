@@ -148,11 +148,7 @@ def by_label(load: Callable[[], SiteData]) -> SiteData:
 
 
 FULL: LandmarkSets = {
-    "mushrooms": replace(
-        of_paper(paper.FULL["mushrooms"]),
-        promises=(Promise("local", 1.001, 1200),),
-        saves=150,
-    ),
+    "mushrooms": replace(of_paper(paper.FULL["mushrooms"]), promises=(Promise("local", 1.001, 1200),), saves=150),
     "mnist": replace(
         of_paper(paper.FULL["mnist"]),
         promises=(
@@ -192,8 +188,6 @@ QUICK: LandmarkSets = {
         saves=150,
     ),
     "circles": replace(
-        of_paper(paper.QUICK["circles"], value_range=None),
-        promises=(Promise("local", 1.001, 1200),),
-        saves=150,
+        of_paper(paper.QUICK["circles"], value_range=None), promises=(Promise("local", 1.001, 1200),), saves=150
     ),
 }

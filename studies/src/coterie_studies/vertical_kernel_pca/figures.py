@@ -199,11 +199,7 @@ def _paper_line(task: Task, paper: Sequence[tuple[float, float]]) -> Line:
 # ---------------------------------------------------------------- figures 2 to 4
 
 
-MEASURED = {
-    "error": "sin Theta",
-    "seconds": "seconds, one after the other",
-    "abreast": "seconds, all sites at once",
-}
+MEASURED = {"error": "sin Theta", "seconds": "seconds, one after the other", "abreast": "seconds, all sites at once"}
 
 
 def _line_of(

@@ -26,9 +26,6 @@ from coterie.methods.shared.limits import N_MARKS, marks
 MOST_STEPS = 1 << 32
 
 
-# ---------------------------------------------------------------- what a site keeps
-
-
 class BeginKernel(Drawn, Request[Nothing], remembered=True, doing="setting the kernel"):
     """From now on there is this kernel; begin with B_1 = 0."""
 
