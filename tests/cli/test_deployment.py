@@ -35,7 +35,7 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
     done = cli("site", "start", "--kit", "kits/sites/north", "--data", "north.csv", "--check")
     assert done[0] == 0, done[2]
     assert "40 rows of 2 columns" in done[1]
-    assert "computed from 8 groups of at least 5 rows (40 of 40 rows are in a group)" in " ".join(done[1].split())
+    assert "function of 8 groups of at least 5 rows (40 of 40 rows are in a group)" in " ".join(done[1].split())
     told = json.loads((here / "kits" / "sites" / "north" / "local" / "coterie.json").read_text())
     assert told["data"] == str(here / "north.csv")
     again = cli("site", "start", "--kit", "kits/sites/north", "--check")
@@ -46,7 +46,7 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
         "site": "north", "server": "localhost:8002", "process": None, "in_a_job": False, "data": "",
         "policy": "standard", "runs": 0, "answers": 0, "refusals": 0, "bytes_up": 0, "last_answer": None,
         "last_method": None,
-        "groups": ["All answers are computed from 8 groups of at least 5 rows."],
+        "groups": ["Everything that ever left is a function of 8 groups of at least 5 rows."],
     }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
     )
     assert "It also saw 1 answer (schema): which of the requested columns this site holds." in below
     assert "Keys and masks carry no data" in below
-    assert "All answers are computed from" in below
+    assert "Everything that ever left is a function of" in below
     assert "Refused" not in below
     rows = rows_of(table)
     assert ["0", "ColumnReport", "schema", "the answer", "6", "88"] in rows

@@ -134,7 +134,7 @@ def _describe_groups(installed: Any, table: Any) -> None:
         tell(f"{count_of(table.n_rows, 'row')} cannot form a group of {view.min_group}: it will refuse to answer.")
         return
     tell(
-        f"Every answer is computed from {view.n_rows:,} groups of at least {view.min_group} rows "
+        f"Everything that leaves is a function of {view.n_rows:,} groups of at least {view.min_group} rows "
         f"({view.n_grouped:,} of {table.n_rows:,} rows are in a group)."
     )
     if view.n_grouped < FEW_GROUPS * view.min_group:

@@ -97,7 +97,7 @@ def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
     for name, changes in tables.items():
         which = f" from table {name}" if len(tables) > 1 else ""
         formed, least = sum(line["formed"] for line in changes), min(line["min_group"] for line in changes)
-        yield f"All answers{which} are computed from {formed:,} groups of at least {least} rows."
+        yield f"Everything that ever left{which} is a function of {formed:,} groups of at least {least} rows."
         broken, anew = sum(line["broken"] for line in changes), sum(line["how"] == "regrouped" for line in changes)
         if broken:
             yield f"Dropped {count_of(broken, 'group')} in which a row was removed or changed."
