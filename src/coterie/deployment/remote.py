@@ -26,6 +26,8 @@ SPARED = 15.0
 """Seconds to wait for sites that a quorum can do without."""
 STARTING = 60.0
 """Seconds a job may take from its submission until it is heard of."""
+ENDING = 15.0
+"""Seconds in which a job that answers no more is over, if it is about to end."""
 
 
 class Stopped(RunError):
@@ -139,15 +141,17 @@ class Remote:
         """What came of the job that an analyst's process left behind, if it runs still or has ended the run."""
         if not state["jobs"]:
             return None
-        job = state["jobs"][-1]
+        job, ends = state["jobs"][-1], time.monotonic() + ENDING
         try:
-            status = self.session.status(job)
-            if not status.startswith("FINISHED"):
-                if not self.session.command(job, EVENTS, {"from": 0}):
+            while not self.session.status(job).startswith("FINISHED"):
+                if self.session.command(job, EVENTS, {"from": 0}):
+                    self.say("the run is going on; following it ...")
+                    if self._followed(job, order, attempts_left=True) is not None:
+                        return None
+                elif time.monotonic() > ends:  # it neither runs nor ends: the server was started anew
                     return None
-                self.say("the run is going on; following it ...")
-                if self._followed(job, order, attempts_left=True) is not None:
-                    return None
+                else:
+                    time.sleep(POLL)
             outcome = self._fetched(job)
         except CoterieError:
             return None
