@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
+import os
 import re
+import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,12 @@ import pytest
 import coterie
 from coterie import FederatedKMeans
 from coterie.errors import QuorumLost
+from coterie.estimators.fitting import fit_over
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
+from coterie.sites.tables import ArrayTable
 from tests.federations import blobs
 
 PAGE = (Path(__file__).parent.parent / "docs" / "adding-an-engine.md").read_text()
@@ -55,45 +60,30 @@ def test_a_fit_over_pipes_is_the_fit_in_one_process(engine, paths):
 
 def test_a_killed_site_is_lost_and_a_stuck_one_late(engine, paths):
     with engine.pipes(paths, Policy()) as (channel, processes):
-        lost = _failing(engine, channel, lambda: processes["east"].kill())
-        assert lost["east"].kind is OutcomeKind.UNREACHABLE
-    with engine.pipes(paths, Policy()) as (channel, processes):
-        late = _failing(engine, channel, lambda: _stop(processes["south"]))
-        assert late["south"].kind is OutcomeKind.LATE
+        outcomes = _failing(channel, processes["east"])
+        assert outcomes["east"].kind is OutcomeKind.UNREACHABLE
+        os.kill(processes["south"].pid, signal.SIGSTOP)
+        assert channel.exchange({"south": b"a question"}, 0.1)["south"].status == "late"
         processes["south"].kill()
 
 
-def _stop(process):
-    import os
-    import signal
-
-    os.kill(process.pid, signal.SIGSTOP)
-
-
-def _failing(engine, channel, strike):
-    from coterie.estimators.fitting import fit_over
-    from coterie.methods.shared.preparation import PreparationOptions
-    from coterie.sites.tables import ArrayTable
-
+def _failing(channel, process):
+    """What became of each site in a run during which a site's process is killed."""
     columns = {"all": ArrayTable(np.zeros((1, 3)), columns=["a", "b", "c"]).columns}
     rounds = iter(range(100))
 
     def watch(_):
         if next(rounds) == 3:
-            strike()
-            time.sleep(0.2)
+            process.kill()
+            process.join()
 
     with pytest.raises(QuorumLost) as stopped:
-        fit_over(
-            channel, FederatedKMeans(3, random_state=0), columns, PreparationOptions(),
-            terms=Terms(quorum=1.0, deadline=2.0, resends=0), watch=watch,
-        )  # fmt: skip
+        estimator, terms = FederatedKMeans(3, random_state=0), Terms(quorum=1.0, deadline=300.0, resends=0)
+        fit_over(channel, estimator, columns, PreparationOptions(), terms=terms, watch=watch)
     return stopped.value.outcomes
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_the_next(engine):
-    import multiprocessing
-
     ours, theirs = multiprocessing.Pipe()
     channel = engine.Pipes({"a": ours})
     assert channel.exchange({"a": b"first"}, 0.0)["a"].status == "late"
