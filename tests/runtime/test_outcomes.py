@@ -1,4 +1,4 @@
-"""Outcomes of sites: decided by values, told in sentences that nothing is decided by."""
+"""Outcomes of sites: decisions depend on values, never on sentences."""
 
 from __future__ import annotations
 

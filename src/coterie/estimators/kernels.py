@@ -72,7 +72,7 @@ class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
     inertia_ : float
         The sum of squared distances of all embedded rows to their centers; over groups of rows an estimate.
     eigenvalues_ : array of shape (n_components,)
-        Eigenvalues of the kernel matrix.
+        Eigenvalues of the kernel matrix; over groups of rows estimates, mostly too small.
     gamma_ : float
         The kernel's gamma.
     ledger_ : Ledger
@@ -90,7 +90,7 @@ class FederatedKernelPCA(LandmarkComponentSettings, KernelComponents):
     Attributes
     ----------
     eigenvalues_ : array of shape (n_components,)
-        Eigenvalues of the (centered) kernel matrix.
+        Eigenvalues of the (centered) kernel matrix; over groups of rows estimates, mostly too small.
     gamma_ : float
         The kernel's gamma.
     embedding_ : LandmarkMap

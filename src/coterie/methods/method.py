@@ -67,7 +67,7 @@ class Settings:
 
     def protocol(self, context: RunContext) -> Protocol[Any]:
         """The method, over tables whose columns are agreed on and prepared."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} is a group of parameters, not a method")
 
     def whole_protocol(
         self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions, seed: int

@@ -4,6 +4,7 @@ CK (Zha et al. 2001), SK (Wang et al. 2019) and, in :mod:`.ce_pca`, CE PCA. All 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -180,9 +181,9 @@ class BaselineSettings(KernelParameters, ComponentsOfClusters):
 
     result_type: ClassVar[type[Any]] = LandmarkFit
 
+    @abstractmethod
     def cluster(self, kernel: Kernel, size: int, context: RunContext) -> Protocol[BaselineFit]:
         """The clusters of rows embedded in so many components."""
-        raise NotImplementedError
 
     def protocol(self, context: RunContext) -> Protocol[KernelFit]:
         """gamma, the clusters, and their sizes where the server does not know them."""

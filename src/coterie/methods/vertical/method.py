@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
@@ -42,9 +43,9 @@ class VerticalParameters(VerticalOptions, Settings):
     splits_columns: ClassVar[bool] = True
     result_type: ClassVar[type[Any]] = VerticalFit
 
+    @abstractmethod
     def run_settings(self, options: PreparationOptions) -> VerticalSettings:
         """What Algorithm 1 runs with."""
-        raise NotImplementedError
 
     def check(self, n_columns: int) -> None:
         """Raise an error if parameters are wrong."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -57,9 +58,9 @@ class DSPGDParameters(DSPGDOptions, KernelParameters):
         """DSPGD without its mechanism is a method of its own."""
         return "dspgd" if self.cem else "dspgd-dense"
 
+    @abstractmethod
     def run_settings(self) -> DSPGDSettings:
         """What Algorithm 1 runs with."""
-        raise NotImplementedError
 
     def check(self, n_columns: int) -> None:
         """Raise an error if parameters are wrong, alone or together."""
