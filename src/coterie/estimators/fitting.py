@@ -192,7 +192,7 @@ def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], metho
         least = max(policy.min_group for policy in rules.values())
         raise InputError(
             f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
-            "out, or use Policy.simulation() if one owner holds all tables."
+            "out; if one owner holds all tables, use the policy 'simulation'."
         )
 
 
@@ -202,7 +202,8 @@ def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) ->
     if without:
         raise InputError(
             f"rows are matched by key, but the policy of {without[0]} has no alignment_key, the secret that all "
-            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use Policy.simulation()."
+            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use the policy "
+            "'simulation'."
         )
 
 

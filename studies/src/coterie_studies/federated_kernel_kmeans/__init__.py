@@ -1,7 +1,7 @@
 """The study of "A communication efficient federated kernel k-means": its figures 1 to 5.
 
 One run of DSPGD of T iterations holds every shorter one: only the last step differs, and what that would have been
-is known from B_{T+1}. So a trial runs all iterations once and records for each the values sent, Q and r_t (figures 2, 4
+is known from B_{T+1}. So a trial runs all iterations once and records the values sent, Q and r_t (figures 2, 4
 and 5), the recover error (figure 1), and at T = 10, 20, ... the clusters it would have ended in (figure 3).
 """
 
