@@ -114,34 +114,47 @@ def test_kernel_clusters_over_groups_are_as_good_as_over_rows(times):
     assert found["groups"] <= 1.005 * found["none"]
 
 
-def test_the_top_eigenvalue_of_the_kernel_is_within_two_percent_over_groups():
-    rows = load_digits().data / 16
-    tables = tables_of(rows, np.random.default_rng(0).integers(0, 5, len(rows)))
-    landmarks = KMeans(50, n_init=1, random_state=0).fit(rows).cluster_centers_
-    gamma = average_distance_gamma(len(rows), rows.sum(axis=0), float((rows**2).sum()))
-    top = [
-        coterie.fit(
-            FederatedKernelPCA(2, gamma=gamma, landmarks=landmarks, center=False, random_state=0),
-            tables,
-            policy=Policy(protection=protection),
-        ).eigenvalues_[0]
-        for protection in ("groups", "none")
-    ]
-    assert top[0] == pytest.approx(top[1], rel=0.02)
-
-
-@pytest.mark.parametrize("center", [False, True])
-def test_eigenvalues_of_the_kernel_are_within_two_percent_where_sites_show_their_scatter(center):
-    rng = np.random.default_rng(1)
-    rows = rng.permutation(np.concatenate([rng.normal(c, 1, (1000, 5)) for c in 3 * rng.normal(size=(4, 5))]))
-    landmarks = KMeans(60, n_init=1, random_state=0).fit(rows).cluster_centers_
+def eigenvalues_off(tables: Tables, rows: Rows, n_components: int, *, center: bool, n_landmarks: int = 50) -> Rows:
+    """By what share kernel PCA's eigenvalues over groups differ from those over rows, at the paper's gamma."""
+    landmarks = KMeans(n_landmarks, n_init=1, random_state=0).fit(rows).cluster_centers_
     gamma = average_distance_gamma(len(rows), rows.sum(axis=0), float((rows**2).sum()))
     grouped, exact = (
         coterie.fit(
-            FederatedKernelPCA(5, gamma=gamma, landmarks=landmarks, center=center, random_state=0),
-            tables_of(rows, np.arange(len(rows)) % 4),
+            FederatedKernelPCA(n_components, gamma=gamma, landmarks=landmarks, center=center, random_state=0),
+            tables,
             policy=Policy(protection=protection),
         ).eigenvalues_
         for protection in ("groups", "none")
     )
-    np.testing.assert_allclose(grouped, exact, rtol=0.02)
+    return grouped / exact - 1
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_top_eigenvalues_of_the_kernel_are_within_two_percent_on_digits(center):
+    rows = load_digits().data / 16
+    tables = tables_of(rows, np.random.default_rng(0).integers(0, 5, len(rows)))
+    assert np.abs(eigenvalues_off(tables, rows, 3, center=center)).max() <= 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["heart", "wisdm", "penguins", "air", "pjm", "mushrooms", "mnist"])
+def test_the_top_eigenvalue_of_the_kernel_is_within_two_percent_on_every_set(name, data_folder):
+    """Uncentered, as in the paper; after centering some of the sets with few rows a site are a little beyond."""
+    if name in SETS:
+        rows, sites = natural(data_folder, name, SETS[name])
+        rows = np.nan_to_num(rows - np.nanmean(rows, axis=0)) / np.maximum(np.nanstd(rows, axis=0), 1e-9)
+    else:
+        rows = np.load(data_folder / f"{name}.npz")["X"][:8000].reshape(8000, -1) / (255 if name == "mnist" else 1.0)
+        sites = np.random.default_rng(0).integers(0, 5, len(rows))
+    tables = tables_of(rows, sites)
+    assert abs(eigenvalues_off(tables, rows, 1, center=False)[0]) <= 0.02
+    assert abs(eigenvalues_off(tables, rows, 1, center=True)[0]) <= (0.045 if name == "air" else 0.025)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_eigenvalues_of_the_kernel_are_within_two_percent_for_blobs(center):
+    rng = np.random.default_rng(1)
+    rows = rng.permutation(np.concatenate([rng.normal(c, 1, (1000, 5)) for c in 3 * rng.normal(size=(4, 5))]))
+    tables = tables_of(rows, np.arange(len(rows)) % 4)
+    assert np.abs(eigenvalues_off(tables, rows, 5, center=center, n_landmarks=60)).max() <= 0.02

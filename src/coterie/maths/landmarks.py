@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from coterie.arrays import Floats, Integers, Rows
 from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
@@ -14,6 +15,9 @@ from coterie.maths.spectra import inverse_root
 THRESHOLD = {8: 1e-12, 4: 1e-8}
 """Eigenvalues of K(L, L) below this share of the largest count as zero, by the bytes of a row's values: rounding
 errors of kernel values would be divided by their root."""
+NEIGHBORS, SAMPLED, TRUSTED = 3, 256, 0.7
+"""Correlations within groups are estimated by 0.7 of those of the differences between some groups and their nearest
+ones: neighbors differ along the main directions more than the rows of a group do."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,42 @@ class Landmarks:
     @property
     def n_rows(self) -> float:
         return float(self.weights.sum())
+
+
+@dataclass(frozen=True)
+class Spread:
+    """An estimate of the covariance within groups, common to all groups; its trace is the number of columns.
+
+    The deviation of each column is exact. Correlations are estimated: ``shared`` has rows R with R'R their part, and
+    ``alone`` is the part of each column that is independent of the others.
+    """
+
+    deviations: Floats
+    shared: Floats
+    alone: Floats
+
+    @classmethod
+    def of(cls, squares: Floats, differences: Floats) -> Spread:
+        """From the sum of squares within groups of each column, and differences between neighboring groups."""
+        if len(differences) > len(squares):
+            differences = np.linalg.qr(differences).R
+        lengths = np.linalg.norm(differences, axis=0)
+        trusted = np.where(lengths > 0, TRUSTED, 0.0)
+        shared = differences * (np.sqrt(trusted) / np.where(lengths > 0, lengths, 1.0))
+        return cls(np.sqrt(squares * (len(squares) / squares.sum())), shared, np.sqrt(1 - trusted))
+
+    def coordinates(self, points: Rows) -> Floats:
+        """Points in coordinates whose inner products are x'Cy."""
+        scaled = points * self.deviations
+        return np.concatenate([scaled @ self.shared.T, scaled * self.alone], axis=1)
+
+
+def neighbor_differences(rows: Rows) -> Floats:
+    """Differences between some of the rows, evenly spaced, and their nearest neighbors."""
+    some, k = rows[:: -(-len(rows) // SAMPLED)].astype(np.float64), min(NEIGHBORS, len(rows) - 1)
+    near = np.argpartition(cdist(some, rows, "sqeuclidean"), k, axis=1)[:, : k + 1]  # among them the row itself
+    differences: Floats = (some[:, None] - rows[near]).reshape(-1, rows.shape[1])
+    return differences
 
 
 @dataclass(frozen=True)
@@ -49,16 +89,16 @@ class LandmarkMap:
         embedded -= self.shift.astype(rows.dtype)
         return embedded
 
-    def within(self, rows: Rows, variance: Floats, counts: Floats, root: Floats) -> Floats:
+    def within(self, rows: Rows, variance: Floats, counts: Floats, spread: Spread) -> Floats:
         """The scatter of features within groups, to first order, for an rbf kernel.
 
-        Per group v J C J', with v its ``variance``, J the derivative of its features and C the common covariance
-        within groups; ``root`` is a root of C, scaled so that the trace of C is the number of columns.
+        Per group v J C J', with v its ``variance``, J the derivative of its features and C the covariance of
+        ``spread``.
         """
         values = self.kernel.quick(rows.astype(np.float64), self.landmarks, variance)
         slopes = 2 * self.kernel.gamma / (1 + 2 * self.kernel.gamma * variance) * np.sqrt(counts * variance)
         values *= slopes[:, None]
-        near, points = rows @ root, self.landmarks @ root
+        near, points = spread.coordinates(rows), spread.coordinates(self.landmarks)
         mixed = values.T @ (values * (near @ points.T))
         scatter = (values * np.vecdot(near, near)[:, None]).T @ values - mixed - mixed.T
         scatter += (values.T @ values) * (points @ points.T)

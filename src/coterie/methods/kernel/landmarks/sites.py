@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.landmarks import LandmarkMap, coded
+from coterie.maths.landmarks import LandmarkMap, Spread, coded, neighbor_differences
 from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
@@ -150,19 +150,14 @@ class FeatureTable(StreamedTable):
 
     @cached_property
     def within_scatter(self) -> Floats:
-        """The scatter of features of the rows behind those shown, as far as the table's own scatter tells."""
-        scatter, columns, d = within_scatter(self.raw), within_columns(self.raw), len(self.raw.columns)
-        total = np.zeros((len(self.columns), len(self.columns)))
-        if self.map.kernel.name != "rbf" or not columns.sum() > 0:
+        """An estimate of the scatter of features within groups, where the view does not show correlations."""
+        total, squares = np.zeros((len(self.columns), len(self.columns))), within_columns(self.raw)
+        if self.map.kernel.name != "rbf" or not squares.sum() > 0:
             return total
-        if scatter is None:
-            root = np.diag(np.sqrt(columns * d / columns.sum()))
-        else:
-            values, vectors = np.linalg.eigh(scatter * d / np.trace(scatter))
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
+        spread = Spread.of(squares, np.concatenate([neighbor_differences(block.rows) for block in self.raw.blocks()]))
         for block in self._raw_pieces():
             assert block.variance is not None
-            total += self.map.within(block.rows, block.variance, block.counts, root)
+            total += self.map.within(block.rows, block.variance, block.counts, spread)
         return total
 
     @property
