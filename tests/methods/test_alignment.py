@@ -13,11 +13,12 @@ import pytest
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError, QuorumLost, Unaligned
 from coterie.messages.site_api import Memory, keys_of
-from coterie.methods.shared.alignment import ORDERS, SendTags, align, align_cost, local_tags, row_tags
+from coterie.methods.shared.alignment import ORDERS, SendTags, align, local_tags, row_tags
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable, PairedTable, open_table, read_keys
+from coterie_studies.closed_forms import align_cost
 
 METHOD = "vertical-kernel-pca"
 SECRET = bytes(range(32))

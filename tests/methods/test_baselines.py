@@ -18,7 +18,7 @@ from coterie.maths.kernels import Kernel
 from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory
-from coterie.methods.kernel.baselines import MapFeatures, ck, keep_features, pooled_cost, rfk, rfk_cost, sk
+from coterie.methods.kernel.baselines import MapFeatures, ck, keep_features, rfk, sk
 from coterie.methods.kernel.ce_pca import (
     CEPCASettings,
     DrawRows,
@@ -28,9 +28,7 @@ from coterie.methods.kernel.ce_pca import (
     ScoreByResidual,
     SketchFeatures,
     ce_pca,
-    ce_pca_cost,
     ce_pca_kmeans,
-    ce_pca_kmeans_cost,
     keep_leverage,
     keep_sketched_features,
     local_feature_sketch,
@@ -45,6 +43,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import ce_pca_cost, ce_pca_kmeans_cost, pooled_cost, rfk_cost
 from tests.federations import Tampered, blobs, split_evenly, tables_of
 
 POOLED = (CountRows, PoolRows)

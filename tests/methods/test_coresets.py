@@ -16,20 +16,14 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Memory, rows_at
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
-from coterie.methods.shared.coresets import (
-    SampleCoreset,
-    SumCost,
-    coreset,
-    coreset_cost,
-    local_coreset_part,
-    local_cost,
-)
+from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, local_coreset_part, local_cost
 from coterie.methods.shared.starts import sample_of
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import coreset_cost
 from tests.federations import blobs, split_evenly, tables_of
 
 NAME = "coreset-trial"

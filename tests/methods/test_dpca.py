@@ -12,20 +12,13 @@ from coterie.messages.schema import reply_type
 from coterie.messages.site_api import ANSWERS, Memory
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
-from coterie.methods.vertical.dpca import (
-    CountColumns,
-    SendComponents,
-    SolveCopy,
-    dpca,
-    dpca_cost,
-    local_components,
-    local_copy,
-)
+from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy, dpca, local_components, local_copy
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy, has_row_axis
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import dpca_cost
 from tests.federations import Cut
 from tests.maths import dpca_twin as twin
 

@@ -16,7 +16,6 @@ from coterie.methods.kmeans.federated import (
     Reassignment,
     Train,
     federated_kmeans,
-    federated_kmeans_cost,
     local_weighted_centers,
 )
 from coterie.methods.shared.preparation import spread
@@ -25,6 +24,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import federated_kmeans_cost
 from tests.federations import blobs, central_lloyd, split_evenly, tables_of
 
 FED = "federated-kmeans"

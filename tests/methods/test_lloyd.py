@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from coterie.engines.inprocess import in_process
-from coterie.methods.shared.lloyd import Assign, Moments, lloyd, lloyd_cost
+from coterie.methods.shared.lloyd import Assign, Moments, lloyd
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import lloyd_cost
 from tests.federations import blobs, central_lloyd, split_evenly, tables_of
 
 

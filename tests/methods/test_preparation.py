@@ -16,13 +16,14 @@ from coterie.messages.site_api import Block, Column
 from coterie.messages.verbs import total
 from coterie.methods.shared.agreement import Capabilities, Visible, agree
 from coterie.methods.shared.lloyd import lloyd
-from coterie.methods.shared.preparation import SumColumns, prepare, standard_cost
+from coterie.methods.shared.preparation import SumColumns, prepare
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import standard_cost
 from tests.federations import blobs, central_lloyd, split_evenly, tables_of
 
 

@@ -13,18 +13,11 @@ from coterie.errors import InputError
 from coterie.messages.site_api import Memory
 from coterie.methods.shared.lloyd import lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import (
-    Summarise,
-    local_centers,
-    one_shot,
-    one_shot_cost,
-    random_start,
-    var_part,
-    var_part_cost,
-)
+from coterie.methods.shared.starts import Summarise, local_centers, one_shot, random_start, var_part
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import one_shot_cost, var_part_cost
 from tests.federations import blobs, split_evenly, tables_of
 
 

@@ -14,18 +14,13 @@ from coterie.errors import InputError, QuorumLost, Unaligned
 from coterie.maths import factors, spectra
 from coterie.maths.factors import sin_theta
 from coterie.methods.shared.alignment import Alignment, row_tags
-from coterie.methods.vertical.kernel_pca import (
-    VerticalSettings,
-    project,
-    project_cost,
-    vertical_kernel_pca,
-    vertical_kernel_pca_cost,
-)
+from coterie.methods.vertical.kernel_pca import VerticalSettings, project, vertical_kernel_pca
 from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.sites.tables import ArrayTable, PairedTable
+from coterie_studies.closed_forms import project_cost, vertical_kernel_pca_cost
 
 METHOD = "vertical-kernel-pca"
 RNG = np.random.default_rng(11)

@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 from coterie.errors import InputError
 from coterie.estimators import VerticalKernelPCA
 from coterie.maths.factors import kernel_pairs
-from coterie.methods.vertical.dpca import dpca_cost
 from coterie_studies import vertical_kernel_pca as study
+from coterie_studies.closed_forms import dpca_cost
 from coterie_studies.datasets import DataMissing, gse2187
 from coterie_studies.folder import Finished, Scope
 from coterie_studies.registry import STUDIES

@@ -6,7 +6,7 @@ forms of cost, estimators' parameters, model files, and a site that replays a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -14,7 +14,6 @@ from coterie.messages.schema import ArraySpec, Content, Request, message_fields,
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.agreement import Agree, Capabilities, agree
-from coterie.methods.shared.costs import Cost
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.preparation import PreparationOptions, SumColumns, prepare
 from coterie.methods.shared.prepared import Preparation, Prepare, Spread
@@ -120,8 +119,6 @@ class Method:
     """Its parameters; where it finds clusters as well as components, those for clusters come first."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Parameters that the method's name decides."""
-    closed_form: Callable[[Any, int, int, Any], Cost] | None = None
-    """The exact cost of a run from its settings, the numbers of sites and columns, and its result."""
     needs_rows: bool = False
     """Whether it cannot work with groups of rows, so that sites must exempt it from that protection."""
     use: str = ""

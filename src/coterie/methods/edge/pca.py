@@ -19,7 +19,6 @@ from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.edge.sites import SendScatter, SendSubspace
 from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
-from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
 from coterie.parameters import Allowed, parameter
@@ -81,7 +80,7 @@ def mean_of_all(n_columns: int) -> Protocol[tuple[float, Floats]]:
 
 def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ritz, float]]:
     """The leading axes of all rows as seen, and the squares of all their numbers. Per-site results are seen."""
-    replies = yield from each(_subspace_request(view, local_rank))
+    replies = yield from each(subspace_request(view, local_rank))
     stack = np.concatenate([reply.rows_of_axes for reply in replies.values()]).astype(np.float64)
     squares = float(sum(float(reply.squares) for reply in replies.values()))
     _, sizes, axes = np.linalg.svd(stack, full_matrices=False)
@@ -91,16 +90,16 @@ def dis_pca(view: View, n_components: int, local_rank: int) -> Protocol[tuple[Ri
 
 def _by_sums(view: View, n_components: int) -> Protocol[tuple[Ritz, float, bool]]:
     """The same from the products of all pairs of columns, over all sites; and whether they are those of all rows."""
-    scatter, d = (yield from total(_scatter_request(view))), view.width
+    scatter, d = (yield from total(scatter_request(view))), view.width
     gram, is_exact = full_matrix(np.asarray(scatter.packed, np.float64), d), float(scatter.inexact) < HALF_A_ROW
     return eigenpairs_above(gram).top(n_components).signed(), float(np.trace(gram)), is_exact
 
 
-def _subspace_request(view: View, local_rank: int) -> SendSubspace:
+def subspace_request(view: View, local_rank: int) -> SendSubspace:
     return SendSubspace(*view.fields(), local_rank, view.width, view.reach)
 
 
-def _scatter_request(view: View) -> SendScatter:
+def scatter_request(view: View) -> SendScatter:
     return SendScatter(*view.fields(), view.width * (view.width + 1) // 2, view.width, view.reach)
 
 
@@ -115,13 +114,6 @@ class PCAFit:
     solver: str
     is_exact: bool
     """Whether these are the components of the pooled rows: by sums, where every site shows its products."""
-
-
-def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:
-    """d + 2 numbers for the mean, then t1 d + 1 (local) or d (d + 1) / 2 + 1 (sums)."""
-    view = View(d, seed, np.zeros(d))
-    ask = _subspace_request(view, local_rank) if solver == "local" else _scatter_request(view)
-    return to_all(n_sites, Assign(np.zeros((1, d))), ask, method="federated-pca")
 
 
 @dataclass(eq=False, repr=False)

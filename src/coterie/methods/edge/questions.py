@@ -16,9 +16,8 @@ from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendCenters, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.edge.stages import JL, Centers, DisSS, Pipeline, Stage, check_accuracy, read_pipeline, sized
 from coterie.methods.method import COUNT_OR_NONE
-from coterie.methods.shared.costs import Cost, one_round
 from coterie.methods.shared.counts import CountRows, PoolRows
-from coterie.methods.shared.lloyd import Assign, lloyd_cost
+from coterie.methods.shared.lloyd import Assign
 from coterie.parameters import Allowed, check_parameters, parameter
 
 SAMPLE = 10_000
@@ -113,28 +112,7 @@ def summary_asks(
     return asks
 
 
-def edge_cost(
-    settings: EdgeSettings,
-    pipeline: Pipeline,
-    k: int,
-    d: int,
-    sizes: Sequence[int],
-    *,
-    n_sites: int,
-    rounds: int,
-    method: str,
-    seed: int = 0,
-) -> Cost:
-    """Numbers, bytes and rounds of a run with these sizes, in closed form; ``sizes`` are the points of every site.
-
-    Without a reduction of rows that have weights it is more: a weight for every row.
-    """
-    asks = _asks(settings, pipeline, k, d, sizes, n_sites, seed)
-    steps = lloyd_cost(n_sites, k, d, rounds, method=method)
-    return sum((one_round(asked, method=method) for asked in asks), steps)
-
-
-def _asks(
+def summary_rounds(
     settings: EdgeSettings, pipeline: Pipeline, k: int, d: int, sizes: Sequence[int], n_sites: int, seed: int
 ) -> Iterator[list[Request[Any]]]:
     """What sites are asked in every round before the steps of Lloyd."""
@@ -189,6 +167,6 @@ def numbers_sent(settings: EdgeSettings, asked: Pipeline, n_points: int, k: int,
     pipeline = sized(asked, k, d, n_points, roomy=False)
     s = getattr(pipeline.points, "n_points", 0) or 0
     shares = allotted(s, np.ones(n_sites)) if isinstance(pipeline.points, DisSS) else [-(-s // n_sites)] * n_sites
-    rounds = _asks(settings, pipeline, k, d, shares, n_sites, 0)
+    rounds = summary_rounds(settings, pipeline, k, d, shares, n_sites, 0)
     steps = settings.refine * (k * (d + 1) + 1) + k + 1
     return sum(ask.layout.numbers for asks in rounds for ask in asks) + n_sites * steps

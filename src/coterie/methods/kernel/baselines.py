@@ -5,7 +5,6 @@ CK (Zha et al. 2001), SK (Wang et al. 2019) and, in :mod:`.ce_pca`, CE PCA. All 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -31,8 +30,7 @@ from coterie.methods.kernel.clusters import (
 )
 from coterie.methods.kernel.features import Drawn
 from coterie.methods.method import COUNT, Method, RunContext
-from coterie.methods.shared.coresets import Coreset, SampleCoreset, SumCost, coreset, coreset_cost
-from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.coresets import Coreset, SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed
@@ -86,14 +84,6 @@ def rfk(
     yield from total(features)
     points = yield from coreset(n_clusters, n_features, n_points=n_points, seed=seed)
     return BaselineFit(features, points.centers(n_clusters, seed=seed), np.zeros(0), points.sizes)
-
-
-def rfk_cost(n_sites: int, fit: BaselineFit, *, method: str = "rfk") -> Cost:
-    """Nothing for the features; then a coreset of rows of D numbers."""
-    features = fit.embedding
-    assert isinstance(features, MapFeatures)
-    first = to_all(n_sites, features, method=method)
-    return first + coreset_cost(len(fit.centers), features.n_features, fit.sizes, method=method, seed=features.seed)
 
 
 def _pool(n_columns: int) -> Protocol[Coreset]:
@@ -160,12 +150,6 @@ def _clustered(embedding: LandmarkMap, pool: Coreset, values: Floats, n_clusters
     centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
     return BaselineFit(embedding, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
-
-
-def pooled_cost(d: int, sizes: Sequence[int], *, method: str, weighted: bool = False) -> Cost:
-    """3 M + N d numbers in two rounds (N (d + 1) where rows have weights): the data's own size."""
-    asks = [PoolRows(size, d, size if weighted else 0) for size in sizes]
-    return to_all(len(sizes), CountRows(), method=method) + one_round(asks, method=method)
 
 
 @dataclass(frozen=True)

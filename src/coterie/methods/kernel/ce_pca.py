@@ -20,8 +20,7 @@ from coterie.methods.kernel.baselines import JITTER, NONE, BaselineFit, Baseline
 from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.features import Drawn
 from coterie.methods.method import COUNT, Method, RunContext, values_of
-from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset, coreset_cost
-from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.embedded import StreamedTable
 from coterie.methods.shared.lloyd import Close
@@ -253,7 +252,7 @@ def ce_pca(kernel: Kernel, settings: CEPCASettings, *, n_columns: int, seed: int
     sketches of rows are sparse embeddings, of d_p rows both times; rows are shared out among sites in proportion to
     the sites' scores and drawn without replacement; landmarks that are equal count once.
     """
-    sketches = yield from each(_sketch_features(kernel, settings, seed), complete=True)
+    sketches = yield from each(sketch_request(kernel, settings, seed), complete=True)
     factor = linalg.qr(_stacked(sketches), mode="r")[0]
     inverse = linalg.pinv(factor[: factor.shape[1]])
     masses = yield from each(ScoreByLeverage(inverse), complete=True)
@@ -290,27 +289,9 @@ def _drawn(
     return np.unique(np.concatenate([part.points for part in parts.values()]), axis=0), sizes
 
 
-def _sketch_features(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:
+def sketch_request(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:
     stated = SketchFeatures.stated(kernel, settings.n_features, "phase", seed)
     return SketchFeatures(*stated, settings.n_sketched, min(settings.n_embedded, settings.n_features))
-
-
-def ce_pca_cost(n_sites: int, fit: CEPCAFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca") -> Cost:
-    """M d_p (d_s + |Y|) + 2 M numbers and the drawn rows, d numbers each; |Y| is how many of those differ."""
-    first, second = np.split(fit.embedding.landmarks, [fit.n_by_leverage])
-    d, asked = first.shape[1], _sketch_features(fit.embedding.kernel, settings, seed)
-    spent = to_all(
-        n_sites,
-        asked,
-        ScoreByLeverage(np.zeros((asked.t, asked.t))),
-        ScoreByResidual(first),
-        ProjectRows(settings.n_sketched, len(first) + len(second), seed, second),
-        EmbedRows(fit.embedding.projection),
-        method=method,
-    )
-    for step, sizes in enumerate(fit.drawn, start=1):
-        spent += one_round([DrawRows(n, d, step, seed, i) for i, n in enumerate(sizes)], method=method)
-    return spent
 
 
 def ce_pca_kmeans(
@@ -321,14 +302,6 @@ def ce_pca_kmeans(
     points = yield from coreset(n_clusters, len(components.values), n_points=n_points, seed=seed)
     centers = points.centers(n_clusters, seed=seed)
     return components, BaselineFit(components.embedding, centers, components.values, points.sizes)
-
-
-def ce_pca_kmeans_cost(
-    components: CEPCAFit, fit: BaselineFit, settings: CEPCASettings, *, seed: int, method: str = "ce-pca"
-) -> Cost:
-    embedding = ce_pca_cost(len(fit.sizes), components, settings, seed=seed, method=method)
-    k, s = fit.centers.shape
-    return embedding + coreset_cost(k, s, fit.sizes, method=method, seed=seed)
 
 
 @dataclass(eq=False, repr=False)

@@ -20,8 +20,7 @@ from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.kmeans.lloyd import KMeansSettings
 from coterie.methods.method import COUNT_OR_NONE, Method
-from coterie.methods.shared.costs import Cost, to_all
-from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed, lloyd_cost
+from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
@@ -244,15 +243,6 @@ def _reassigned(
     rng = np.random.default_rng([seed, step, 1])
     places = clustering.random_in_box(rule.low, rule.high, len(centers), rng)
     return np.where(moved, places, centers), np.where(moved, 0.0, velocity), np.where(moved[:, 0], 0, small)
-
-
-def federated_kmeans_cost(
-    n_sites: int, k: int, d: int, rounds: int, settings: FederatedSettings, *, method: str = "federated-kmeans"
-) -> Cost:
-    """k(d+1) numbers from each of the m sampled sites a round, and k+1 from every site to close."""
-    m = n_sites if settings.fraction >= 1 else max(1, int(settings.fraction * n_sites))
-    ask = settings.ask(np.zeros((k, d)), 0, 0)
-    return to_all(m, ask, method=method) * rounds + lloyd_cost(n_sites, k, d, 0, method=method)
 
 
 METHOD = Method(

@@ -19,7 +19,6 @@ from coterie.errors import InputError, MalformedMessage, Unaligned
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, keys_of, new_rows_of, remembers
 from coterie.messages.verbs import Protocol, each
-from coterie.methods.shared.costs import Cost, to_all
 
 Tags = npt.NDArray[np.uint64]
 
@@ -177,9 +176,3 @@ def listed(parts: list[str]) -> str:
     return ", ".join(parts[:SHOWN_SITES]) + (
         f" and {len(parts) - SHOWN_SITES} more" if len(parts) > SHOWN_SITES else ""
     )
-
-
-def align_cost(n_sites: int, alignment: Alignment, *, method: str, new: bool = False) -> Cost:
-    """3 numbers a site, and a tag for every row where rows have keys."""
-    tags = () if alignment.tags is None else (SendTags(alignment.n_rows, new),)
-    return to_all(n_sites, Attend(new), *tags, method=method)

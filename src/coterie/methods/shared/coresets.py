@@ -13,7 +13,7 @@ to 0 and rescales for its solver only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,6 @@ from coterie.maths.coresets import Summary, allotted, cell_remainders, importanc
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at, within_columns
 from coterie.messages.verbs import Protocol, each
-from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.starts import sample_of
 
@@ -163,9 +162,3 @@ def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Pro
     weights = np.concatenate([values for part in parts for values in (part.weights, part.left)])
     check_rows(np.abs(weights).sum())
     return Coreset(points[weights != 0], weights[weights != 0], sizes=sizes)
-
-
-def coreset_cost(k: int, d: int, sizes: Sequence[int], *, method: str, seed: int = 0) -> Cost:
-    """M + (C + M k)(d + 1) numbers in two rounds; ``sizes`` are the points allotted to each of M sites, C in all."""
-    asks = [SampleCoreset(size, k, d, seed, place) for place, size in enumerate(sizes)]
-    return to_all(len(sizes), SumCost(k, d, seed), method=method) + one_round(asks, method=method)

@@ -11,7 +11,6 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.methods.shared.costs import Cost, to_all
 
 
 class Moments(Reply, content="sums"):
@@ -107,9 +106,3 @@ def closed(centers: Floats, rounds: int, *, bits: int | None = None) -> Protocol
     """The fit at the final centers, with the sizes and the cost there."""
     sizes = yield from total(Close(centers), bits=bits)
     return KMeansFit(np.array(centers), float(sizes.cost), np.array(sizes.counts), rounds)
-
-
-def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloyd") -> Cost:
-    """k(d+1)+1 numbers a site in each of the rounds, and k+1 to close."""
-    centers = np.zeros((k, d))
-    return to_all(n_sites, Assign(centers), method=method) * rounds + to_all(n_sites, Close(centers), method=method)

@@ -17,7 +17,6 @@ from coterie.errors import InputError
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
-from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
 
@@ -131,10 +130,3 @@ def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) ->
 
 def _divided(sums: Floats, counts: Floats) -> Floats:
     return np.where(counts > 0, sums / np.maximum(counts, 1e-300), 0.0)
-
-
-def standard_cost(n_sites: int, d: int, *, method: str) -> Cost:
-    """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
-    ask = SumColumns(False, np.zeros(d))
-    plain = Preparation("refuse", np.zeros(d), np.zeros(d), np.ones(d)).request()
-    return to_all(n_sites, ask, ask, plain, method=method)

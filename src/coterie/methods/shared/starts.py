@@ -15,7 +15,6 @@ from coterie.maths.coresets import drawn_by_weight
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.lloyd import table_moments
 from coterie.methods.shared.prepared import Spread
 
@@ -97,11 +96,6 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
     return clustering.weighted_kmeans(points, weights, n_clusters, seed=seed)
 
 
-def one_shot_cost(n_sites: int, k: int, d: int, *, method: str, seed: int = 0) -> Cost:
-    """k(d+1) numbers a site in one round."""
-    return to_all(n_sites, Summarise(k, d, 2000, seed), method=method)
-
-
 class CellSums(Reply, content="sums"):
     """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
 
@@ -133,7 +127,7 @@ def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
     return reply
 
 
-def _split(cuts: Sequence[tuple[int, int, float]], origin: Floats) -> Split:
+def split_request(cuts: Sequence[tuple[int, int, float]], origin: Floats) -> Split:
     """The request for the cells that these cuts leave, each a cell, a column and a threshold."""
     parent, column, threshold = np.array(cuts, float).reshape(-1, 3).T
     return Split(len(cuts) + 1, parent.astype(np.int64), column.astype(np.int64), threshold, origin)
@@ -173,12 +167,12 @@ def _split_cells(
     sent, cell_numbers = 0, 2 * n_columns + 1
     if about is None:
         sent += cell_numbers
-        m = yield from total(_split(taken, np.zeros(n_columns)))
+        m = yield from total(split_request(taken, np.zeros(n_columns)))
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
     while True:
-        m = yield from total(_split(taken, origin))
+        m = yield from total(split_request(taken, origin))
         sent += len(m.counts) * cell_numbers
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
@@ -192,12 +186,6 @@ def _split_cells(
 def cells_by_round(n_cells: int) -> list[int]:
     """How many cells there are while they are split: 1, 2, 4, ... (for data that can be split)."""
     return [min(1 << i, n_cells) for i in range((n_cells - 1).bit_length() + 1)]
-
-
-def var_part_cost(n_sites: int, k: int, d: int, *, method: str) -> Cost:
-    """cells(2d+1) numbers a site a round: one cell for the mean, then 1, 2, 4, ... k."""
-    asks = [_split([(0, 0, 0.0)] * (cells - 1), np.zeros(d)) for cells in (1, *cells_by_round(k))]
-    return to_all(n_sites, *asks, method=method)
 
 
 def choose_start(

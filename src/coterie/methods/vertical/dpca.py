@@ -11,7 +11,7 @@ made of rows is declared as rows, and a default policy refuses it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ from coterie.maths.dpca import loadings, next_copy, orthonormal, pulled, ring, s
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, rows_at
 from coterie.messages.verbs import Protocol, each
-from coterie.methods.shared.costs import Cost, one_round, to_all
 
 
 class ColumnCount(Reply, content="rows"):
@@ -147,14 +146,3 @@ def dpca(
     last = {name: SendComponents(int(counted[name].columns), copy) for name, copy in history[-1].items()}
     parts = yield from each(last, complete=True)
     return DPCAFit(tuple(history), {name: parts[name].components for name in names})
-
-
-def dpca_cost(
-    columns: Sequence[int], *, n_rows: int, n_components: int, n_iter: int, inner: int = 12, method: str = "dpca"
-) -> Cost:
-    """1 number, T D in every inner step and m_j D from each site; ``columns`` are the sites' numbers of columns."""
-    none = np.zeros((n_rows, n_components))
-    first = to_all(len(columns), CountColumns(), method=method)
-    step = to_all(len(columns), SolveCopy(1.0, none, none), method=method)
-    last = one_round([SendComponents(count, none) for count in columns], method=method)
-    return first + step * (n_iter * inner) + last

@@ -19,13 +19,11 @@ from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Request
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.method import COUNT, COUNT_OR_NONE
-from coterie.methods.shared.alignment import Alignment, Tags, align, align_cost
-from coterie.methods.shared.costs import Cost, one_round, to_all
+from coterie.methods.shared.alignment import Alignment, Tags, align
 from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread, SumDistances, SumProducts, Treat
 from coterie.parameters import Allowed, check_parameters, checked, parameter
 from coterie.text import count_of
 
-METHOD = "vertical-kernel-pca"
 NONE = 1e-12
 """Eigenvalues below this share of the largest count as none."""
 AT_ONCE = 1 << 20
@@ -219,14 +217,14 @@ def project(fit: VerticalFit) -> Protocol[tuple[Floats, Tags | None]]:
     if fit.settings.treatment is not None:
         yield from each(fit.settings.treatment, complete=True)
     components = []
-    for ask in _questions(fit, new.n_rows):
+    for ask in new_row_questions(fit, new.n_rows):
         values = (yield from total(ask, complete=True)).values
         is_rbf = isinstance(ask, SumDistances)
         components.append(np.exp(-values.astype(np.float64)) @ fit.weights if is_rbf else values.T)
     return np.concatenate(components) - fit.means @ fit.weights, new.tags
 
 
-def _questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
+def new_row_questions(fit: VerticalFit, n_new: int) -> Iterator[Request[Any]]:
     """Some new rows at a time."""
     is_rbf, n_rows = fit.settings.kernel == "rbf", fit.alignment.n_rows
     step = max(1, AT_ONCE // (n_rows if is_rbf else fit.weights.shape[1]))
@@ -250,31 +248,3 @@ def _check_same(fitted: Alignment, now: Alignment) -> None:
             f"the sites no longer hold the {fitted.n_rows} rows of the fit: they hold {now.n_rows} rows, and {apart} "
             "are in one of the two only."
         )
-
-
-def vertical_kernel_pca_cost(fit: VerticalFit, *, method: str = METHOD) -> Cost:
-    """J D (T + 1) numbers for the eigenpairs (each site's own D); 3 a site and T for its tags to align; 2 a site for
-    gamma or the trace, and 2 for ranks, where these are asked for."""
-    s, n, n_sites = fit.settings, fit.alignment.n_rows, len(fit.ranks)
-    cost = align_cost(n_sites, fit.alignment, method=method)
-    asks: list[Request[Any]] = [s.treatment] if s.treatment is not None else []
-    if s.needs_spread:
-        asks.append(MeasureSpread())
-    if s.tolerance is not None:
-        share, most = s.tolerance * fit.trace / n_sites, min(s.local_rank or n, n)
-        asks.append(FindRank(s.kernel, fit.gamma, fit.seed, n, most, share))
-    last = [
-        Decompose(
-            s.kernel, fit.gamma, fit.seed, n, rank, rank if s.tolerance is None else found_for(n, rank), s.precision
-        )
-        for rank in fit.ranks.values()
-    ]
-    return cost + to_all(n_sites, *asks, method=method) + one_round(last, method=method)
-
-
-def project_cost(fit: VerticalFit, new: Alignment, *, method: str = METHOD) -> Cost:
-    """J T numbers a new row (rbf) or J numbers a component of it (linear), by plain sums; aligned anew."""
-    n_sites = len(fit.ranks)
-    cost = align_cost(n_sites, fit.alignment, method=method) + align_cost(n_sites, new, method=method, new=True)
-    treatment = [fit.settings.treatment] if fit.settings.treatment is not None else []
-    return cost + to_all(n_sites, *treatment, *_questions(fit, new.n_rows), method=method)

@@ -22,12 +22,13 @@ from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.messages.verbs import Protocol
 from coterie.methods.edge.pca import mean_of_all
-from coterie.methods.edge.questions import EdgeSettings, edge_cost
+from coterie.methods.edge.questions import EdgeSettings
 from coterie.methods.edge.stages import Pipeline
 from coterie.runtime.channel import Outcome
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress, run
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import edge_cost
 from coterie_studies.edge_kmeans.figures import write_findings
 from coterie_studies.edge_kmeans.sets import (
     CASES,

@@ -20,7 +20,6 @@ from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.messages.verbs import Protocol
-from coterie.methods.kernel.baselines import pooled_cost
 from coterie.methods.kernel.clusters import (
     EmbeddedKMeans,
     KernelFit,
@@ -32,10 +31,10 @@ from coterie.methods.kernel.clusters import (
 from coterie.methods.kernel.dspgd.method import embed_by_dspgd
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, Embedding
 from coterie.methods.method import RunContext
-from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
+from coterie_studies.closed_forms import one_round, pooled_cost
 from coterie_studies.federated_kernel_kmeans.figures import write_findings
 from coterie_studies.federated_kernel_kmeans.sets import FULL, QUICK, KernelSet, Sets
 from coterie_studies.folder import Scope

@@ -21,11 +21,10 @@ from coterie.examples.datasets import SiteData
 from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
-from coterie.methods.kernel.baselines import pooled_cost
 from coterie.methods.kernel.clusters import SumLengths
 from coterie.methods.kernel.dspgd.protocol import Embedding
-from coterie.methods.shared.costs import one_round
 from coterie.runtime.ledger import Ledger
+from coterie_studies.closed_forms import one_round, pooled_cost
 from coterie_studies.federated_kernel_kmeans import floats_by_iteration
 from coterie_studies.folder import Scope
 from coterie_studies.kernel_quality import Reference, nmi

@@ -6,9 +6,6 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from coterie.messages.schema import Request
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.clusters import (
     CLUSTERING,
@@ -24,7 +21,6 @@ from coterie.methods.kernel.clusters import (
 from coterie.methods.kernel.dspgd import dense, sites
 from coterie.methods.kernel.dspgd.protocol import DSPGDOptions, DSPGDSettings, Embedding, dspgd
 from coterie.methods.method import COUNT, ComponentSettings, Method, RunContext, values_of
-from coterie.methods.shared.costs import Cost, one_round, to_all
 from coterie.methods.shared.counts import CountRows
 from coterie.parameters import Allowed, check_parameters, parameter
 
@@ -109,44 +105,6 @@ class DSPGDComponentSettings(DSPGDParameters, ComponentSettings):
     def protocol(self, context: RunContext) -> Protocol[DSPGDFit]:
         """The embedding."""
         return embed_by_dspgd(self, self.run_settings(), context.n_columns, seed=context.seed)
-
-
-def dspgd_gram_cost(n_sites: int, d: int, fit: KernelFit, *, center: bool, method: str = "dspgd") -> Cost:
-    """d + 2 numbers a site for gamma; an iteration n(n+1)/2, n = r_t + D, D + 1 to center, and a round to tell."""
-    assert isinstance(fit.embedding, Embedding)
-    length = sites.longest(fit.kernel, center=center)
-
-    asks: list[Request[Any]] = [SumLengths(d), *fit.embedding.transcript]
-    for step in fit.embedding.transcript[1:]:
-        assert isinstance(step, sites.Advance)
-        n = len(step.vectors)
-        asks.append(sites.SendGram(step.step, length, n * (n + 1) // 2, n, step.eta, step.means))
-        if center:
-            asks.append(sites.SumFeatures(step.step, length, len(step.means)))
-    return to_all(n_sites, *asks, method=method)
-
-
-def dspgd_dense_cost(d: int, fit: KernelFit, *, center: bool, method: str = "dspgd-dense") -> Cost:
-    """d + 2 numbers a site for gamma and 3 for its rows; an iteration Q (N + M D), and D + 1 a site to center."""
-    embedding = fit.embedding
-    assert isinstance(embedding, dense.DenseEmbedding)
-    length, parts = sites.longest(fit.kernel, center=center), list(embedding.rows.values())
-    begin, *steps = embedding.transcript
-
-    cost = to_all(len(parts), SumLengths(d), begin, CountRows(), method=method)
-    cost += one_round([dense.KeepRows(rows) for rows in parts], method=method)
-    for step, q in zip(steps, embedding.n_products, strict=True):
-        assert isinstance(step, sites.Advance)
-        n_features = len(step.means)
-        cost += (
-            one_round([dense.Project(step.step, n_features, np.zeros(len(rows))) for rows in parts], method=method)
-            * q
-        )
-        cost += (
-            one_round([dense.Expand(step.step, len(rows), np.zeros(n_features)) for rows in parts], method=method) * q
-        )
-        cost += to_all(len(parts), sites.SumFeatures(step.step, length, n_features), method=method) * center
-    return cost
 
 
 METHOD = Method(

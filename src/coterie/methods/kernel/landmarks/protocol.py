@@ -23,9 +23,8 @@ from coterie.methods.kernel.clusters import KernelParameters, LandmarkFit, find_
 from coterie.methods.kernel.landmarks import sites
 from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, summed_landmarks
 from coterie.methods.method import COUNT_OR_NONE, RunContext
-from coterie.methods.shared.costs import Cost, to_all
 from coterie.methods.shared.counts import check_rows
-from coterie.methods.shared.lloyd import Close, Moments, lloyd
+from coterie.methods.shared.lloyd import Moments, lloyd
 from coterie.parameters import Allowed, parameter
 
 SAMPLE = 2000
@@ -175,7 +174,7 @@ def _asked(
 def _local(settings: LandmarkParameters, number: int, n_columns: int, *, seed: int) -> Protocol[Landmarks]:
     """Every site's own centers; merged where there are many more than asked for. Per-site results are seen."""
     names = yield from present()
-    replies = (yield from each(_local_request(settings, number, n_columns, len(names), seed))).values()
+    replies = (yield from each(local_request(settings, number, n_columns, len(names), seed))).values()
     parts = [decoded(reply.codes, reply.low, reply.span, settings.landmark_bits) for reply in replies]
     points = np.concatenate(parts)
     weights = np.concatenate([reply.counts for reply in replies]).astype(np.float64)
@@ -185,7 +184,7 @@ def _local(settings: LandmarkParameters, number: int, n_columns: int, *, seed: i
     return Landmarks(*merged(points, weights, number, seed=seed), scatter)
 
 
-def _local_request(
+def local_request(
     settings: LandmarkParameters, number: int, n_columns: int, n_sites: int, seed: int
 ) -> sites.SendLandmarks:
     q = max(FEWEST_EACH, -(-number // max(n_sites, 1)))
@@ -260,16 +259,3 @@ def embed_by_landmarks(
     if announce:
         yield from total(mapped._replace(map=embedding).request)
     return LandmarkFit(embedding.kernel, embedding, float(rows), values=kept.values)
-
-
-def local_landmarks_cost(
-    n_sites: int, fit: LandmarkFit, settings: LandmarkParameters, *, seed: int, method: str = "landmarks"
-) -> Cost:
-    """q d codes, 2 numbers a column (or in all), q counts and 1 more; 1 a start; k (r + 1) a round; k + 1 last."""
-    assert fit.clusters is not None
-    centers, d = fit.clusters.centers, fit.embedding.landmarks.shape[1]
-    first = _local_request(settings, settings.number(len(centers)), d, n_sites, seed)
-    starts = np.zeros((fit.n_starts, *centers.shape))
-    second = sites.TryLandmarks(*sites.TryLandmarks.stated(fit.embedding, "float32"), starts)
-    steps = [sites.MeanByCell("float16", centers)] * fit.clusters.n_rounds
-    return to_all(n_sites, first, second, *steps, Close(centers), method=method)
