@@ -174,14 +174,7 @@ def test_what_is_stored_is_what_the_page_lists(tmp_path):
     made = Federation(tmp_path / "all")
     made.up({name: Holdings(str(tmp_path / f"{name}.csv")) for name in names})
     try:
-        run_remotely(
-            read_job(job, needs_data=False),
-            made.analyst().folder,
-            resume=False,
-            attempts=2,
-            patience=30.0,
-            quiet=True,
-        )
+        run_remotely(job, made.analyst().folder, resume=False, attempts=2, patience=30.0, as_json=True)
     finally:
         made.down()
     site, server = stored(made.folder / "sites" / "north"), stored(made.folder / "server")

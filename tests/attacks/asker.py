@@ -14,7 +14,7 @@ from coterie.messages.schema import Nothing, Reply, Request
 from coterie.messages.site_api import Table
 from coterie.messages.verbs import Seen
 from coterie.methods.shared.preparation import SumColumns
-from coterie.secure.masked_sums import SEALED_BYTES, AskKey, AskMasked, Introduce, Masked, Reveal
+from coterie.secure.masked_sums import AskKey, AskMasked, Introduce, Masked, Reveal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -114,18 +114,14 @@ class MaskedAsker:
         ask = AskMasked(64, request.layout.numbers, len(roster), tuple(roster), body)
         return Upload(self.round + 1, tuple(roster), self.each(ask, roster))
 
-    def reveal(self, upload: Upload, survived: Sequence[str], ask: Sequence[str] | None = None) -> dict[str, Any]:
-        """Ask the survivors, or some of them, to unmask, naming nobody else as one."""
+    def reveal(self, upload: Upload) -> dict[str, Any]:
+        """Ask the roster of an upload to unmask it."""
         self.round += 1
-        there = np.array([name in survived for name in upload.roster], np.int64)
         answers = {}
         for place, name in enumerate(upload.roster):
-            if name in (survived if ask is None else ask):
-                shares = [
-                    _share(upload.found[p], place) if p in survived else np.zeros(SEALED_BYTES) for p in upload.roster
-                ]
-                request = Reveal(len(upload.roster), upload.round, 0, upload.roster, there, np.array(shares))
-                answers[name] = self.askers[name].ask(request, roster=survived, round=self.round)
+            shares = np.array([_share(upload.found[peer], place) for peer in upload.roster])
+            request = Reveal(len(upload.roster), upload.round, 0, upload.roster, shares)
+            answers[name] = self.askers[name].ask(request, roster=upload.roster, round=self.round)
         return answers
 
 

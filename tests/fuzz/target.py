@@ -242,8 +242,7 @@ def _reveal() -> Reveal:
         keep_keys(ArrayTable(ROWS), memory, INTRODUCE)
         share = bytes([len(name)] * SHARE_BYTES)
         sealed.append(_seal(peer, memory, Context.of(sent), name, SITE).encrypt(bytes(12), share, None))
-    survived = np.ones(len(ROSTER), np.int64)
-    return Reveal(len(ROSTER), UPLOAD_ROUND, 0, ROSTER, survived, np.array([list(one) for one in sealed]))
+    return Reveal(len(ROSTER), UPLOAD_ROUND, 0, ROSTER, np.array([list(one) for one in sealed]))
 
 
 # ---------------------------------------------------------------- frames
@@ -471,11 +470,11 @@ def _check_masked(found: Masked, decoded: Decoded | None) -> None:
 
 
 def _check_revealed(found: Revealed, decoded: Decoded | None) -> None:
-    """One kind of share for each site: of its own mask where it survived, of the common mask where it did not."""
+    """A share of every other site's own mask for the whole roster, and none of one's own."""
     assert decoded is not None
     assert isinstance(decoded.request, Reveal)
-    assert not found.shares[decoded.request.survived == 0].any()
-    assert len(found.seeds) == (decoded.request.survived == 0).sum()
+    assert decoded.request.roster == ROSTER
+    assert [bool(share.any()) for share in found.shares] == [name != SITE for name in ROSTER]
 
 
 def _row_texts() -> tuple[bytes, ...]:

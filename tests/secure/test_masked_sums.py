@@ -22,7 +22,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import AskMasked, Context, Reveal, fewest_survivors, own_seed, threshold
+from coterie.secure.masked_sums import AskMasked, Context, Reveal, codings, own_seed, threshold
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.declared import Declared
@@ -97,17 +97,20 @@ def test_up_to_a_hundred_sites_and_any_dropouts_give_the_survivors_sum_bit_for_b
 
 
 def check_dropouts(n, data):
-    """Before the upload, on its way, or, where everyone uploaded, before unmasking: whoever is left gives the sum."""
+    """Before the upload, on its way, or before unmasking: the sum is over the whole roster of the last question."""
     METHODS.setdefault("trial", Method("trial", "", (AskWhole, AskAnything, ReportMagnitude), "", ""))
     places = st.integers(0, n - 1)
-    gone = data.draw(st.sets(places, max_size=n - fewest_survivors(n)))
-    late = set() if gone else data.draw(st.sets(places, max_size=n - 1 - threshold(n)))
+    gone = data.draw(st.sets(places, max_size=n - 1))
+    late = set() if gone else data.draw(st.sets(places, max_size=n - 1))
     kind = st.sampled_from(["drop", "vanish"])
     faults = [Fault(f"s-{i}", data.draw(kind), frozenset({2})) for i in gone]  # round 2 is the first upload
     faults += [Fault(f"s-{i}", data.draw(kind), frozenset({3})) for i in late]
     with sites(n, schedule=Schedule(faults)) as channel:
         found = run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=Terms(quorum=0.01, resends=0))
-    np.testing.assert_array_equal(found.values, expected([f"s-{i}" for i in range(n) if i not in gone], 50))
+    if n - len(late) > threshold(n):  # they can unmask the sum over all
+        late = set()
+    left = [f"s-{i}" for i in range(n) if i not in gone | late]
+    np.testing.assert_array_equal(found.values, expected(left, 50))
 
 
 def test_a_survivor_that_drops_before_unmasking_is_done_without():
@@ -117,10 +120,44 @@ def test_a_survivor_that_drops_before_unmasking_is_done_without():
     np.testing.assert_array_equal(found.values, expected([f"s-{i}" for i in range(6)], 50))
 
 
-def test_too_few_survivors_stop_the_sum():
+def test_those_left_are_asked_again_and_masks_of_the_first_upload_are_never_revealed():
+    asked = []
+
+    def listen(name, question, frame):
+        request = codec.decode_question(question).request
+        asked.append((name, type(request).__name__, getattr(request, "roster", None)))
+        return frame
+
+    faults = [Fault("s-1", "drop", frozenset({2}))]
+    with sites(5, schedule=Schedule(faults)) as channel:
+        terms = Terms(quorum=0.5, resends=0)
+        run(ask_once(), Tampered(channel, listen), method="trial", layers=[MaskedSums()], terms=terms)
+    everyone = tuple(f"s-{i}" for i in range(5))
+    left = tuple(name for name in everyone if name != "s-1")
+    assert {roster for _, kind, roster in asked if kind == "AskMasked"} == {everyone, left}
+    assert {(name, roster) for name, kind, roster in asked if kind == "Reveal"} == {(name, left) for name in left}
+
+
+def test_a_quorum_is_of_those_asked_first_and_a_smallest_roster_stops_the_sum():
     faults = [Fault(f"s-{i}", "drop", frozenset({2})) for i in (0, 1, 2)]
-    with sites(5, schedule=Schedule(faults)) as channel, pytest.raises(QuorumLost, match="fewer than 4 hide nothing"):
-        run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=Terms(quorum=0.1, resends=0))
+    for policy, quorum in ((None, 0.5), (Policy(protection="none", min_roster=3), 0.1)):
+        terms = Terms(quorum=quorum, resends=0)
+        with sites(5, schedule=Schedule(faults), policy=policy) as channel, pytest.raises(QuorumLost):
+            run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=terms)
+
+    def some():
+        return (yield from total(AskWhole(50), to=("s-0", "s-1", "s-2", "s-3")))
+
+    faults = [Fault("s-0", "drop", frozenset({2})), Fault("s-1", "drop", frozenset({3}))]
+    for quorum, is_enough in ((0.5, True), (0.6, False)):  # two of the four asked first
+        with sites(5, schedule=Schedule(faults)) as channel:
+            layers, terms = [MaskedSums()], Terms(quorum=quorum, resends=0)
+            if is_enough:
+                found = run(some(), channel, method="trial", layers=layers, terms=terms)
+                np.testing.assert_array_equal(found.values, expected(["s-2", "s-3"], 50))
+            else:
+                with pytest.raises(QuorumLost):
+                    run(some(), channel, method="trial", layers=layers, terms=terms)
 
 
 def test_lloyd_with_masks_is_lloyd_within_the_fixed_point_error():
@@ -237,18 +274,16 @@ def test_a_replayed_round_gets_the_same_bytes():
     assert members["s-2"].answer(question) == frame
 
 
-def test_a_second_reveal_with_another_story_is_refused_also_after_a_restart(tmp_path):
+def test_a_second_reveal_is_refused_also_after_a_restart(tmp_path):
     members, frames = caught(folder=tmp_path)  # ledgers in files know every upload of the run
     _, _, decoded = frames["s-2", "Reveal"]
-    other = np.array([1, 1, 1, 1, 0])
     restarted = sites(5, folder=tmp_path).members["s-2"]
     introduced = frames["s-2", "Introduce"][2]
     recall = codec.encode_recall(decoded.envelope._replace(round=60), list(introduced.bodies))
     assert codec.read_envelope(restarted.answer(recall))[0] is codec.Form.ANSWER
     for site in (members["s-2"], restarted):
         assert site.answered(decoded.envelope.run, decoded.request.round, decoded.request.attempt) is not None
-        assert put(site, decoded, changed(decoded.request, survived=other), round_=70) is codec.Form.REFUSAL
-        assert put(site, decoded, decoded.request, round_=71) is codec.Form.REFUSAL
+        assert put(site, decoded, decoded.request, round_=70) is codec.Form.REFUSAL
 
 
 def test_every_key_binds_run_round_attempt_roster_request_purpose_and_names():
@@ -291,20 +326,11 @@ def test_pinned_keys_keep_a_server_from_introducing_itself():
         run(ask_once(), channel, method="trial", layers=[MaskedSums()])
 
 
-@given(st.integers(3, 100))
-def test_no_two_stories_give_both_kinds_of_share_for_everyone(n):
-    """The inequality behind fewest_survivors: one common mask always stays unknown."""
-    t, u = threshold(n), fewest_survivors(n)
-    assert u - 1 >= t
-    assert t - (n - u) >= 1
-    assert u <= n
-
-
-def uploaded(n=6):
+def uploaded(n=6, policy=None):
     """Sites that have uploaded and not yet revealed anything, and their uploads: the server stops here to lie."""
     from tests.runtime.test_journal import Killed, Killing
 
-    frames, channel = {}, sites(n)
+    frames, channel = {}, sites(n, policy=policy)
 
     def listen(name, question, frame):
         decoded = codec.decode_question(question)
@@ -318,13 +344,13 @@ def uploaded(n=6):
     return channel.members, frames
 
 
-def reveal_from(members, frames, name, survived):
-    """Put a story of the server's own making to one site; its answer, or None where it refuses."""
+def reveal_from(members, frames, name, *, roster=None, sealed=None):
+    """Ask one site to unmask, as a lying server would; its answer, or None where it refuses."""
     decoded, _ = frames[name]
-    roster = decoded.request.roster
-    place = roster.index(name)
-    sealed = np.array([_shares(frames[peer])[place] for peer in roster])
-    ask = Reveal(len(roster), decoded.envelope.round, decoded.envelope.attempt, roster, np.array(survived), sealed)
+    roster = decoded.request.roster if roster is None else roster
+    place = decoded.request.roster.index(name)
+    sealed = np.array([_shares(frames[peer])[place] for peer in roster]) if sealed is None else sealed
+    ask = Reveal(len(roster), decoded.envelope.round, decoded.envelope.attempt, roster, sealed)
     body = codec.encode_body(ask, {})
     envelope = decoded.envelope._replace(round=decoded.envelope.round + 1, request=body.digest)
     answer = members[name].answer(codec.encode_question(envelope, body, decoded.transcript, Seen.MASKED))
@@ -332,46 +358,76 @@ def reveal_from(members, frames, name, survived):
     return found if isinstance(found, Reply) else None
 
 
-def _reply(upload):
+def reply_of(upload):
     decoded, frame = upload
     return codec.decode_answer(frame, decoded.envelope, decoded.request.layout, decoded.request.layout.bounds({}))
 
 
 def _shares(upload):
-    return _reply(upload).shares
+    return reply_of(upload).shares
 
 
-def test_a_faked_dropout_yields_nothing():
-    """The server holds an upload, tells all others its site dropped, and takes off every common mask: noise stays."""
-    members, frames = uploaded(6)
+def own_masks(members, frames):
+    """Every site's own mask, from all shares that sites reveal."""
     roster = frames["s-0"][0].request.roster
-    left = _reply(frames["s-0"]).numbers.astype(np.uint64)
-    for name in roster[1:]:
-        story = [peer != "s-0" for peer in roster]
-        told = reveal_from(members, frames, name, story)
-        assert not told.shares[0].any()  # no share of its own mask from anyone who was told it dropped
-        mask = mask_stream(bytes(told.seeds[0].astype(np.uint8)), 50, 64)
-        left = add_in_ring(left, mask, 64, minus=True)  # s-0 comes first, so it added every common mask
-    assert (np.minimum(left, -left) < 2**58).mean() < 0.2  # uniform: its own mask is still on
-    assert reveal_from(members, frames, "s-1", [True] * 6) is None  # and no second story gets its share
+    told = {name: reveal_from(members, frames, name) for name in roster}
+    masks = {}
+    for i, name in enumerate(roster):
+        shares = {
+            place: bytes(told[peer].shares[i].astype(np.uint8))
+            for place, peer in enumerate(roster, start=1)
+            if peer != name
+        }
+        secret = combine(dict(list(shares.items())[: threshold(len(roster))]))
+        masks[name] = mask_stream(own_seed(secret, Context.of(frames[name][0].envelope)), 50, 64)
+    return masks
 
 
-def test_with_the_true_story_the_same_steps_do_unmask():
-    """The control: what the test above takes off is really what is on."""
+def test_only_the_sum_over_the_whole_roster_comes_out_of_its_masks():
+    """With every share that sites ever reveal, a sum over all is there, and one over fewer is noise."""
     members, frames = uploaded(6)
-    roster = frames["s-0"][0].request.roster
-    shares = {
-        i + 1: bytes(reveal_from(members, frames, name, [True] * 6).shares[0].astype(np.uint8))
-        for i, name in enumerate(roster)
-        if name != "s-0"
+    masks = own_masks(members, frames)
+    parts = {
+        name: add_in_ring(reply_of(frames[name]).numbers.astype(np.uint64), mask, 64, minus=True)
+        for name, mask in masks.items()
     }
-    secret = combine(dict(list(shares.items())[: threshold(6)]))
-    assert len(secret) == 16
-    context = Context.of(frames["s-0"][0].envelope)
-    assert mask_stream(own_seed(secret, context), 50, 64).any()
+    (coding,) = codings(AskWhole(50), {}, 64, 6)
+    for n in range(1, 7):
+        names = sorted(parts)[:n]
+        found = coding.decode(np.sum([parts[name] for name in names], axis=0, dtype=np.uint64))
+        assert (found == expected(names, 50)).mean() == (n == 6)
 
 
-@pytest.mark.parametrize("story", [[0, 0, 1, 0, 0, 0], [1, 1, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]])
-def test_stories_of_too_few_survivors_or_without_oneself_are_refused(story):
+@pytest.mark.parametrize("missing", ["s-0", "s-5"])
+def test_nobody_reveals_before_the_whole_roster_has_uploaded(missing):
+    """A server that holds all uploads but one cannot show the shares that one sealed, whatever it sends instead."""
     members, frames = uploaded(6)
-    assert reveal_from(members, frames, "s-2", story) is None
+    roster = frames["s-0"][0].request.roster
+    for name in roster:
+        place, sealed = roster.index(name), []
+        for peer in roster:
+            known = peer if peer != missing else "s-1"
+            sealed.append(_shares(frames[known])[place])
+        if name not in (missing, "s-1"):
+            assert reveal_from(members, frames, name, sealed=np.array(sealed)) is None
+        sealed[roster.index(missing)] = np.zeros_like(sealed[0])
+        if name != missing:
+            assert reveal_from(members, frames, name, sealed=np.array(sealed)) is None
+
+
+def test_a_roster_other_than_that_of_the_upload_is_never_unmasked():
+    members, frames = uploaded(6)
+    roster = frames["s-0"][0].request.roster
+    for fewer in (roster[:5], roster[:4], (*roster[:2], *roster[3:])):
+        assert all(reveal_from(members, frames, name, roster=fewer) is None for name in fewer)
+
+
+def test_once_those_left_were_asked_again_the_first_roster_is_not_unmasked():
+    """Of one question the sum over one roster comes out: not that over all and that over all but one."""
+    members, frames = uploaded(6, policy=Policy(protection="none"))
+    roster = frames["s-0"][0].request.roster
+    for name in roster[:5]:
+        decoded, _ = frames[name]
+        ask = changed(decoded.request, roster=roster[:5], n=5)
+        assert put(members[name], decoded, ask, roster=roster[:5]) is codec.Form.ANSWER
+    assert all(reveal_from(members, frames, name) is None for name in roster[:5])

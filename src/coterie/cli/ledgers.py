@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
-import msgspec
 import typer
 
 from coterie.cli.options import AsJson, ledger
@@ -60,7 +58,7 @@ class _Left(NamedTuple):
     seen: str = ""
     """``single``, ``summed`` or ``masked``; empty for messages without data."""
     over: tuple[str, ...] = ()
-    """The sites whose sum includes a masked answer; empty if this site did not help to unmask it."""
+    """The only sites over whose sum a masked answer can be unmasked."""
     reason: str = ""
     """Why a question was refused."""
 
@@ -68,7 +66,7 @@ class _Left(NamedTuple):
     def sight(self) -> str:
         """What the server sees of it, for a table."""
         if self.seen == "masked":
-            return f"a sum over {len(self.over)} sites" if self.over else "at most a sum"
+            return f"a sum over {len(self.over)} sites"
         return {"single": "the answer", "summed": "the answer, to sum"}.get(self.seen, "")
 
 
@@ -125,19 +123,19 @@ def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]
 
 
 def _left(lines: list[Line]) -> list[_Left]:
-    """The messages that left in one run; a site's internal notes are read for the rosters of unmasked sums."""
-    unmasked, messages, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
+    """The messages that left in one run."""
+    messages, answers = [], dict[tuple[int, int], _Left]()
     for line in lines:
         question = line["round"], line.get("attempt", 0)
         if line["event"] == "answer":
-            answers[question] = _answer(line, unmasked.get(question, ()))
+            answers[question] = _answer(line)
             messages.append(answers[question])
         elif line["event"] not in ("once", "note"):
             messages.append(_other(line, answers.get(question)))
     return messages
 
 
-def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
+def _answer(line: Line) -> _Left:
     from coterie.secure.masked_sums import AskKey, Introduce, Reveal
 
     plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
@@ -145,9 +143,8 @@ def _answer(line: Line, unmasked: Sequence[str]) -> _Left:
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])
-    if len(line.get("with", ())) == 1:  # a roster of one site hides nothing
-        return plain._replace(seen="single")
-    return plain._replace(seen="masked", over=tuple(unmasked))
+    over = tuple(line["with"])
+    return plain._replace(seen="single") if len(over) == 1 else plain._replace(seen="masked", over=over)
 
 
 def _other(line: Line, answered: _Left | None) -> _Left:
@@ -160,19 +157,6 @@ def _other(line: Line, answered: _Left | None) -> _Left:
         what = KEYS if answered.what == KEYS else f"{answered.what} again"
         return plain._replace(what=what, content=answered.content, seen=answered.seen, over=answered.over)
     return plain
-
-
-def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
-    """By round and attempt, the sites of a sum that this site helped to unmask."""
-    rosters: dict[tuple[int, int], list[str]] = {}
-    roster: list[str] = []
-    for line in lines:
-        if line["event"] == "note" and line["what"] == "roster":
-            roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
-        elif line["event"] == "once" and line["what"].startswith("reveal "):
-            _, number, attempt = line["what"].split()
-            rosters[int(number), int(attempt)] = roster
-    return rosters
 
 
 def _site_sentences(left: list[_Left]) -> Iterator[str]:
@@ -204,13 +188,13 @@ def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
     masked = [answer for answer in answers if answer.seen == "masked" and answer.content in FROM_ROWS]
     rosters = dict.fromkeys(answer.over for answer in masked)
     if len(rosters) > MANY_ROSTERS:
-        sizes = sorted(len(over) for over in rosters if over)
+        sizes = sorted(map(len, rosters))
         yield f"{_contents(masked)}, each at most in a sum over {_rounds(sizes)} sites, which varied"
     else:
         for over in rosters:
             same = [answer for answer in masked if answer.over == over]
-            only = f", {'each ' * (len(same) > 1)}only in a sum over {len(over)} sites ({_names(over)})"
-            yield _contents(same) + (only if over else " masked, which this site did not help to unmask")
+            each = "each " * (len(same) > 1)
+            yield f"{_contents(same)}, {each}only in a sum over {len(over)} sites ({_names(over)})"
     if masked and not any(answer.seen in ("single", "summed") and answer.content in FROM_ROWS for answer in answers):
         yield "no per-site results"
 

@@ -17,7 +17,6 @@ from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.secure.masked_sums import (
-    SEALED_BYTES,
     AskKey,
     AskMasked,
     Context,
@@ -26,17 +25,12 @@ from coterie.secure.masked_sums import (
     Reveal,
     Revealed,
     codings,
-    fewest_survivors,
     own_seed,
-    rows_of,
     threshold,
 )
 from coterie.secure.shamir import combine_others
 
 T = TypeVar("T")
-
-FEWEST_ASKED_AGAIN = 3
-"""Sites who are asked again, masked for each other alone, where too many of the others dropped out."""
 
 
 class MaskedSums:
@@ -101,33 +95,32 @@ class MaskedSums:
             yield Question(Introduce(names, keys), phase="masking")
 
     def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
-        ask, coded = self._masked(question, layout, roster)
-        run, round_, attempt = yield Place()
-        context = Context(run, round_, attempt, codec.roster_digest(roster), codec.encode_body(ask, {}).digest)
-        uploads: dict[str, Masked] = yield replace(
-            question,
-            request=ask,
-            to=roster,
-            summed=False,
-            seen=Seen.MASKED,
-            limits={},
-            complete=question.complete and question.to is None,
-            is_for_all=is_for_all,
-        )
-        if is_for_all:
-            yield Remain(frozenset(uploads))
-        if _are_enough(question, roster, uploads, is_for_all=is_for_all):
-            total = np.zeros(layout.numbers, np.uint64)
-            for upload in uploads.values():
-                total += upload.numbers.view(np.uint64)  # wraps at 2**64, which every smaller ring divides
-            try:
-                total = (yield from self._unmasked(total, ask, context, uploads)) if len(roster) > 1 else total
-                return _decoded(total, layout, coded)
-            except QuorumLost as problem:
-                left = yield from _left(question, uploads, problem, is_for_all=is_for_all)
-        else:
-            left = tuple(sorted(uploads))
-        return (yield from self._sum(question, layout, left, is_for_all=is_for_all))
+        """The sum over the whole roster; where some drop out, over those left, who are asked again."""
+        asked = replace(question, summed=False, seen=Seen.MASKED, limits={}, is_for_all=is_for_all, of=len(roster))
+        while True:
+            ask, coded = self._masked(question, layout, roster)
+            run, round_, attempt = yield Place()
+            context = Context(run, round_, attempt, codec.roster_digest(roster), codec.encode_body(ask, {}).digest)
+            complete = question.complete and question.to is None
+            uploads: dict[str, Masked] = yield replace(asked, request=ask, to=roster, complete=complete)
+            if is_for_all:
+                yield Remain(frozenset(uploads))
+            left, problem = tuple(sorted(uploads)), None
+            if left == roster:
+                try:
+                    total = yield from self._unmasked(ask, context, uploads)
+                    return _decoded(total, layout, coded)
+                except QuorumLost as lost:
+                    ready: Sequence[str] = yield Present()
+                    left, problem = tuple(name for name in roster if name in ready), lost
+                if not left or left == roster:
+                    raise problem
+                if is_for_all:
+                    yield Remain(frozenset(left))
+            if question.complete:
+                gone = {name: SiteOutcome(OutcomeKind.DROPPED) for name in roster if name not in left}
+                raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs every site.", gone) from problem
+            roster = left
 
     def _masked(
         self, question: Question, layout: Layout, roster: tuple[str, ...]
@@ -143,58 +136,22 @@ class MaskedSums:
         body = codec.encode_body(question.request, question.limits).data
         return AskMasked(bits, layout.numbers, n, roster, body), coded
 
-    def _unmasked(self, total: Ring, ask: AskMasked, context: Context, uploads: Mapping[str, Masked]) -> Lowering:
-        """Take off the survivors' own masks and the common masks with those who dropped out."""
-        roster = ask.roster
-        survived = np.array([name in uploads for name in roster], np.int64)
-        nothing = np.zeros((len(roster), SEALED_BYTES), np.uint8)
-        sealed = np.array([uploads[name].shares if name in uploads else nothing for name in roster], np.uint8)
+    def _unmasked(self, ask: AskMasked, context: Context, uploads: Mapping[str, Masked]) -> Lowering:
+        """The sum of all uploads less every site's own mask; common masks cancel."""
+        total, roster = np.zeros(ask.count, np.uint64), ask.roster
+        for upload in uploads.values():
+            total += upload.numbers.view(np.uint64)  # wraps at 2**64, which every smaller ring divides
+        if len(roster) == 1:
+            return total
+        sealed = np.array([uploads[name].shares for name in roster], np.uint8)
         questions = {
-            name: Reveal(len(roster), context.round, context.attempt, roster, survived, sealed[:, place])
+            name: Reveal(len(roster), context.round, context.attempt, roster, sealed[:, place])
             for place, name in enumerate(roster)
-            if name in uploads
         }
-        needed = len(uploads) if len(uploads) < len(roster) else threshold(len(roster)) + 1
-        answers: dict[str, Revealed] = yield Question(questions, tuple(questions), phase="masking", needed=needed)
-        seeds = [(own_seed(secret, context), True) for secret in _own_secrets(roster, uploads, answers)]
-        gone = [name for name in roster if name not in uploads]
-        for name in uploads if gone else ():
-            common = rows_of(answers[name].seeds)
-            seeds += [(seed, name < other) for other, seed in zip(gone, common, strict=True)]
+        needed = threshold(len(roster)) + 1
+        answers: dict[str, Revealed] = yield Question(questions, roster, phase="masking", needed=needed)
+        seeds = [(own_seed(secret, context), True) for secret in _own_secrets(roster, answers)]
         return add_streams(total, seeds, ask.bits).astype(np.uint64)
-
-
-def _are_enough(
-    question: Question, roster: tuple[str, ...], uploads: Mapping[str, Masked], *, is_for_all: bool
-) -> bool:
-    """Whether the sum can be unmasked; False where those who uploaded are asked again, masked for each other."""
-    n, fewest = len(roster), fewest_survivors(len(roster))
-    gone = {name: SiteOutcome(OutcomeKind.DROPPED) for name in roster if name not in uploads}
-    if question.complete and gone:
-        raise RosterChanged(f"{_listed(gone)} dropped out of a sum that needs all of {n} sites.", gone)
-    if len(uploads) >= fewest:
-        return True
-    if len(uploads) >= FEWEST_ASKED_AGAIN and is_for_all:  # a quorum is of all, or of those asked first
-        return False  # what they sent stays hidden
-    raise QuorumLost(
-        f"{len(uploads)} of {n} sites sent their part; fewer than {fewest} hide nothing. "
-        f"{_listed(gone)} dropped out.",
-        gone,
-    )
-
-
-def _left(question: Question, uploads: Mapping[str, Masked], problem: QuorumLost, *, is_for_all: bool) -> Lowering:
-    """Those who are asked again where too few helped to unmask a sum, or why nobody is."""
-    ready: Sequence[str] = yield Present()
-    left = tuple(sorted(uploads.keys() & set(ready)))
-    if not FEWEST_ASKED_AGAIN <= len(left) < len(uploads):
-        raise problem
-    if question.complete:
-        raise RosterChanged(f"{_listed(uploads.keys() - set(left))} did not help to unmask a sum.") from None
-    if not is_for_all:
-        raise problem
-    yield Remain(frozenset(left))
-    return left
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -209,15 +166,13 @@ def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
     return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= largest), None)
 
 
-def _own_secrets(
-    roster: Sequence[str], uploads: Mapping[str, Masked], answers: Mapping[str, Revealed]
-) -> Iterable[bytes]:
-    """The secrets of the survivors' own masks; nobody has a share of its own, so one answer more is used."""
+def _own_secrets(roster: Sequence[str], answers: Mapping[str, Revealed]) -> Iterable[bytes]:
+    """The secrets of all sites' own masks; nobody has a share of its own, so one answer more is used."""
     places = {name: place for place, name in enumerate(roster, start=1)}
     used = list(answers)[: threshold(len(roster)) + 1]
     rows = {places[name]: answers[name].shares.astype(np.uint8).tobytes() for name in used}
     try:
-        return combine_others(rows, [places[name] for name in uploads]).values()
+        return combine_others(rows, list(places.values())).values()
     except ValueError as problem:
         raise QuorumLost(f"the sum cannot be unmasked: {problem}; a site revealed something else.") from None
 

@@ -2,13 +2,10 @@
 
 A site adds to its numbers, coded as integers of a ring, one mask for every other site of the roster (with opposite
 signs at the two ends, so that they cancel) and one of its own. All masks of a round are streams of keys used once:
-they bind the run, the round, the attempt, the roster and the request. After the upload the survivors reveal, for that
-round only,
-
-- for every survivor their share of its own mask's secret (any ``threshold`` of them give it), or
-- for every site that dropped out their common mask with it,
-
-never both for one site. A site claimed to have dropped keeps its own mask, so a faked dropout yields nothing.
+they bind the run, the round, the attempt, the roster and the request. Where the whole roster has uploaded, sites
+reveal for that round their shares of each other's own masks (any ``threshold`` of them give one). Where it has not,
+nothing is revealed, and those left are asked again, masked for each other alone. Common masks are never revealed, so
+the only sum that can be unmasked is the one over the roster that every site of it was asked about.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from coterie.errors import BadAnswer, MalformedMessage
 from coterie.maths.masks import FixedPoint, Narrow, WholeNumbers, add_streams
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
-from coterie.messages.schema import Integers, Nothing, Reply, Request, array
+from coterie.messages.schema import Nothing, Reply, Request, array
 from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
@@ -40,22 +37,8 @@ KEY_BYTES = 32
 
 
 def threshold(n_sites: int) -> int:
-    """How many of the other sites' shares give a site's own mask: two thirds, and more than half of all.
-
-    Of exactly half, two different stories about who dropped out would give a sum over two sites of four.
-    """
+    """How many of the other sites' shares give a site's own mask: two thirds, and more than half of all."""
     return max(2 * n_sites // 3, n_sites // 2 + 1) if n_sites > 2 else n_sites - 1
-
-
-def fewest_survivors(n_sites: int) -> int:
-    """How many sites must have uploaded for the sum to be unmasked.
-
-    With t the threshold, a server that tells some sites one story and others another gets the shares of a site's own
-    mask from t others, its common masks from the remaining n-1-t and, from the site itself, at most n-u more. As long
-    as u >= n-t+1 at least one common mask stays unknown.
-    """
-    t = threshold(n_sites)
-    return max(t + 1, n_sites - t + 1) if n_sites > 1 else 1
 
 
 class PublicKey(Reply, content="nothing"):
@@ -98,27 +81,19 @@ class AskMasked(Request[Masked], doing="summing masked answers"):
 
 
 class Revealed(Reply, content="nothing"):
-    """By place in the roster the share of a survivor's own mask; in its order the common mask with each site gone."""
+    """By place in the roster, the share of the site's own mask; none of one's own."""
 
     shares: Bytes = array("n", SHARE_BYTES, dtype="uint8", is_counted=False)
-    seeds: Bytes = array("gone", KEY_BYTES, dtype="uint8", is_counted=False)
 
 
 class Reveal(Request[Revealed], doing="unmasking the sum"):
-    """Unmask the sum of an earlier round; the sealed shares are those the survivors sent for you."""
+    """Unmask the sum of an earlier round, in which the whole roster uploaded; these are the shares sealed for you."""
 
     n: int
     round: int
     attempt: int
     roster: tuple[str, ...]
-    survived: Integers = array("n", dtype="uint1")
     sealed: Bytes = array("n", SEALED_BYTES, dtype="uint8")
-    gone: int = 0
-    """How many dropped out: whatever is said here, it is counted from ``survived``."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "gone", int(np.sum(np.asarray(self.survived) == 0)))
-        super().__post_init__()
 
 
 class Context(NamedTuple):
@@ -281,28 +256,20 @@ def _array_of(rows: Sequence[bytes], width: int) -> Bytes:
 
 @carries(Reveal)
 def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal) -> Revealed:
-    """What unmasks the sum of an earlier round: once a round, one kind for each site."""
+    """What unmasks the sum of an earlier round over its whole roster: once a round."""
     upload = exit_.answered(envelope.run, ask.round, ask.attempt)
     if upload is None:
         raise MalformedMessage("this site uploaded nothing in that round")
     context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
-    survived = [bool(x) for x in ask.survived]
-    if ask.n != len(ask.roster) or not survived[ask.roster.index(exit_.name)]:
-        raise MalformedMessage("who did not upload has nothing to reveal")
-    if sum(survived) < fewest_survivors(ask.n):
-        raise MalformedMessage(f"{sum(survived)} survivors of {ask.n} are too few to unmask")
-    left = tuple(name for name, there in zip(ask.roster, survived, strict=True) if there)
-    exit_.unmask(envelope.run, left)
+    exit_.unmask(envelope.run, ask.roster)
+    shares = [
+        bytes(SHARE_BYTES) if peer == exit_.name else _opened(_seal(exit_, memory, context, peer, exit_.name), sealed)
+        for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)
+    ]
     if not exit_.once(envelope.run, f"reveal {ask.round} {ask.attempt}"):
         raise MalformedMessage("the masks of that round were revealed already")
-    shares, seeds = [bytes(SHARE_BYTES)] * ask.n, []
-    for i, (peer, sealed) in enumerate(zip(ask.roster, rows_of(ask.sealed), strict=True)):
-        if not survived[i]:
-            seeds.append(_common_seed(exit_, memory, context, peer))
-        elif peer != exit_.name:
-            shares[i] = _opened(_seal(exit_, memory, context, peer, exit_.name), sealed)
-    return Revealed(_array_of(shares, SHARE_BYTES), _array_of(seeds, KEY_BYTES))
+    return Revealed(_array_of(shares, SHARE_BYTES))
 
 
 def _opened(cipher: ChaCha20Poly1305, sealed: bytes) -> bytes:
