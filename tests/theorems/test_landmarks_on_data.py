@@ -142,7 +142,9 @@ def test_summed_landmarks_masked_by_the_default_policy(data_folder):
         seen = {e.seen for e in made.ledger_.exchanges if e.phase == "algorithm" and e.asked != "shared.Agree"}
         assert seen <= {"summed", "masked"}
     sent, rounds, masking = (made.ledger_.total(what) for what in ("bytes_up", "rounds", "rounds_masking"))
-    print(f"summed: f_K {np.mean(ratios):.4f}, NMI {np.mean(nmis):.3f}, {sent / 5:.0f} B, {rounds} + {masking} rounds")
+    print(
+        f"summed: f_K {np.mean(ratios):.4f}, NMI {np.mean(nmis):.3f}, {sent / 5:.0f} B, {rounds} + {masking} rounds"
+    )
     assert np.mean(ratios) <= 1.01
 
 
