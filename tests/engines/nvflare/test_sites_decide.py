@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import zipfile
@@ -145,11 +146,10 @@ def _listening(pids: set[int]) -> set[tuple[str, int]]:
     """Addresses and ports that these processes listen at."""
     inodes = set()
     for pid in pids:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                inodes.add(str(link.readlink()))
-            except OSError:  # closed since
-                continue
+        with contextlib.suppress(OSError):  # the process has ended since
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):  # closed since
+                    inodes.add(str(link.readlink()))
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
