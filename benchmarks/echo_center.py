@@ -27,7 +27,7 @@ class EchoCenter(Center):
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:  # noqa: ARG002
         """Leave the seconds of each in a file; how far it is, meanwhile, in another."""
         channel.greet()
-        rng, told = np.random.default_rng(0), self.told
+        rng, told = np.random.default_rng(0), self.arguments
         found: dict[str, Any] = {"echo": [], "round": []}
         sizes: list[int] = []
 
