@@ -27,7 +27,7 @@ class EchoCenter(Center):
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:  # noqa: ARG002
         """Leave the seconds of each in a file; how far it is, meanwhile, in another."""
         channel.greet()
-        rng, told = np.random.default_rng(0), self.arguments
+        rng, arguments = np.random.default_rng(0), self.arguments
         found: dict[str, Any] = {"echo": [], "round": []}
         sizes: list[int] = []
 
@@ -37,23 +37,23 @@ class EchoCenter(Center):
                 sizes.append(line["bytes_up"] // len(line["sites"]))
 
         def mark(phase: str) -> None:
-            time.sleep(told["rest"])
+            time.sleep(arguments["rest"])
             (kit / PHASE).write_text(phase)
             time.sleep(3.0)  # whoever watches looks at the memory of all now
 
         def rounds(count: int) -> Protocol[None]:
             for _ in range(count):
-                yield from total(Assign(rng.uniform(size=(told["clusters"], told["columns"]))))
+                yield from total(Assign(rng.uniform(size=(arguments["clusters"], arguments["columns"]))))
 
         def protocol() -> Protocol[None]:
-            yield from rounds(told["warm"])
+            yield from rounds(arguments["warm"])
             mark("warm")
-            yield from rounds(told["rounds"])
+            yield from rounds(arguments["rounds"])
             mark("done")
             found["round"].clear()
-            for _ in range(told["turns"]):
-                yield from rounds(told["turn"])
-                found["echo"] += [_echo(channel, bytes(sizes[-1]), 30.0) for _ in range(told["turn"])]
+            for _ in range(arguments["turns"]):
+                yield from rounds(arguments["turn"])
+                found["echo"] += [_echo(channel, bytes(sizes[-1]), 30.0) for _ in range(arguments["turn"])]
 
         run(protocol(), channel, method="lloyd", journal=Journal(folder / "journal"), events=tell)
         found["bytes"] = sizes[-1]

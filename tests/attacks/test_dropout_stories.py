@@ -17,7 +17,7 @@ STORIES = {
     **{a: {f"s-{4 + (i + j) % 6}" for j in range(3)} for i, a in enumerate(TARGETS)},
     **{f"s-{4 + b}": {a for i, a in enumerate(TARGETS) if (b - i) % 6 >= 3} for b in range(6)},
 }
-"""Whom each site is told to have dropped out: at most three, never a site that the same one is told has not."""
+"""The sites that dropped out according to the story for each site: at most three."""
 
 
 def believing(site, frames, name, gone):
@@ -41,17 +41,17 @@ def test_sites_that_believe_stories_give_the_sum_over_four_of_ten():
     """The control: with sites that reveal common masks the attack works, and no story is of fewer than seven."""
     members, frames = uploaded(N)
     context = Context.of(frames["s-0"][0].envelope)
-    told = {name: believing(members[name], frames, name, gone) for name, gone in STORIES.items()}
+    revealed = {name: believing(members[name], frames, name, gone) for name, gone in STORIES.items()}
     places = {name: place for place, name in enumerate(frames["s-0"][0].request.roster, start=1)}
     total = np.zeros(50, np.uint64)
     for a in TARGETS:
-        shares = {places[name]: given[a] for name, (given, _) in told.items() if a in given}
+        shares = {places[name]: given[a] for name, (given, _) in revealed.items() if a in given}
         assert len(shares) >= threshold(N)
         part = reply_of(frames[a]).numbers.astype(np.uint64)
         secret = combine(dict(list(shares.items())[: threshold(N)]))
         part = add_in_ring(part, mask_stream(own_seed(secret, context), 50, 64), 64, minus=True)
         for b in STORIES.keys() - set(TARGETS):
-            common = told[a][1].get(b) or told[b][1][a]
+            common = revealed[a][1].get(b) or revealed[b][1][a]
             part = add_in_ring(part, mask_stream(common, 50, 64), 64, minus=a < b)
         total += part
     (coding,) = codings(AskWhole(50), {}, 64, N)

@@ -370,11 +370,11 @@ def _shares(upload):
 def own_masks(members, frames):
     """Every site's own mask, from all shares that sites reveal."""
     roster = frames["s-0"][0].request.roster
-    told = {name: reveal_from(members, frames, name) for name in roster}
+    revealed = {name: reveal_from(members, frames, name) for name in roster}
     masks = {}
     for i, name in enumerate(roster):
         shares = {
-            place: bytes(told[peer].shares[i].astype(np.uint8))
+            place: bytes(revealed[peer].shares[i].astype(np.uint8))
             for place, peer in enumerate(roster, start=1)
             if peer != name
         }
