@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -120,6 +122,20 @@ def test_an_upload_can_be_unmasked_only_in_the_sum_over_its_roster(show):
         in below
     )
     assert next(row[3] for row in rows_of(table) if row[0].startswith("8")) == "a sum over 4 sites"
+
+
+def test_a_ledger_of_an_earlier_version_says_over_whom_a_sum_was_really_unmasked(show):
+    """Then a sum asked of five sites could be unmasked over the four left of them."""
+    fitted(parameters={"init": "var-part"}, policy=Policy(protection="none"))
+    lines = lines_of("run/sites/a.jsonl")
+    reveal = next(i for i, x in enumerate(lines) if x["event"] == "once" and x["what"].startswith("reveal "))
+    left = base64.b64encode(msgspec.msgpack.encode(NAMES[:4])).decode()
+    note = {**lines[reveal], "event": "note", "what": "roster", "data": left}
+    chain = Chain(Path("older.jsonl"))
+    for line in (*lines[:reveal], note, *lines[reveal:]):
+        chain.append({name: value for name, value in line.items() if name != "chain"})
+    _, below = show("older.jsonl")
+    assert "only in a sum over 4 sites (a, b, c, d)" in below
 
 
 def test_a_plain_run_shows_that_the_server_saw_every_answer(show):

@@ -12,9 +12,9 @@ from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import (
     NEIGHBORS,
     TRUSTED,
+    GroupCovariance,
     LandmarkMap,
     Landmarks,
-    Spread,
     coded,
     decoded,
     feature_root,
@@ -114,23 +114,23 @@ def test_the_scatter_within_is_that_of_drawn_rows_to_first_order():
     rng = np.random.default_rng(4)
     shown, landmarks, counts = rng.normal(size=(3, 4)), rng.normal(size=(6, 4)), np.array([5.0, 7.0, 9.0])
     variance, squares = np.array([1e-4, 2e-4, 5e-5]), np.array([30.0, 9.0, 0.0, 1.0])
-    spread = Spread.of(squares, rng.normal(size=(20, 2)) @ rng.normal(size=(2, 4)) * [1, 1, 1, 0])
-    root = spread.coordinates(np.eye(4))
+    covariance = GroupCovariance.of(squares, rng.normal(size=(20, 2)) @ rng.normal(size=(2, 4)) * [1, 1, 1, 0])
+    root = covariance.coordinates(np.eye(4))
     kernel = Kernel("rbf", 0.3)
     map_ = LandmarkMap.of(kernel, landmarks, feature_root(kernel, landmarks))
     slow = np.zeros((6, 6))
     for row, v, count in zip(shown, variance, counts, strict=True):
         drawn = row + np.sqrt(v) * rng.normal(size=(200_000, root.shape[1])) @ root.T
         slow += count * np.cov(map_.embed(drawn).T, bias=True)
-    found = map_.within(shown, variance, counts, spread)
+    found = map_.within(shown, variance, counts, covariance)
     np.testing.assert_allclose(found, slow, atol=0.01 * np.trace(slow))
 
 
-def test_a_spread_has_the_columns_deviations_and_part_of_the_neighbors_correlations():
+def test_the_covariance_within_groups_has_the_columns_deviations_and_part_of_the_neighbors_correlations():
     rng = np.random.default_rng(5)
     differences, squares = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4)) * [1, 1, 0, 1], np.array([4.0, 1, 2, 0])
     for some in (differences, differences[:3]):
-        root = Spread.of(squares, some).coordinates(np.eye(4))
+        root = GroupCovariance.of(squares, some).coordinates(np.eye(4))
         lengths, deviations = np.linalg.norm(some, axis=0), np.sqrt(squares * 4 / 7)
         scaled = some / np.where(lengths > 0, lengths, 1.0)
         expected = TRUSTED * (scaled.T @ scaled)
@@ -145,5 +145,6 @@ def test_neighbors_are_the_nearest_rows():
     for i, differences in enumerate(found):
         apart = np.sort(np.linalg.norm(rows[3 * i] - rows, axis=1))[: NEIGHBORS + 1]
         np.testing.assert_allclose(np.sort(np.linalg.norm(differences, axis=1)), apart, atol=1e-12)
+    assert neighbor_differences(rows[:0]).shape == (0, 3)  # a block of which every group was left out
     assert not neighbor_differences(rows[:1]).any()
     assert len(neighbor_differences(rows[:2])) == 4

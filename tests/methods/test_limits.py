@@ -14,6 +14,8 @@ from coterie.messages.bounds import Bound
 from coterie.messages.site_api import Memory
 from coterie.messages.verbs import Question, total
 from coterie.methods.kernel.dspgd.protocol import DSPGDSettings, dspgd
+from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks
+from coterie.methods.method import RunContext
 from coterie.methods.shared.limits import (
     LOWEST,
     N_MARKS,
@@ -139,3 +141,13 @@ def test_a_bound_may_differ_by_column():
     assert Bound("rows * box * other").value({**names, "other": (1.0, 2.0, 3.0)}) == np.inf
     with pytest.raises(MalformedMessage, match="2 limits for an array of shape"):
         Assign(np.zeros((1, 3))).layout.bounds(names)
+
+
+def test_a_request_that_states_its_ring_asks_for_no_limits():
+    """Shares of cells are whole numbers of a stated ring: their bound would never be used."""
+    settings = LandmarkParameters(landmarks="summed", n_landmarks=6, gamma=0.1)
+    context = RunContext(3, 0, averages=False)
+    protocol = cluster_by_landmarks(settings, 3, context, max_rounds=1, tol=0.0)
+    _, names = asked(protocol, method="landmarks")
+    assert names.count("ShareCells") > 1
+    assert names.count("ReportMagnitude") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import typer
 
 from coterie.cli.options import AsJson, ledger
@@ -58,7 +60,7 @@ class _Left(NamedTuple):
     seen: str = ""
     """``single``, ``summed`` or ``masked``; empty for messages without data."""
     over: tuple[str, ...] = ()
-    """The only sites over whose sum a masked answer can be unmasked."""
+    """The sites over whose sum a masked answer was unmasked, or can be at most."""
     reason: str = ""
     """Why a question was refused."""
 
@@ -123,19 +125,19 @@ def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]
 
 
 def _left(lines: list[Line]) -> list[_Left]:
-    """The messages that left in one run."""
-    messages, answers = [], dict[tuple[int, int], _Left]()
+    """The messages that left in one run; a site's internal notes are read for the rosters of unmasked sums."""
+    unmasked, messages, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
     for line in lines:
         question = line["round"], line.get("attempt", 0)
         if line["event"] == "answer":
-            answers[question] = _answer(line)
+            answers[question] = _answer(line, unmasked.get(question))
             messages.append(answers[question])
         elif line["event"] not in ("once", "note"):
             messages.append(_other(line, answers.get(question)))
     return messages
 
 
-def _answer(line: Line) -> _Left:
+def _answer(line: Line, unmasked: Sequence[str] | None) -> _Left:
     from coterie.secure.masked_sums import AskKey, Introduce, Reveal
 
     plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
@@ -143,7 +145,7 @@ def _answer(line: Line) -> _Left:
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])
-    over = tuple(line["with"])
+    over = tuple(line["with"] if unmasked is None else unmasked)
     return plain._replace(seen="single") if len(over) == 1 else plain._replace(seen="masked", over=over)
 
 
@@ -157,6 +159,22 @@ def _other(line: Line, answered: _Left | None) -> _Left:
         what = KEYS if answered.what == KEYS else f"{answered.what} again"
         return plain._replace(what=what, content=answered.content, seen=answered.seen, over=answered.over)
     return plain
+
+
+def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
+    """By round and attempt, the sites of a sum that this site helped to unmask.
+
+    In ledgers of earlier versions these can be fewer than the sites asked: those left after a dropout.
+    """
+    rosters: dict[tuple[int, int], list[str]] = {}
+    roster: list[str] = []
+    for line in lines:
+        if line["event"] == "note" and line["what"] == "roster":
+            roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
+        elif line["event"] == "once" and line["what"].startswith("reveal "):
+            _, number, attempt = line["what"].split()
+            rosters[int(number), int(attempt)] = roster
+    return rosters
 
 
 def _site_sentences(left: list[_Left]) -> Iterator[str]:

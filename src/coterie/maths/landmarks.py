@@ -34,7 +34,7 @@ class Landmarks:
 
 
 @dataclass(frozen=True)
-class Spread:
+class GroupCovariance:
     """An estimate of the covariance within groups, common to all groups; its trace is the number of columns.
 
     The deviation of each column is exact. Correlations are estimated: ``shared`` has rows R with R'R their part, and
@@ -46,7 +46,7 @@ class Spread:
     alone: Floats
 
     @classmethod
-    def of(cls, squares: Floats, differences: Floats) -> Spread:
+    def of(cls, squares: Floats, differences: Floats) -> GroupCovariance:
         """From the sum of squares within groups of each column, and differences between neighboring groups."""
         if len(differences) > len(squares):
             differences = np.linalg.qr(differences).R
@@ -63,6 +63,8 @@ class Spread:
 
 def neighbor_differences(rows: Rows) -> Floats:
     """Differences between some of the rows, evenly spaced, and their nearest neighbors."""
+    if not len(rows):
+        return np.zeros((0, rows.shape[1]))
     some, k = rows[:: -(-len(rows) // SAMPLED)].astype(np.float64), min(NEIGHBORS, len(rows) - 1)
     near = np.argpartition(cdist(some, rows, "sqeuclidean"), k, axis=1)[:, : k + 1]  # among them the row itself
     differences: Floats = (some[:, None] - rows[near]).reshape(-1, rows.shape[1])
@@ -89,16 +91,16 @@ class LandmarkMap:
         embedded -= self.shift.astype(rows.dtype)
         return embedded
 
-    def within(self, rows: Rows, variance: Floats, counts: Floats, spread: Spread) -> Floats:
+    def within(self, rows: Rows, variance: Floats, counts: Floats, covariance: GroupCovariance) -> Floats:
         """The scatter of features within groups, to first order, for an rbf kernel.
 
         Per group v J C J', with v its ``variance``, J the derivative of its features and C the covariance of
-        ``spread``.
+        ``covariance``.
         """
         values = self.kernel.quick(rows.astype(np.float64), self.landmarks, variance)
         slopes = 2 * self.kernel.gamma / (1 + 2 * self.kernel.gamma * variance) * np.sqrt(counts * variance)
         values *= slopes[:, None]
-        near, points = spread.coordinates(rows), spread.coordinates(self.landmarks)
+        near, points = covariance.coordinates(rows), covariance.coordinates(self.landmarks)
         mixed = values.T @ (values * (near @ points.T))
         scatter = (values * np.vecdot(near, near)[:, None]).T @ values - mixed - mixed.T
         scatter += (values.T @ values) * (points @ points.T)

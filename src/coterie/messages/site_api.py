@@ -157,8 +157,8 @@ class Exit(Protocol):
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to sums over these sites; the site's policy may refuse."""
 
-    def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
-        """Agree to unmask a sum over the remaining sites; the site's policy may refuse."""
+    def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
+        """Agree to unmask a sum over these sites; the site's policy may refuse."""
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
         """The answer to a carried request, if the site's policy allows it."""

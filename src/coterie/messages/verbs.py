@@ -49,8 +49,8 @@ class Question:
     """How many answers suffice; None: the run's quorum."""
     is_for_all: bool = False
     """Whether ``to`` are all remaining sites of the run: the quorum is then a share of all sites it ever had."""
-    of: int | None = None
-    """Of how many sites the quorum is a share where not of these: those left are asked again after a dropout."""
+    quorum_of: int | None = None
+    """How many sites the quorum is a share of; None: those asked. A dropout does not make it smaller."""
     phase: str = "algorithm"
     """``algorithm`` or ``masking``, for the ledger."""
 

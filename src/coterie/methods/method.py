@@ -1,7 +1,7 @@
 """A method as one plug-in object: its name, its parameters, what it may ask, what it costs and discloses.
 
-Everything else reads it from here: the list of methods, ``--set`` and parameter checks, policies, audits, closed
-forms of cost, estimators' parameters, model files, and a site that replays a run.
+Everything else reads it from here: the list of methods, ``--set`` and parameter checks, policies, audits, the
+formula of its cost, estimators' parameters, model files, and a site that replays a run.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class Run:
         number, self.round = self.round, self.round + 1
         nominal = self.roster.names if question.to is None else question.to
         size = len(self.roster.names if question.is_for_all else nominal)
-        needed = question.needed or self.terms.needed(size if question.is_for_all else question.of or size)
+        needed = question.needed or self.terms.needed(size if question.is_for_all else question.quorum_of or size)
         asked = self._prepare(question, number, self.roster.choose(set(nominal), number, needed))
         delivery = Delivery(self.channel, asked, self.terms)
         began = time.perf_counter()

@@ -96,7 +96,9 @@ class MaskedSums:
 
     def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
         """The sum over the whole roster; where some drop out, over those left, who are asked again."""
-        asked = replace(question, summed=False, seen=Seen.MASKED, limits={}, is_for_all=is_for_all, of=len(roster))
+        asked = replace(
+            question, summed=False, seen=Seen.MASKED, limits={}, is_for_all=is_for_all, quorum_of=len(roster)
+        )
         while True:
             ask, coded = self._masked(question, layout, roster)
             run, round_, attempt = yield Place()

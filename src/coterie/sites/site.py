@@ -237,9 +237,9 @@ class Site:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
         self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
 
-    def unmask(self, run: bytes, survivors: tuple[str, ...]) -> None:
-        """Agree that an upload is summed up with those left, a roster like any other."""
-        self._join(run, survivors, Refusal.UNMASKING_FORBIDDEN)
+    def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
+        """Agree to unmask a sum over these sites, unless a smaller roster was asked for since."""
+        self._join(run, roster, Refusal.UNMASKING_FORBIDDEN)
 
     def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
         before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]

@@ -106,7 +106,8 @@ class _Known:
     def limited(self, question: Question) -> Protocol[Question]:
         """The question with the limits that bounds of its answer name; asked for where nobody has stated them.
 
-        A remembered request may change what sites show: it says which limits still hold.
+        A remembered request may change what sites show: it says which limits still hold. A request that states its
+        ring needs none.
         """
         request = question.request
         if isinstance(request, Mapping):
@@ -114,7 +115,7 @@ class _Known:
                 self._view, self._measured = {}, {}
         elif request.remembered:
             self._view, self._measured = request.limits_after(self._view), {}
-        elif question.summed and not request.layout.is_bounded(question.limits):
+        elif question.summed and request.ring is None and not request.layout.is_bounded(question.limits):
             limits = yield from self._limits(question, request)
             return replace(question, limits={**limits, **question.limits})
         return question

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
-from coterie.maths.landmarks import LandmarkMap, Spread, coded, neighbor_differences
+from coterie.maths.landmarks import GroupCovariance, LandmarkMap, coded, neighbor_differences
 from coterie.maths.spectra import triangle
 from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Integers, Nothing, Reply, Request, array
@@ -154,10 +154,11 @@ class FeatureTable(StreamedTable):
         total, squares = np.zeros((len(self.columns), len(self.columns))), within_columns(self.raw)
         if self.map.kernel.name != "rbf" or not squares.sum() > 0:
             return total
-        spread = Spread.of(squares, np.concatenate([neighbor_differences(block.rows) for block in self.raw.blocks()]))
+        differences = np.concatenate([neighbor_differences(block.rows) for block in self.raw.blocks()])
+        covariance = GroupCovariance.of(squares, differences)
         for block in self._raw_pieces():
             assert block.variance is not None
-            total += self.map.within(block.rows, block.variance, block.counts, spread)
+            total += self.map.within(block.rows, block.variance, block.counts, covariance)
         return total
 
     @property
