@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.messages.identity import Authority
+from coterie.sites.installed import InstalledSite
+from coterie.sites.ledger import kept_secret
 
 SITE_CLASS = "coterie.engines.nvflare.site_end.SiteEnd"
 CENTER_CLASS = "coterie.deployment.conductor.Conductor"
@@ -98,9 +101,12 @@ def provision(
     places = {"server": (out / "server", "server")}
     places |= {name: (out / "sites" / name, "site") for name in everyone["sites"]}
     places |= {name: (out / "analysts" / name, "analyst") for name in everyone["analysts"]}
+    names = Authority(kept_secret(authority / "coterie.key"))
     for name, (target, kind) in places.items():
         if not target.exists():
             _place(signed / (server if name == "server" else name), target, kind)
+            if kind == "site":
+                InstalledSite(target).certify(names, name)
     _write(kept, {"server": server, "port": port, **everyone})
     shutil.rmtree(signed, ignore_errors=True)  # kits that nobody was given
     return {name: read_kit(target) for name, (target, _) in places.items()}
