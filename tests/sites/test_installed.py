@@ -17,7 +17,7 @@ from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 from coterie.sites import installed
 from coterie.sites.installed import Holdings, InstalledSite
-from tests.identities import AUTHORITY
+from tests.identities import certify
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 5.0]])
 POLICY = 'per_site_results = "averages"\nprotection = "none"\nmin_rows = 1\n'
@@ -48,7 +48,7 @@ def folder(tmp_path):
     write_rows(tmp_path / "rows.csv")
     (tmp_path / "site.toml").write_text(POLICY)
     made = InstalledSite(tmp_path / "kit")
-    made.certify(AUTHORITY, "north")
+    certify(tmp_path / "kit", "north")
     made.tell(Holdings(str(tmp_path / "rows.csv"), str(tmp_path / "site.toml")))
     return tmp_path
 

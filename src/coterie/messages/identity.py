@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Collection
@@ -126,13 +127,13 @@ class Trust:
     revoked: Revocations = field(default_factory=lambda: Revocations(0, frozenset()))
 
     def __post_init__(self) -> None:
-        if self.revoked.number and not _is_signed(self.authority, self.revoked.signature, self.revoked.signed()):
+        if self.revoked.number and not is_signed(self.authority, self.revoked.signature, self.revoked.signed()):
             raise Untrusted("the list of revoked certificates is not signed by this federation's authority")
 
     def check(self, certificate: Certificate, role: Role, name: str, *, now: float | None = None) -> None:
         """``Untrusted`` unless the authority certified this key for this role and name, and it holds today."""
         today = time.time() if now is None else now
-        if not _is_signed(self.authority, certificate.signature, certificate.signed(role, name)):
+        if not is_signed(self.authority, certificate.signature, certificate.signed(role, name)):
             raise Untrusted(f"the certificate of {role} {name} is not signed by this federation's authority")
         if not certificate.begins - CLOCKS_DIFFER <= today <= certificate.ends:
             raise Untrusted(f"the certificate of {role} {name} is not valid today")
@@ -142,7 +143,7 @@ class Trust:
     def check_card(self, card: Card, name: str) -> None:
         """The same of a site's card, whose masking key the site signed."""
         self.check(card.certificate, "site", name)
-        if not _is_signed(card.certificate.signing_key, card.signature, _masking(name, card.masking_key)):
+        if not is_signed(card.certificate.signing_key, card.signature, _masking(name, card.masking_key)):
             raise Untrusted(f"the masking key of {name} is not signed by its signing key")
 
 
@@ -171,7 +172,12 @@ class Identity:
         return Card(self.certificate, public, self.sign(_masking(self.name, public)))
 
     def sign(self, data: bytes) -> bytes:
-        return Ed25519PrivateKey.from_private_bytes(self.key).sign(data)
+        return sign(self.key, data)
+
+
+def sign(key: bytes, data: bytes) -> bytes:
+    """The signature by a private signing key."""
+    return Ed25519PrivateKey.from_private_bytes(key).sign(data)
 
 
 def public_signing_key(key: bytes) -> bytes:
@@ -185,12 +191,29 @@ def public_masking_key(key: bytes) -> bytes:
 
 
 @lru_cache(maxsize=4096)  # sites of one process check the same cards
-def _is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
+def is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
+    """Whether the owner of a public key signed these bytes."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def fingerprint(data: bytes) -> str:
+    """The SHA-256 of a public key, in groups of four that two people can compare by telephone."""
+    text = hashlib.sha256(data).hexdigest()
+    return " ".join(text[i : i + 4] for i in range(0, len(text), 4))
+
+
+def request_text(role: Role, name: str, tls: str, key: bytes) -> bytes:
+    """What the owner of a signing key signs, to ask for certificates of it and of a TLS key."""
+    return _text("request", role, name, tls) + key
+
+
+def kit_text(role: Role, name: str, digest: bytes) -> bytes:
+    """What the authority signs of a kit that it hands over."""
+    return _text("kit", role, name) + digest
 
 
 def _masking(name: str, key: bytes) -> bytes:

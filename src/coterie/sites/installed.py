@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
@@ -11,10 +10,11 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.errors import InputError, Untrusted
-from coterie.messages.identity import Authority, Certificate, Identity, Trust, public_signing_key
+from coterie.errors import InputError
+from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
-from coterie.sites.ledger import SiteLedger, kept_secret
+from coterie.sites.identity_files import IdentityFiles
+from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
@@ -62,7 +62,6 @@ class InstalledSite:
         self.log_path = self.ledger_folder / "site.log"
         """What happened here, a JSON line each."""
         self._settings_path = folder / "local" / "coterie.json"
-        self._identity = folder / "startup" / "identity"
         self._held = ExitStack()
 
     def tell(self, holdings: Holdings) -> Table:
@@ -108,30 +107,9 @@ class InstalledSite:
         except Timeout:
             raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
 
-    def certify(self, authority: Authority, name: str) -> None:
-        """Let an authority at hand certify the site's signing key, which is made here if there is none."""
-        self._identity.mkdir(parents=True, exist_ok=True, mode=0o700)
-        certificate = authority.certify("site", name, public_signing_key(kept_secret(self._identity / "key")))
-        for file, raw in (("authority", authority.public), ("certificate", certificate.to_bytes())):
-            (self._identity / file).write_text(base64.b64encode(raw).decode() + "\n")
-
     def identity(self, name: str) -> Identity:
         """Who this site is, and whom it trusts; raises what is wrong with its certificate."""
-        try:
-            authority, certificate = (
-                base64.b64decode((self._identity / file).read_text()) for file in ("authority", "certificate")
-            )
-            own = Certificate.from_bytes(certificate)
-            identity = Identity(name, (self._identity / "key").read_bytes(), own, Trust(authority))
-        except FileNotFoundError:
-            raise InputError(
-                f"{self.folder}: this kit has no certificate for a signing key; whoever made it makes a new one "
-                "(docs/operations.md, Upgrading)."
-            ) from None
-        except (OSError, ValueError, Untrusted) as problem:
-            raise InputError(f"{self._identity}: the certificate cannot be read ({problem}).") from None
-        identity.trust.check(own, "site", name)
-        return identity
+        return IdentityFiles(self.folder).read("site", name)
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
