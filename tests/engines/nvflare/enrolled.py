@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from coterie.engines.nvflare.kits import Kit
 from coterie.engines.nvflare.requests import enroll
 from coterie.engines.nvflare.signing import sign
 from coterie.messages.identity import Role
+
+ANA = "ana@university.example"
 
 
 @dataclass
@@ -46,3 +49,9 @@ class Places:
         """All three steps."""
         (answer,) = self.sign(self.ask(role, name))
         return install(answer, self.own(name))
+
+
+def unpacked(file: Path) -> dict[str, bytes]:
+    """What is in a kit that is one file."""
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}

@@ -64,7 +64,7 @@ class Kit:
         ended = self.valid_until()
         if ended < datetime.now(UTC):
             raise InputError(
-                f"{self.folder}: its certificates ended on {ended:%Y-%m-%d}; whoever made it makes new kits "
+                f"{self.folder}: its certificates ended on {ended:%Y-%m-%d}; whoever signed them renews them "
                 "(docs/operations.md, Certificates)."
             )
 
@@ -153,7 +153,7 @@ def read_kit(folder: Path) -> Kit:
             host, _, port = raw["servers"][0]["service"]["target"].rpartition(":")
             name = host if kind == "server" else raw["client"]["fqsn"]
             return Kit(folder.absolute(), kind, name, host, int(port))
-    raise InputError(f"{folder}: this is no start-up kit; `coterie provision` makes them.")
+    raise InputError(f"{folder}: this is no start-up kit; `coterie install` or `coterie provision` makes one.")
 
 
 def _check_names(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> None:

@@ -50,8 +50,8 @@ def enroll(folder: Path, role: Role, name: str) -> tuple[Path, Request]:
         raise InputError(f"{name!r}: a certificate has room for names of 64 characters.")
     path = folder / f"{name}{_ENDING}"
     earlier = _owner(folder)
-    if earlier not in (None, (role, name)):
-        raise InputError(f"{folder} is the folder of {' '.join(earlier or ())}; choose another with --kit.")
+    if earlier and earlier != (role, name):
+        raise InputError(f"{folder} is the folder of {' '.join(earlier)}; choose another with --kit.")
     for place in (folder, folder / "startup"):
         place.mkdir(parents=True, exist_ok=True)
         place.chmod(0o700)
