@@ -11,6 +11,7 @@
     │   └── UnknownParameter (TypeError)
     ├── MalformedMessage             bytes that are no message of ours
     ├── BadAnswer                    an answer that does not fit its question
+    ├── Untrusted                    a key or signature that the federation's authority does not vouch for
     ├── RunError
     │   ├── QuorumLost               too few sites answered; a protocol may catch it
     │   └── RosterChanged            a question that needs every site lost one; a protocol may catch it
@@ -62,6 +63,10 @@ class MalformedMessage(CoterieError):
 
 class BadAnswer(CoterieError):
     """An answer that does not fit its question; ``str(error)`` is fit to be shown to anyone."""
+
+
+class Untrusted(CoterieError):
+    """A key, card or signature that the federation's authority does not vouch for, or no longer."""
 
 
 class RunError(CoterieError):

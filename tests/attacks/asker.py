@@ -14,11 +14,12 @@ from coterie.messages.schema import Nothing, Reply, Request
 from coterie.messages.site_api import Table
 from coterie.messages.verbs import Seen
 from coterie.methods.shared.preparation import SumColumns
-from coterie.secure.masked_sums import AskKey, AskMasked, Introduce, Masked, Reveal
+from coterie.secure.masked_sums import AskCard, AskMasked, Introduce, Masked, Reveal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
+from tests.identities import identity
 
 OFF = Policy.simulation()
 TAU = 5
@@ -40,7 +41,7 @@ class Asker:
     def of(cls, rows: Any, policy: Policy = ON, **options: Any) -> Asker:
         """A new site with these rows, and its asker."""
         table = rows if hasattr(rows, "raw_blocks") else ArrayTable(rows)
-        made = cls(Site("here", table, policy=policy), **options)
+        made = cls(Site("here", table, policy=policy, identity=identity("here")), **options)
         made.table = table
         return made
 
@@ -76,7 +77,8 @@ class Asker:
         assert path is not None
         assert self.table is not None
         self.site.ledger.close()
-        self.site = Site(self.site.name, self.table, policy=self.site.policy, ledger=SiteLedger(path))
+        own, rules = identity(self.site.name), self.site.policy
+        self.site = Site(self.site.name, self.table, policy=rules, ledger=SiteLedger(path), identity=own)
         assert self.recall() == Nothing()
 
     def _envelope(self, digest: bytes, roster: Sequence[str] | None = None, round: int | None = None) -> Envelope:
@@ -98,9 +100,9 @@ class MaskedAsker:
 
     def __init__(self, sites: Mapping[str, Site], *, method: str = "lloyd") -> None:
         self.askers, self.round = {name: Asker(site, method=method) for name, site in sites.items()}, 0
-        keys = {name: bytes(reply.key.astype(np.uint8)) for name, reply in self.each(AskKey()).items()}
-        names = tuple(sorted(keys))
-        self.each(Introduce(names, np.array([list(keys[name]) for name in names])))
+        cards = {name: reply.card for name, reply in self.each(AskCard()).items()}
+        names = tuple(sorted(cards))
+        self.each(Introduce(names, np.array([cards[name] for name in names])))
 
     def each(self, request: Request[Any], roster: Sequence[str] | None = None) -> dict[str, Any]:
         """What every site of a roster answers to the same question."""

@@ -12,6 +12,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from tests.attacks.asker import OFF, ON, ROW, Asker, MaskedAsker
+from tests.identities import identity
 
 ROWS = np.random.default_rng(9).normal(size=(40, 1))
 
@@ -58,6 +59,6 @@ def test_one_site_s_masked_sum_by_many_declared_limits(policy):
     whatever protects these. It is a function of the site's groups all the same."""
     rng = np.random.default_rng(10)
     rows = {name: rng.normal(size=(40, 1)) + 3 for name in "abc"}
-    sites = {name: Site(name, ArrayTable(own), policy=policy) for name, own in rows.items()}
+    sites = {name: Site(name, ArrayTable(own), policy=policy, identity=identity(name)) for name, own in rows.items()}
     guess = measured(MaskedAsker(sites, method="federated-kmeans"))
     assert abs(guess - rows["c"].sum()) < ROW

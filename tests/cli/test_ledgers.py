@@ -210,7 +210,7 @@ class SiteLedgerOfTwo:
             for text in Path(source).read_text().splitlines():
                 line = json.loads(text)
                 line.pop("chain")
-                self.runs += [line["run"]] if line["event"] != "groups" else []
+                self.runs += [line["run"]] if line["event"] == "answer" else []
                 chain.append(line)
         chain.close()
 

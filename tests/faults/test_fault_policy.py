@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
@@ -31,6 +30,7 @@ from tests.faults.lives import MOST, Setting
 from tests.faults.methods import DEFAULT, QUICK
 from tests.faults.wires import Wire
 from tests.federations import blobs, split_evenly
+from tests.identities import identity
 
 ROWS = blobs(100, 3, 3, seed=5)
 LIMITS = Declared({"rows": 100, "box": 64.0})
@@ -141,10 +141,11 @@ def test_sites_of_the_default_policy_go_on_where_one_is_away_for_a_step_and_come
 
 def test_keys_a_site_s_owner_pinned_hold_when_it_is_brought_up_to_date_too():
     """A server that was refused must not get its own key in by the way back after a restart."""
-    site = Site("a", ArrayTable(ROWS), policy=Policy(peers={"b": b"b" * 32}))
-    own = list(X25519PrivateKey.from_private_bytes(site.masking_key).public_key().public_bytes_raw())
-    for key, form in ((b"e" * 32, codec.Form.REFUSAL), (b"b" * 32, codec.Form.ANSWER)):
-        body = codec.encode_body(Introduce(("a", "b"), np.array([own, list(key)])), {})
+    pinned = identity("b").card(b"b" * 32)
+    site = Site("a", ArrayTable(ROWS), policy=Policy(peers={"b": pinned.masking_key}), identity=identity("a"))
+    for other, form in ((identity("b").card(b"e" * 32), codec.Form.REFUSAL), (pinned, codec.Form.ANSWER)):
+        cards = np.array([list(card.to_bytes()) for card in (site.card(), other)])
+        body = codec.encode_body(Introduce(("a", "b"), cards), {})
         names = codec.roster_digest(["a", "b"])
         envelope = codec.Envelope(
             codec.FORMAT_VERSION, bytes(16), 1, 0, names, codec.site_tag("a"), body.digest, "lloyd"

@@ -70,7 +70,8 @@ def reborn(channel: InProcess, name: str) -> None:
     old = channel.members[name]
     old.ledger.close()
     table = TABLES[old]
-    channel.members[name] = Site(name, table, policy=old.policy, ledger=SiteLedger(old.ledger.path))
+    ledger = SiteLedger(old.ledger.path)
+    channel.members[name] = Site(name, table, policy=old.policy, ledger=ledger, identity=old._identity)
     TABLES[channel.members[name]] = table
 
 

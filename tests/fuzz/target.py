@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages import bodies, codec
@@ -74,7 +73,7 @@ from coterie.methods.vertical.sites import (
     Treat,
 )
 from coterie.secure.masked_sums import (
-    AskKey,
+    AskCard,
     AskMasked,
     Context,
     Introduce,
@@ -88,6 +87,7 @@ from coterie.secure.shamir import SHARE_BYTES
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
+from tests.identities import identity
 from tests.plugins import requests_of
 
 SITE = "clinic"
@@ -217,10 +217,8 @@ UPLOAD_ROUND = 1
 
 
 def _introduction() -> Introduce:
-    keys = [
-        X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw() for secret in SECRETS.values()
-    ]
-    return Introduce(ROSTER, np.array([list(key) for key in keys]))
+    cards = [identity(name).card(secret).to_bytes() for name, secret in SECRETS.items()]
+    return Introduce(ROSTER, np.array([list(card) for card in cards]))
 
 
 def masked(request: Request[Any], bits: int = 64, roster: tuple[str, ...] = ROSTER) -> AskMasked:
@@ -280,7 +278,7 @@ def questions() -> list[bytes]:
 
 def answers() -> list[bytes]:
     """A valid answer of every kind that is the same every time, and every refusal."""
-    frames = [new_site(ROWS).answer(question(request, {})) for request in (*PLAIN, AskKey(), INTRODUCE)]
+    frames = [new_site(ROWS).answer(question(request, {})) for request in (*PLAIN, AskCard(), INTRODUCE)]
     return [*frames, *(codec.encode_refusal(envelope(), code) for code in Refusal)]
 
 
@@ -304,7 +302,7 @@ def fuzz_one(data: bytes) -> None:
             _read_body(body)
     _read_body(data)
     said = _said(data) or envelope()
-    for request in (*PLAIN, AskKey(), INTRODUCE, UPLOAD, SAMPLES[-1])[:: 1 + len(data) % 3]:
+    for request in (*PLAIN, AskCard(), INTRODUCE, UPLOAD, SAMPLES[-1])[:: 1 + len(data) % 3]:
         layout = request.layout
         try:
             found = codec.decode_answer(data, said, layout, layout.bounds(LIMITS))
@@ -356,14 +354,14 @@ def _site(name: str, rows: np.ndarray, policy: Policy = AVERAGES) -> Site:
     log.addHandler(logging.NullHandler())
     table = ImpatientTable(rows, name=PATH, keys=range(len(rows)))
     table.new = ArrayTable(rows[:6] + 1.0, name=PATH, keys=range(6))
-    site = Site(name, table, policy=policy, log=log)
+    site = Site(name, table, policy=policy, log=log, identity=identity(name))
     site.masking_key = SECRETS[name]
     return site
 
 
 SAMPLES: tuple[Request[Any], ...] = (
     *PLAIN,
-    AskKey(),
+    AskCard(),
     INTRODUCE,
     *(masked(request) for request in PLAIN),
     masked(PLAIN[0], bits=24),

@@ -8,7 +8,7 @@ import stat
 import numpy as np
 import pytest
 
-from coterie.errors import InputError, QuorumLost
+from coterie.errors import InputError, QuorumLost, Untrusted
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
 from coterie.methods.shared.lloyd import lloyd
@@ -17,6 +17,7 @@ from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
 from coterie.sites import installed
 from coterie.sites.installed import Holdings, InstalledSite
+from tests.identities import certify
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 5.0]])
 POLICY = 'per_site_results = "averages"\nprotection = "none"\nmin_rows = 1\n'
@@ -47,6 +48,7 @@ def folder(tmp_path):
     write_rows(tmp_path / "rows.csv")
     (tmp_path / "site.toml").write_text(POLICY)
     made = InstalledSite(tmp_path / "kit")
+    certify(tmp_path / "kit", "north")
     made.tell(Holdings(str(tmp_path / "rows.csv"), str(tmp_path / "site.toml")))
     return tmp_path
 
@@ -140,3 +142,17 @@ def test_a_run_is_not_gone_on_with_over_other_rows(folder):
     made = InstalledSite(folder / "kit")  # a new run is none of that
     assert run(lloyd(CENTERS), Alone(made.open("north")), method="lloyd").counts.tolist() == [30, 30]
     made.close()
+
+
+def test_a_site_without_a_certificate_or_with_another_s_does_not_start(folder):
+    kit = folder / "kit"
+    with pytest.raises(Untrusted, match="site south is not signed"):
+        InstalledSite(kit).open("south")
+    assert InstalledSite(kit).identity("north").certificate.signing_key
+    assert stat.S_IMODE((kit / "startup" / "identity" / "key").stat().st_mode) == 0o600
+    (kit / "startup" / "identity" / "certificate").write_text("c29tZXRoaW5n\n")
+    with pytest.raises(InputError, match="the certificate cannot be read"):
+        InstalledSite(kit).identity("north")
+    (kit / "startup" / "identity" / "certificate").unlink()
+    with pytest.raises(InputError, match="has no certificate for a signing key"):
+        InstalledSite(kit).identity("north")

@@ -14,6 +14,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from tests.attacks.asker import MaskedAsker
+from tests.identities import identity
 
 LIMITS = {"rows": 100.0, "box": 100.0}
 ASSIGN = Assign(np.zeros((1, 2)))
@@ -28,7 +29,11 @@ TABLES = {
 def sites(policy, names="abcde", folder=None):
     return {
         name: Site(
-            name, TABLES[name], policy=policy, ledger=SiteLedger(None if folder is None else folder / f"{name}.jsonl")
+            name,
+            TABLES[name],
+            policy=policy,
+            ledger=SiteLedger(None if folder is None else folder / f"{name}.jsonl"),
+            identity=identity(name),
         )
         for name in names
     }

@@ -1,4 +1,4 @@
-"""Federations: ``provision``, ``server``, ``site start|status|regroup``."""
+"""Federations: ``server``, ``site start|status|regroup``."""
 
 from __future__ import annotations
 
@@ -11,47 +11,14 @@ import typer
 
 from coterie.cli import options as opt
 from coterie.cli.ledgers import groups_sentences
-from coterie.cli.options import app, server, site
+from coterie.cli.options import server, site
 from coterie.cli.remote_jobs import check_installed
-from coterie.cli.terminal import console, grouping_bar, print_json, show_table, tell
+from coterie.cli.terminal import grouping_bar, print_json, show_table, tell
 from coterie.engines.nvflare.kits import Kit, read_kit
-from coterie.engines.nvflare.kits import provision as make_kits
 from coterie.engines.nvflare.processes import find_running, run_here
 from coterie.errors import InputError
 from coterie.messages.chain import read_open_chain
 from coterie.text import count_of
-
-
-@app.command()
-def provision(
-    sites: Annotated[str, typer.Option(help="Names of the sites: north,south,west.")],
-    out: Annotated[Path, typer.Option(help="Folder for the kits; existing kits are kept, new sites are added.")],
-    server: Annotated[str, typer.Option(help="The server's host name, as the sites resolve it.")] = "localhost",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port the server listens on.")] = 8002,
-    analyst: Annotated[
-        list[str] | None, typer.Option(help="Who may run jobs: an e-mail address (may be repeated).")
-    ] = None,
-) -> None:
-    """Create start-up kits: one for the server, one for each site, one for each analyst.
-
-    A kit holds its owner's private key and certificate, so hand it over through a private channel. The signing key
-    stays in OUT/authority. No kit lets its owner send code: a job carries a configuration, and sites run the version
-    of coterie they installed.
-
-    Example: coterie provision --sites north,south,west --server center.example.org --out kits
-    """
-    check_installed()
-    before = {path.absolute() for path in (*out.glob("server"), *out.glob("sites/*"), *out.glob("analysts/*"))}
-    kits = make_kits(out, opt.names_of(sites), server=server, port=port, analysts=analyst)
-    rows = []
-    for kit in kits.values():
-        place, note = kit.folder.relative_to(out.absolute()), "kept" if kit.folder in before else ""
-        rows.append([kit.kind, kit.name, str(place), note])
-    show_table(f"Kits in {out}", ["for", "name", "folder", ""], rows)
-    console.print(
-        "Keep OUT/authority private: it signs kits. Start the server with `coterie server start --kit KIT`,"
-    )
-    console.print("and a site with `coterie site start --kit KIT --data FILE --policy POLICY`.", highlight=False)
 
 
 @server.command("start")
@@ -108,6 +75,7 @@ def site_start(
     own_kit = _kit(kit, "site")
     own_kit.check()
     installed = InstalledSite(own_kit.folder)
+    installed.identity(own_kit.name)
     given = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
     held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **given)
     table = installed.tell(held)

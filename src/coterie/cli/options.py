@@ -97,7 +97,7 @@ Key = Annotated[
 SitePolicy = Annotated[
     str | None, typer.Option("--policy", help="The site's policy: a file, strict, standard (default) or research.")
 ]
-Kit = Annotated[Path, typer.Option(help="The start-up kit: a folder that `coterie provision` wrote.")]
+Kit = Annotated[Path, typer.Option(help="The start-up kit: a folder of `coterie enroll` or `coterie provision`.")]
 Attempts = Annotated[
     int, typer.Option(min=1, help="Over a federation: how many jobs a run may take; it resumes after a dropout.")
 ]

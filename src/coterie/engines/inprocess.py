@@ -16,9 +16,10 @@ from urllib.parse import quote
 import numpy as np
 
 from coterie.messages.codec import read_envelope
+from coterie.messages.identity import Authority, Identity
 from coterie.messages.site_api import Table
 from coterie.runtime.channel import Outcome
-from coterie.sites.ledger import SiteLedger
+from coterie.sites.ledger import SIGNING_KEY, SiteLedger, kept_secret
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 
@@ -192,10 +193,14 @@ def in_process(
     schedule: Schedule | None = None,
     threads: int | None = None,
 ) -> InProcess:
-    """Sites for these tables in this process, each with its own ledger (in ``folder``, where one is given)."""
-    sites = []
+    """Sites for these tables in this process, each with its own ledger (in ``folder``, where one is given).
+
+    An authority is made for them, so that sites check each other's keys as they do elsewhere.
+    """
+    sites, authority = [], Authority(kept_secret(None if folder is None else folder / "authority.key"))
     for name, table in tables.items():
         rules = policy.get(name) if isinstance(policy, Mapping) else policy
         ledger = SiteLedger(None if folder is None else folder / f"{quote(name, safe='')}.jsonl")
-        sites.append(Site(name, table, policy=rules or Policy.simulation(), ledger=ledger))
+        identity = Identity.certified_by(authority, name, ledger.secret(SIGNING_KEY))
+        sites.append(Site(name, table, policy=rules or Policy.simulation(), ledger=ledger, identity=identity))
     return InProcess(sites, schedule=schedule, threads=threads)

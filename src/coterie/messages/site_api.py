@@ -11,6 +11,7 @@ import numpy as np
 from coterie.arrays import Floats, Integers, Mask
 from coterie.arrays import Rows as Rows
 from coterie.messages.bounds import Limits
+from coterie.messages.identity import Card
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
 R = TypeVar("R", bound=Reply)
@@ -151,8 +152,12 @@ class Exit(Protocol):
     name: str
     masking_key: bytes
     """The site's own secret, which never leaves."""
-    peers: Mapping[str, bytes] | None
-    """Public keys of other sites, pinned by the data officer; None trusts the server's introduction."""
+
+    def card(self) -> Card:
+        """The site's own card; ``Untrusted`` if nobody certified it."""
+
+    def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
+        """Accept the sites of a run; ``Untrusted`` if a card is not signed, or not as it was before."""
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to sums over these sites; the site's policy may refuse."""

@@ -17,8 +17,9 @@ from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.secure.masked_sums import (
-    AskKey,
+    AskCard,
     AskMasked,
+    Bytes,
     Context,
     Introduce,
     Masked,
@@ -46,7 +47,7 @@ class MaskedSums:
         if not 8 <= bits <= 64:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
-        self._keys: dict[str, bytes] = {}
+        self._cards: dict[str, Bytes] = {}
 
     def around(self, protocol: Protocol[T]) -> Protocol[T]:
         """Where the bounds of a sum name limits that nobody stated, sites are asked for them."""
@@ -67,7 +68,7 @@ class MaskedSums:
             yield Remain(frozenset(ready), is_begun=True)
         ready = yield from self._introduced()
         wanted = set(ready if question.to is None else question.to)
-        roster = tuple(sorted(name for name in wanted & set(ready) if name in self._keys))
+        roster = tuple(sorted(name for name in wanted & set(ready) if name in self._cards))
         if not roster:
             raise QuorumLost("no site takes part in the sum.")
         if question.complete and question.to is not None and set(roster) != wanted:
@@ -75,24 +76,23 @@ class MaskedSums:
         return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
 
     def _introduced(self) -> Lowering:
-        """Make every site know every other's key, and return who is there; asked only when someone is new."""
+        """Make every site know every other's card, and return who is there; asked only when someone is new."""
         asked: set[str] = set()
         while True:
             ready: Sequence[str] = yield Present()
-            new = [name for name in ready if name not in self._keys and name not in asked]
+            new = [name for name in ready if name not in self._cards and name not in asked]
             if not new:
                 return ready  # who was asked and did not say is in no sum
             asked |= set(new)
             try:
-                replies = yield Question(AskKey(), tuple(new), phase="masking", is_for_all=not self._keys)
+                replies = yield Question(AskCard(), tuple(new), phase="masking", is_for_all=not self._cards)
             except QuorumLost:
-                if not self._keys:
+                if not self._cards:
                     raise
                 continue  # those known before do without
-            self._keys |= {name: bytes(reply.key.astype(np.uint8)) for name, reply in replies.items()}
-            names = tuple(sorted(self._keys))
-            keys = np.array([list(self._keys[name]) for name in names])
-            yield Question(Introduce(names, keys), phase="masking")
+            self._cards |= {name: reply.card for name, reply in replies.items()}
+            names = tuple(sorted(self._cards))
+            yield Question(Introduce(names, np.array([self._cards[name] for name in names])), phase="masking")
 
     def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
         """The sum over the whole roster; where some drop out, over those left, who are asked again."""

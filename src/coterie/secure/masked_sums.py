@@ -22,10 +22,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from coterie.errors import BadAnswer, MalformedMessage
+from coterie.errors import BadAnswer, MalformedMessage, Untrusted
 from coterie.maths.masks import FixedPoint, Narrow, WholeNumbers, add_streams
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
+from coterie.messages.identity import CARD_BYTES, Card
 from coterie.messages.schema import Nothing, Reply, Request, array
 from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
@@ -41,21 +42,21 @@ def threshold(n_sites: int) -> int:
     return max(2 * n_sites // 3, n_sites // 2 + 1) if n_sites > 2 else n_sites - 1
 
 
-class PublicKey(Reply, content="nothing"):
-    """A site's public key."""
+class SiteCard(Reply, content="nothing"):
+    """A site's card: its public keys, and the signatures that vouch for them."""
 
-    key: Bytes = array(KEY_BYTES, dtype="uint8", is_counted=False)
+    card: Bytes = array(CARD_BYTES, dtype="uint8", is_counted=False)
 
 
-class AskKey(Request[PublicKey], doing="exchanging public keys"):
-    """What is your public key?"""
+class AskCard(Request[SiteCard], doing="exchanging public keys"):
+    """What is your card?"""
 
 
 class Introduce(Request[Nothing], remembered=True, doing="introducing the sites to each other"):
-    """These are the sites and their public keys."""
+    """These are the sites and their cards."""
 
     names: tuple[str, ...]
-    keys: Bytes = array("n", KEY_BYTES, dtype="uint8")
+    cards: Bytes = array("n", CARD_BYTES, dtype="uint8")
 
 
 class Masked(Reply, content="sums"):
@@ -126,7 +127,7 @@ def _common_secret(exit_: Exit, memory: Memory, peer: str) -> bytes:
     kept: dict[str, bytes] = memory.setdefault("masked_sums.secrets", {})
     if peer not in kept:
         mine = memory.cached("masked_sums.mine", lambda: X25519PrivateKey.from_private_bytes(exit_.masking_key))
-        secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.keys"][peer]))
+        secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.cards"][peer].masking_key))
         kept[peer] = _extracted(secret)
     return kept[peer]
 
@@ -167,41 +168,36 @@ def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequ
     return [WholeNumbers(bits)] * len(layout.fields)
 
 
-@carries(AskKey)
-def local_public_key(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskKey) -> PublicKey:
-    """The public half of the site's key."""
-    return PublicKey(np.frombuffer(_public(exit_), np.uint8))
-
-
-def _public(exit_: Exit) -> bytes:
-    return X25519PrivateKey.from_private_bytes(exit_.masking_key).public_key().public_bytes_raw()
+@carries(AskCard)
+def local_card(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskCard) -> SiteCard:
+    """The site's own card."""
+    return SiteCard(np.frombuffer(exit_.card().to_bytes(), np.uint8))
 
 
 @remembers(Introduce)
 def keep_keys(table: Table, memory: Memory, ask: Introduce) -> None:
     """Keep the others' public keys for this run."""
-    keys = dict(zip(ask.names, rows_of(ask.keys), strict=True))
-    if len(keys) != len(ask.names):
+    cards = {name: Card.from_bytes(raw) for name, raw in zip(ask.names, rows_of(ask.cards), strict=True)}
+    if len(cards) != len(ask.names):
         raise MalformedMessage("a site is introduced twice")
-    memory["masked_sums.keys"] = keys
+    memory["masked_sums.cards"] = cards
     memory.pop("masked_sums.secrets", None)
 
 
 @carries(Introduce)
 def local_acquaintance(exit_: Exit, memory: Memory, envelope: Envelope, ask: Introduce) -> Nothing:
-    """Check one's own key and those the site's owner pinned."""
-    keys = memory["masked_sums.keys"]
-    trusted = {**(keys if exit_.peers is None else exit_.peers), exit_.name: _public(exit_)}
-    wrong = [name for name, key in keys.items() if trusted.get(name) != key]
-    if wrong:
-        memory.pop("masked_sums.keys", None)
-        raise MalformedMessage(f"the key of {wrong[0]} is not the one known here")
+    """Accept the sites whose cards the authority vouches for."""
+    try:
+        exit_.meet(envelope.run, memory["masked_sums.cards"])
+    except Untrusted:
+        memory.pop("masked_sums.cards", None)
+        raise
     return Nothing()
 
 
 def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) -> None:
     """Refuse rosters that are unknown, or not what the envelope says."""
-    known = memory.get("masked_sums.keys", {})
+    known = memory.get("masked_sums.cards", {})
     if len(set(names)) != len(names) or exit_.name not in names or codec.roster_digest(names) != digest:
         raise MalformedMessage("the roster is not the one of the envelope")
     if not set(names) <= known.keys():

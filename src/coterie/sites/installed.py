@@ -11,7 +11,9 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
+from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
 from coterie.sites.policy import Policy
@@ -105,6 +107,10 @@ class InstalledSite:
         except Timeout:
             raise InputError(f"another process answers for {self.folder}; a site answers once.") from None
 
+    def identity(self, name: str) -> Identity:
+        """Who this site is, and whom it trusts; raises what is wrong with its certificate."""
+        return IdentityFiles(self.folder).read("site", name)
+
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
         self._held.enter_context(self._locked())
@@ -118,6 +124,7 @@ class InstalledSite:
             ledger=self._held.enter_context(closing(SiteLedger(self.ledger_path, durable=True))),
             rows=fingerprint(table),
             table_name=holdings.table_name,
+            identity=self.identity(name),
         )
 
     def close(self) -> None:

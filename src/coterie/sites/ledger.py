@@ -20,6 +20,21 @@ MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
 
 
+SIGNING_KEY = ".sign"
+"""What follows a ledger's name in that of the file with the site's signing key."""
+
+
+def kept_secret(path: Path | None) -> bytes:
+    """Thirty-two random bytes: those in a file that only its owner reads, which is written if it is not there."""
+    if path is None:
+        return secrets.token_bytes(32)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(32))
+    return path.read_bytes()
+
+
 class Key(NamedTuple):
     """What names a question for ever: asked again, it gets the same bytes."""
 
@@ -151,16 +166,9 @@ class SiteLedger:
         head = {"event": "groups", "time": round(time.time(), 3), "run": NO_RUN.hex(), "round": -1}
         self._chain.append({**head, "how": how, "floats": 0, "bytes": 0, **facts})
 
-    def secret(self) -> bytes:
+    def secret(self, suffix: str = ".key") -> bytes:
         """Thirty-two bytes that are this site's own: kept beside the ledger, or made anew where there is no file."""
-        if self.path is None:
-            return secrets.token_bytes(32)
-        path = self.path.with_name(self.path.name + ".key")
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(32))
-        return path.read_bytes()
+        return kept_secret(None if self.path is None else self.path.with_name(self.path.name + suffix))
 
     def close(self) -> None:
         """Give the file back."""

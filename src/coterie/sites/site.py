@@ -7,20 +7,22 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange, Unaligned
+from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange, Unaligned, Untrusted
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
+from coterie.messages.identity import KEY_BYTES, Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
 from coterie.messages.site_api import ANSWERS, CARRIERS, KEEPERS, Evaluated, Memory, Table, rows_behind
 from coterie.messages.verbs import Seen
-from coterie.sites.ledger import MAX_RUNS, Key, SiteLedger
+from coterie.sites.ledger import MAX_RUNS, NO_RUN, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, grouped_view
@@ -40,6 +42,7 @@ _CODES: dict[type[Exception], Refusal] = {
     OutOfRange: Refusal.OUT_OF_RANGE,
     BadAnswer: Refusal.INVALID_ANSWER,
     Unaligned: Refusal.UNALIGNED,
+    Untrusted: Refusal.UNTRUSTED,
 }
 
 
@@ -89,9 +92,10 @@ class Site:
         log: logging.Logger | None = None,
         rows: str = "",
         table_name: str = "table",
+        identity: Identity | None = None,
     ) -> None:
         """``rows`` is a fingerprint of the table: a run that began with another one does not go on. Groups are kept
-        under ``table_name``."""
+        under ``table_name``. Without an ``identity`` a site takes part in no masked sum."""
         self.name = name
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
@@ -100,7 +104,7 @@ class Site:
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
-        self.peers = self.policy.peers
+        self._identity = identity
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -232,6 +236,45 @@ class Site:
         objection = self.policy.objection(method, type(request), is_masked=is_masked)
         if objection is not None:
             raise _Refused(objection)
+
+    def card(self) -> Card:
+        """The site's own card."""
+        return self._certified.card(self.masking_key)
+
+    @property
+    def _certified(self) -> Identity:
+        if self._identity is None:
+            raise Untrusted(f"{self.name} has no certificate of its federation's authority")
+        return self._identity
+
+    def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
+        """Accept the sites of a run: all certified, as pinned by the policy, and none that is new once sums began."""
+        pinned = self.policy.peers
+        for name, card in cards.items():
+            self._certified.trust.check_card(card, name)
+            if name == self.name and card[1:] != self.card()[1:]:
+                raise Untrusted(f"{name} is introduced by another key than its own")
+            if name != self.name and pinned is not None and pinned.get(name) != card.masking_key:
+                raise Untrusted(f"the masking key of {name} is not the one that the policy pins")
+        keys = {name: card.certificate.signing_key + card.masking_key for name, card in cards.items()}
+        first = [msgspec.msgpack.decode(data, type=dict[str, bytes]) for data in self.ledger.notes(run, "met")]
+        if first and self.ledger.notes(run, "roster") and not keys.items() <= first[-1].items():
+            raise Untrusted("a run introduces its sites once, and this is another introduction")
+        if not first or (keys != first[-1] and not self.ledger.notes(run, "roster")):
+            self.ledger.note(run, "met", msgspec.msgpack.encode(keys))
+            self._notice(keys)
+
+    def _notice(self, keys: Mapping[str, bytes]) -> None:
+        """Remember the others' signing keys; say where one is not that of an earlier run."""
+        known: dict[str, bytes] = dict(
+            msgspec.msgpack.decode(data, type=tuple[str, bytes]) for data in self.ledger.notes(NO_RUN, "peer")
+        )
+        for name, key in keys.items():
+            signing = key[:KEY_BYTES]
+            if name != self.name and known.get(name) != signing:
+                self.ledger.note(NO_RUN, "peer", msgspec.msgpack.encode((name, signing)))
+                if name in known:
+                    self._log.warning("%s: the signing key of %s has changed since an earlier run", self.name, name)
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""

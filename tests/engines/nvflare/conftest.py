@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from coterie.deployment.federation import Federation
 from coterie.engines.nvflare import processes
+from coterie.engines.nvflare.handover import install
 from coterie.sites.installed import Holdings
 
 from .cuts import Relay, led_through
+from .enrolled import ANA, Places
 from .federations import SITES, Standing, dealt_rows
 
 
@@ -46,3 +49,21 @@ def relay(standing: Standing) -> Iterator[Relay]:
         processes.stop([kit])
     made.close()
     processes.start(kit)
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """A server, a site and an analyst that enrolled, and the kits that they got."""
+    pytest.importorskip("nvflare")
+    places = Places(tmp_path_factory.mktemp("places"), "center.example.org", 9000)
+    asked = [places.ask("server", "center.example.org"), places.ask("site", "north"), places.ask("analyst", ANA)]
+    for answer, name in zip(places.sign(*asked), places.roles, strict=True):
+        install(answer, places.own(name))
+    return places
+
+
+@pytest.fixture
+def places(joined: Places, tmp_path: Path) -> Places:
+    """The same, to be changed."""
+    shutil.copytree(joined.folder, tmp_path / "all")
+    return Places(tmp_path / "all", joined.server, joined.port, dict(joined.roles))

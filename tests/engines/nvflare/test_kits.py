@@ -58,7 +58,13 @@ def test_private_keys_are_for_their_owner_alone(kits):
     assert len(keys) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
     authority = kits["server"].folder.parent / "authority"
-    assert stat.S_IMODE(authority.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (authority, *authority.rglob("*")) if path.is_dir()} == {
+        0o700
+    }
+    assert {stat.S_IMODE(path.stat().st_mode) for path in authority.rglob("*") if path.is_file()} == {0o600}
+    own = [path for kit in kits.values() for path in (kit.folder, *kit.folder.rglob("*"))]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in own if path.is_dir()} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in own if path.name == "key"} == {0o600}
 
 
 def test_certificates_name_their_owners(kits):
