@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import LedgerBroken
+from coterie.files import opened_private, private_folder
 
 START = "0" * 64
 _MARK = b',"chain":"'
@@ -117,9 +118,9 @@ class Chain:
     def _open(self) -> tuple[int, int]:
         assert self.path is not None
         if self._files is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lines = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._files = lines, os.open(head_path(self.path), os.O_WRONLY | os.O_CREAT, 0o600)
+            private_folder(self.path.parent)
+            lines = opened_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            self._files = lines, opened_private(head_path(self.path), os.O_WRONLY | os.O_CREAT)
         return self._files
 
 

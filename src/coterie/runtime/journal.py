@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import InputError, JournalMismatch
+from coterie.files import opened_private, private_folder, write_private
 from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
@@ -98,14 +99,12 @@ class Journal:
 
     def begin(self, header: Header) -> Header:
         """Write the header of a new run, or check it against the one being resumed."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lives").open("ab") as lives:
+        private_folder(self.folder)
+        with open(self.folder / "lives", "ab", opener=opened_private) as lives:
             self.life = lives.tell()
             lives.write(b".")
         if self.header is None:
-            temporary = self._header_path.with_suffix(".tmp")
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(header), indent=2))
-            temporary.replace(self._header_path)
+            write_private(self._header_path, msgspec.json.format(msgspec.json.encode(header), indent=2))
             self.header = header
             return header
         for name in ("method", "settings", "versions", "arithmetic"):
@@ -129,7 +128,7 @@ class Journal:
         """Add one record; it is in the file when this returns."""
         data = msgspec.msgpack.encode(record)
         frame = len(data).to_bytes(8, "little") + hashlib.blake2b(data, digest_size=_CHECK).digest() + data
-        with self._records_path.open("ab") as file:
+        with open(self._records_path, "ab", opener=opened_private) as file:
             file.write(frame)
             file.flush()
             os.fsync(file.fileno())

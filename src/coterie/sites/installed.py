@@ -12,6 +12,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from coterie.errors import InputError, Untrusted
+from coterie.files import private_folder, write_private
 from coterie.messages.identity import Authority, Certificate, Identity, Trust, public_signing_key
 from coterie.messages.site_api import Table
 from coterie.sites.ledger import SiteLedger, kept_secret
@@ -73,11 +74,8 @@ class InstalledSite:
             placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
         placed.rules()
         table = placed.table()
-        self._settings_path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._settings_path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(placed), indent=2) + "\n")
-        temporary.chmod(0o600)
-        temporary.replace(self._settings_path)
+        private_folder(self._settings_path.parent)
+        write_private(self._settings_path, json.dumps(asdict(placed), indent=2).encode() + b"\n")
         return table
 
     def holdings(self) -> Holdings:
@@ -102,7 +100,7 @@ class InstalledSite:
 
     def _locked(self) -> AbstractContextManager[object]:
         """The site's files, for this process alone from now on."""
-        self.ledger_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.ledger_folder)
         try:
             return FileLock(self.ledger_folder / "lock", PATIENCE, mode=0o600, thread_local=False).acquire()
         except Timeout:
@@ -110,10 +108,10 @@ class InstalledSite:
 
     def certify(self, authority: Authority, name: str) -> None:
         """Let an authority at hand certify the site's signing key, which is made here if there is none."""
-        self._identity.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._identity)
         certificate = authority.certify("site", name, public_signing_key(kept_secret(self._identity / "key")))
         for file, raw in (("authority", authority.public), ("certificate", certificate.to_bytes())):
-            (self._identity / file).write_text(base64.b64encode(raw).decode() + "\n")
+            write_private(self._identity / file, base64.b64encode(raw) + b"\n")
 
     def identity(self, name: str) -> Identity:
         """Who this site is, and whom it trusts; raises what is wrong with its certificate."""

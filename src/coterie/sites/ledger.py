@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import secrets
 import time
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coterie.files import opened_private, private_folder
 from coterie.messages.chain import Chain
 from coterie.messages.codec import Envelope
 
@@ -29,8 +29,8 @@ def kept_secret(path: Path | None) -> bytes:
     if path is None:
         return secrets.token_bytes(32)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        private_folder(path.parent)
+        with open(path, "xb", opener=opened_private) as file:
             file.write(secrets.token_bytes(32))
     return path.read_bytes()
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.files import private_folder
 from coterie.messages.identity import Authority
 from coterie.sites.installed import InstalledSite
 from coterie.sites.ledger import kept_secret
@@ -95,8 +96,7 @@ def provision(
         "sites": list(dict.fromkeys([*known.get("sites", []), *sites])),
         "analysts": list(dict.fromkeys([*known.get("analysts", []), *analysts])),
     }
-    authority.mkdir(parents=True, exist_ok=True)
-    authority.chmod(0o700)
+    private_folder(authority).chmod(0o700)
     signed = _signed(authority, _project(everyone["sites"], server, port, everyone["analysts"]))
     places = {"server": (out / "server", "server")}
     places |= {name: (out / "sites" / name, "site") for name in everyone["sites"]}
@@ -109,6 +109,8 @@ def provision(
                 InstalledSite(target).certify(names, name)
     _write(kept, {"server": server, "port": port, **everyone})
     shutil.rmtree(signed, ignore_errors=True)  # kits that nobody was given
+    for path in authority.rglob("*"):  # NVFlare's keys, too
+        path.chmod(0o700 if path.is_dir() else 0o600)
     return {name: read_kit(target) for name, (target, _) in places.items()}
 
 
@@ -168,7 +170,7 @@ def _signed(authority: Path, project: Mapping[str, Any]) -> Path:
 
 def _place(source: Path, target: Path, kind: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(target.name + ".partial")
+    temporary = source.with_name(target.name + ".partial")  # where nobody else looks
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(source, temporary)
     temporary.chmod(0o700)

@@ -1,0 +1,44 @@
+"""Files of others, read only up to a bound; files for their owner alone, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from coterie.errors import InputError
+
+MEGABYTE = 1 << 20
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of a file; ``InputError`` for one of more than ``most`` bytes, of which no more is read."""
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        data = file.read(min(about.st_size, most) + 1 if stat.S_ISREG(about.st_mode) else most + 1)
+    if len(data) > most:
+        raise InputError(f"{path}: is larger than {most // MEGABYTE} MB, the most that is read of such a file.")
+    return data
+
+
+def private_folder(path: Path) -> Path:
+    """A folder that is there, made with all that is missing above it for its owner only."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(exist_ok=True)  # says so where it is a file
+    return path
+
+
+def opened_private(path: str | Path, flags: int) -> int:
+    """The ``opener`` of files that only their owner reads and writes."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file at once by one that only its owner reads and writes."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "xb", opener=opened_private) as file:
+        file.write(data)
+    temporary.replace(path)
