@@ -15,8 +15,9 @@ def read_bounded(path: Path, most: int) -> bytes:
     """The bytes of a file; ``InputError`` for one of more than ``most`` bytes, of which no more is read."""
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
-        data = file.read(min(about.st_size, most) + 1 if stat.S_ISREG(about.st_mode) else most + 1)
-    if len(data) > most:
+        room = about.st_size if stat.S_ISREG(about.st_mode) else most
+        data = file.read(room + 1) if room <= most else b""
+    if max(room, len(data)) > most:
         raise InputError(f"{path}: is larger than {most // MEGABYTE} MB, the most that is read of such a file.")
     return data
 

@@ -12,7 +12,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from coterie.errors import InputError, Untrusted
-from coterie.files import private_folder, write_private
+from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
 from coterie.messages.identity import Authority, Certificate, Identity, Trust, public_signing_key
 from coterie.messages.site_api import Table
 from coterie.sites.ledger import SiteLedger, kept_secret
@@ -81,12 +81,12 @@ class InstalledSite:
     def holdings(self) -> Holdings:
         """What the site's owner said it holds."""
         try:
-            return msgspec.json.decode(self._settings_path.read_bytes(), type=Holdings)
+            return msgspec.json.decode(read_bounded(self._settings_path, 16 * MEGABYTE), type=Holdings)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
             ) from None
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, RecursionError):
             raise InputError(
                 f"{self._settings_path} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None

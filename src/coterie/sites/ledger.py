@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.files import opened_private, private_folder
-from coterie.messages.chain import Chain
+from coterie.messages.chain import Chain, known_lines
 from coterie.messages.codec import Envelope
 
 NO_RUN = bytes(16)
@@ -76,17 +76,22 @@ class SiteLedger:
         self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
-        for start, line in self._chain.reopen():
-            self._count(line["floats"], line["bytes"], line["event"] == "answer")
-            event, run = line["event"], bytes.fromhex(line["run"])
-            if event == "once":
-                self._pages(run).once.add(line["what"])
-            elif event == "refusal" and run in self._runs:
-                self._runs[run].refusals += 1
-            elif event == "note":
-                self._pages(run).notes.setdefault(line["what"], []).append(start)
-            elif event == "answer":
-                self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
+        with known_lines(path):
+            for start, line in self._chain.reopen():
+                self._take(start, line)
+
+    def _take(self, start: int, line: dict[str, Any]) -> None:
+        """Remember a line of the file."""
+        self._count(line["floats"], line["bytes"], line["event"] == "answer")
+        event, run = line["event"], bytes.fromhex(line["run"])
+        if event == "once":
+            self._pages(run).once.add(line["what"])
+        elif event == "refusal" and run in self._runs:
+            self._runs[run].refusals += 1
+        elif event == "note":
+            self._pages(run).notes.setdefault(line["what"], []).append(start)
+        elif event == "answer":
+            self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
 
     def total(self, what: str) -> int:
         """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""
