@@ -38,7 +38,7 @@ DEEP = 100_000
 def test_a_toml_file_that_would_take_long_is_one_clear_error(tmp_path: Path, read: Any, text: str) -> None:
     path = tmp_path / "file.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match="TOML file|larger than 1 MB"):
+    with pytest.raises(InputError, match=r"TOML file|larger than 1 MB"):
         read(path)
 
 
@@ -82,7 +82,7 @@ def _nested(depth: int) -> Any:
 
 @pytest.mark.parametrize("value", [10**400, _nested(50_000), "x" * (17 << 20)], ids=["number", "deep", "large"])
 def test_an_order_of_nonsense_is_one_clear_error(value: Any) -> None:
-    with pytest.raises(InputError, match="order"):
+    with pytest.raises(InputError, match=r"order|counted"):
         read_order({"run": "0" * 32, "method": "lloyd", "parameters": {"n_clusters": value}, "columns": ["a"]})
 
 
@@ -107,7 +107,9 @@ def test_a_sealed_line_that_is_no_object_breaks_the_ledger(tmp_path: Path, body:
             read(path)
 
 
-@pytest.mark.parametrize("head", ["-5 " + "0" * 64, "9" * 5000 + " x", "\xff", "1"])
+@pytest.mark.parametrize(
+    "head", ["-5 " + "0" * 64, "9" * 5000 + " x", "\xff", "1"], ids=["negative", "long", "word", "cut"]
+)
 def test_a_head_of_nonsense_breaks_the_ledger(tmp_path: Path, head: str) -> None:
     path = _chained(tmp_path / "ledger.jsonl", b'{"a":1')
     head_path(path).write_text(head)
@@ -123,7 +125,7 @@ def test_a_sealed_line_of_something_else_breaks_a_site_s_ledger(tmp_path: Path, 
         SiteLedger(path)
 
 
-@pytest.mark.parametrize("raw", [b"{" * DEEP, b'{"schema":4,"run":"\xff"}', b'{"a":' * DEEP])
+@pytest.mark.parametrize("raw", [b"{", b'{"schema":4,"run":"\xff"}', b'{"a":' * DEEP], ids=["cut", "utf", "deep"])
 def test_a_journal_s_header_of_nonsense_is_one_clear_error(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "header.json").write_bytes(raw)
     with pytest.raises(JournalMismatch, match="cannot be read"):

@@ -80,14 +80,7 @@ def load_model(path: str | Path) -> Any:
         raise InputError(f"{path}: this is not a model file of coterie.")
     try:
         return _fitted(_read(raw, _Model))
-    except (
-        msgspec.ValidationError,
-        MalformedMessage,
-        ValueError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-    ) as problem:
+    except (MalformedMessage, ValueError, TypeError, OverflowError, RecursionError) as problem:
         raise InputError(f"{path}: the model file is damaged ({_short(problem)}).") from None
 
 
