@@ -17,6 +17,7 @@ import pyarrow.types as kinds
 from pyarrow import csv as arrow_csv
 
 from coterie.errors import InputError
+from coterie.sites.tables.archives import GzipText
 from coterie.sites.tables.encoders import LARGEST, too_large
 from coterie.sites.tables.phrases import IGNORE_IT, quoted, reading
 from coterie.sites.tables.sources import Source, check_names
@@ -82,7 +83,8 @@ class CsvSource(Source):
 
     def _header(self, head: str) -> list[str]:
         if self._only_header:
-            names = next(csv.reader([head.strip("\r\n ")], delimiter=self._delimiter))
+            with reading(self.name, "CSV file"):
+                names = next(csv.reader([head.strip("\r\n ")], delimiter=self._delimiter))
         else:
             with self._reader(None) as reader:
                 names = list(reader.schema.names)
@@ -97,7 +99,7 @@ class CsvSource(Source):
             yield from reader
 
     def _stream(self) -> Any:
-        return pa.input_stream(str(self.path), compression="gzip" if self._gzip else None)
+        return pa.input_stream(GzipText(self.path, self.name) if self._gzip else str(self.path), compression=None)
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:

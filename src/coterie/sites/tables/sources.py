@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
+from coterie.sites.tables.archives import array_headers, check_expansion, check_ipc, check_size, read_array_header
 from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted, reading
 
 BUFFER = 1 << 18
@@ -84,6 +85,7 @@ class ParquetSource(Source):
         self.path = path
         with reading(name, "Parquet file"), pq.ParquetFile(path) as file:
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
+            _check_chunks(file.metadata, name, path.stat().st_size)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         streamed = {"pre_buffer": False, "buffer_size": BUFFER}  # otherwise Arrow holds a whole row group
@@ -97,9 +99,9 @@ class IpcSource(Source):
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
         with self._opened(None) as file:
-            super().__init__(name, file.schema, None)
-        with self._opened(self.schema.names[:1]) as file:
-            self.n_rows = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
+            n_rows = check_ipc(path, name)
+            check_size(name, n_rows, len(file.schema), path.stat().st_size)
+            super().__init__(name, file.schema, n_rows)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         with self._opened(names) as file:
@@ -176,7 +178,9 @@ def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source
 
 def npy_source(path: Path, name: str) -> Source:
     """An array file, mapped into memory."""
-    with reading(name, "array file (.npy) of numbers"):
+    with reading(name, "array file (.npy) of numbers"), path.open("rb") as file:
+        size = path.stat().st_size
+        _check_shape(read_array_header(file, size, name).shape, name, size)
         values = np.lib.format.open_memmap(path, mode="r")
     return source_of_array(values, None, name)
 
@@ -188,16 +192,32 @@ def npz_source(path: Path, name: str) -> Source:
         path.open("rb") as file,
         np.load(file, allow_pickle=False) as archive,
     ):
-        members = set(archive.zip.namelist())
-        shapes = {key: _shape(archive.zip, key) for key in archive.files if f"{key}.npy" in members}
-        values = archive[_table_key(shapes, name)]
+        size = path.stat().st_size
+        shapes = {key: header.shape for key, header in array_headers(archive.zip, name, size).items()}
+        table = _table_key(shapes, name)
+        _check_shape(shapes[table], name, size)
         key = next((k for k in ("columns", "feature_names") if len(shapes.get(k, ())) == 1), None)
+        if key is not None and shapes[key][0] != shapes[table][1]:
+            raise InputError(
+                f"{name}: {key!r} holds {shapes[key][0]} names for {shapes[table][1]} columns; give one per column"
+            )
+        values = archive[table]
         names = None if key is None else archive[key].astype(str).tolist()
-    if names is not None and len(names) != values.shape[1]:
-        raise InputError(
-            f"{name}: {key!r} holds {len(names)} names for {values.shape[1]} columns; give one per column"
-        )
     return source_of_array(values, names, name)
+
+
+def _check_shape(shape: tuple[int, ...], name: str, on_disk: int) -> None:
+    if len(shape) == 2:
+        check_size(name, *shape, on_disk)
+
+
+def _check_chunks(metadata: Any, name: str, on_disk: int) -> None:
+    """Refuse a Parquet file one of whose columns expands beyond the bound within a row group."""
+    check_size(name, metadata.num_rows, metadata.num_columns, on_disk)
+    for group in range(metadata.num_row_groups):
+        about = metadata.row_group(group)
+        for column in range(about.num_columns):
+            check_expansion(name, about.column(column).total_uncompressed_size, on_disk)
 
 
 def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
@@ -210,11 +230,3 @@ def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
             "save the rows as a 2-d array 'X'"
         )
     return tables[0]
-
-
-def _shape(archive: Any, key: str) -> tuple[int, ...]:
-    with archive.open(f"{key}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0]
-        return shape
