@@ -59,9 +59,7 @@ def test_private_keys_are_for_their_owner_alone(kits):
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
     authority = kits["server"].folder.parent / "authority"
     assert stat.S_IMODE(authority.stat().st_mode) == 0o700
-    assert not [
-        path for path in authority.rglob("*") if path.stat().st_mode & 0o077
-    ]  # cert.json holds the root's key
+    assert not [path for path in authority.rglob("*") if path.stat().st_mode & 0o077]
 
 
 def test_certificates_name_their_owners(kits):

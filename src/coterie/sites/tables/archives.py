@@ -63,27 +63,34 @@ class GzipText(gzip.GzipFile):
 
 
 class ArrayHeader(NamedTuple):
-    """What an array file says of itself."""
+    """What an array says of itself, and the bytes there are."""
 
     shape: tuple[int, ...]
     dtype: Any
+    n_bytes: int
+
+    @classmethod
+    def read(cls, file: Any, n_bytes: int) -> ArrayHeader:
+        """The header of an array file of ``n_bytes``, header and all."""
+        start = io.BytesIO(file.read(HEADER_BYTES))
+        old = np.lib.format.read_magic(start) == (1, 0)
+        read: Any = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(start)
+        return cls(shape, dtype, n_bytes - start.tell())
+
+    def check(self, name: str, on_disk: int) -> None:
+        """Raise what is wrong with an array that is about to be read."""
+        if self.dtype.hasobject:
+            raise InputError(f"{name}: holds Python objects, which are not read; save numbers or text")
+        if min(self.shape, default=0) < 0 or math.prod(self.shape) * self.dtype.itemsize != self.n_bytes:
+            raise ValueError("the array is not as large as its header says")
+        check_expansion(name, self.n_bytes, on_disk)
+        if len(self.shape) == 2:
+            check_size(name, *self.shape, on_disk)
 
 
-def read_array_header(file: Any, n_bytes: int, name: str) -> ArrayHeader:
-    """The header of an array of ``n_bytes``; ``InputError`` unless it describes an array of exactly that size."""
-    start = io.BytesIO(file.read(HEADER_BYTES))
-    version = np.lib.format.read_magic(start)
-    read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(start)
-    if dtype.hasobject:
-        raise InputError(f"{name}: holds Python objects, which are not read; save numbers or text")
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != n_bytes - start.tell():
-        raise InputError(f"{name}: an array is not as large as its header says; it is damaged, write it again")
-    return ArrayHeader(shape, dtype)
-
-
-def array_headers(archive: zipfile.ZipFile, name: str, on_disk: int) -> dict[str, ArrayHeader]:
-    """The arrays of a .npz archive by their names, none of which would expand beyond the bound."""
+def array_headers(archive: zipfile.ZipFile, name: str) -> dict[str, ArrayHeader]:
+    """The arrays of a .npz archive by their names."""
     members = archive.infolist()
     if len(members) > MOST_MEMBERS:
         raise InputError(f"{name}: holds {len(members):,} arrays; {MOST_MEMBERS:,} are the most that is read")
@@ -91,11 +98,10 @@ def array_headers(archive: zipfile.ZipFile, name: str, on_disk: int) -> dict[str
     for member in members:
         if not member.filename.endswith(".npy"):
             continue
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
-            raise InputError(f"{name}: {member.filename!r} is encrypted or compressed in a way numpy never writes")
-        check_expansion(name, member.file_size, on_disk)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{name}: {member.filename!r} is compressed in a way numpy never does; save it again")
         with archive.open(member) as file:
-            headers[member.filename.removesuffix(".npy")] = read_array_header(file, member.file_size, name)
+            headers[member.filename.removesuffix(".npy")] = ArrayHeader.read(file, member.file_size)
     return headers
 
 

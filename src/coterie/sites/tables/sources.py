@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
-from coterie.sites.tables.archives import array_headers, check_expansion, check_ipc, check_size, read_array_header
+from coterie.sites.tables.archives import ArrayHeader, array_headers, check_expansion, check_ipc, check_size
 from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted, reading
 
 BUFFER = 1 << 18
@@ -180,7 +180,7 @@ def npy_source(path: Path, name: str) -> Source:
     """An array file, mapped into memory."""
     with reading(name, "array file (.npy) of numbers"), path.open("rb") as file:
         size = path.stat().st_size
-        _check_shape(read_array_header(file, size, name).shape, name, size)
+        ArrayHeader.read(file, size).check(name, size)
         values = np.lib.format.open_memmap(path, mode="r")
     return source_of_array(values, None, name)
 
@@ -193,22 +193,20 @@ def npz_source(path: Path, name: str) -> Source:
         np.load(file, allow_pickle=False) as archive,
     ):
         size = path.stat().st_size
-        shapes = {key: header.shape for key, header in array_headers(archive.zip, name, size).items()}
+        headers = array_headers(archive.zip, name)
+        shapes = {key: header.shape for key, header in headers.items()}
         table = _table_key(shapes, name)
-        _check_shape(shapes[table], name, size)
+        headers[table].check(name, size)
         key = next((k for k in ("columns", "feature_names") if len(shapes.get(k, ())) == 1), None)
         if key is not None and shapes[key][0] != shapes[table][1]:
             raise InputError(
                 f"{name}: {key!r} holds {shapes[key][0]} names for {shapes[table][1]} columns; give one per column"
             )
+        if key is not None:
+            headers[key].check(name, size)
         values = archive[table]
         names = None if key is None else archive[key].astype(str).tolist()
     return source_of_array(values, names, name)
-
-
-def _check_shape(shape: tuple[int, ...], name: str, on_disk: int) -> None:
-    if len(shape) == 2:
-        check_size(name, *shape, on_disk)
 
 
 def _check_chunks(metadata: Any, name: str, on_disk: int) -> None:
