@@ -30,7 +30,7 @@ def refused(path: Path, match: str) -> None:
     try:
         with pytest.raises(InputError, match=match):
             list(open_table(path).blocks())
-        assert tracemalloc.get_traced_memory()[1] < 20 * MEGABYTE
+        assert tracemalloc.get_traced_memory()[1] < 64 * MEGABYTE  # reading libraries import others
         assert pa.default_memory_pool().max_memory() <= max(taken, 100 * MEGABYTE)
     finally:
         tracemalloc.stop()
