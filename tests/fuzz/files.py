@@ -275,7 +275,7 @@ def _npz() -> list[bytes]:
 
 def _table() -> pa.Table:
     columns = {f"x{i}": column for i, column in enumerate(ROWS.T)}
-    return pa.table({**columns, "n": np.arange(30), "b": np.arange(30) > 3, "t": ["a", "b", "c"] * 10})
+    return pa.table({**columns, "n": np.arange(30), "b": np.arange(30) > 3, "t": [f"key {i}" for i in range(30)]})
 
 
 def _written(write: Callable[[Any], Any]) -> bytes:
@@ -304,7 +304,7 @@ def _csv() -> list[bytes]:
     texts = (
         f"a,b,c\n{rows}\n",
         f'a,"b,\n",c\n{rows}',
-        "a,t\n1,x\n2,y\n,NA\n",
+        "a,t\n1,x\n2,y\n,z\n",
         "a\n1\n\n2",
         "a,b",
         "d,e\n2020-01-01,true\n",

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coterie.errors import InputError
-from coterie.sites.tables import archives, open_table
+from coterie.sites.tables import archives, open_table, read_keys
 
 MEGABYTE = 1 << 20
 BOMB = "would expand to"
@@ -176,3 +176,72 @@ def test_rows_that_no_file_can_hold(tmp_path: Path) -> None:
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
         file.write_table(table)
     refused(tmp_path / "t.arrow", "declares 1,000,000,000 rows")
+
+
+def _texts(offsets: tuple[int, ...], data: bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(struct.pack(f"<{len(offsets)}i", *offsets)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+def _bad_text() -> pa.Array:
+    return _texts((0, 2, 2), b"\xff\xc1")
+
+
+def _bad_offsets() -> pa.Array:
+    return _texts((0, 9, 2), b"ab")
+
+
+def _bad_index() -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([66, 0], pa.int32()), pa.array(["a"]), safe=False)
+
+
+@pytest.mark.parametrize("make", [_bad_text, _bad_offsets, _bad_index])
+def test_text_that_points_outside_of_the_file_is_not_followed(tmp_path: Path, make: Any) -> None:
+    table = pa.table({"a": [1.0, 2.0], "t": make()})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(InputError, match=DAMAGED):
+        read_keys(tmp_path / "t.arrow", "t")
+
+
+def test_text_of_a_parquet_file_that_is_no_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": _bad_text()}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=DAMAGED):
+        read_keys(tmp_path / "t.parquet", "t")
+
+
+def test_a_batch_that_claims_to_be_larger_than_its_file(tmp_path: Path) -> None:
+    path, table = tmp_path / "t.arrow", pa.table({"a": np.zeros(30), "b": np.zeros(30)})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    size, data = struct.pack("<q", 480), path.read_bytes()
+    assert data.count(size) == 2  # the batch's own and the footer's
+    for changed in (
+        data.replace(size, struct.pack("<q", 1 << 38), 1),
+        data.replace(size, struct.pack("<q", 1 << 38)),
+    ):
+        path.write_bytes(changed)
+        refused(path, DAMAGED)
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    names = np.frombuffer(b"\xff" * 8, "<U1")
+    np.savez(tmp_path / "t.npz", X=np.ones((3, 2)), columns=names)
+    refused(tmp_path / "t.npz", DAMAGED)
+
+
+def test_a_header_that_is_no_python(tmp_path: Path) -> None:
+    path = tmp_path / "t.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00\x08\x00{'a': (\n" + bytes(8))
+    refused(path, DAMAGED)
+
+
+def test_reading_broken_files_again_and_again_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(b"\x1f\x0b\x08")
+    sizes = []
+    for _ in range(2):
+        for _ in range(100):
+            with pytest.raises(InputError, match=DAMAGED):
+                open_table(tmp_path / "t.csv.gz")
+        sizes.append(int(Path("/proc/self/statm").read_text().split()[0]) * 4096)
+    assert sizes[1] - sizes[0] < 20 * MEGABYTE

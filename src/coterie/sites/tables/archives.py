@@ -130,13 +130,17 @@ def _ipc_batches(file: BinaryIO, size: int) -> tuple[list[IpcBatch], list[IpcBat
     file.seek(size - 10 - max(0, length))
     footer = _Flat.root(file.read(max(0, length)))
     batches, dictionaries = (footer.structs(field, "<qi4xq") for field in (3, 2))
+    if any(min(block) < 0 or sum(block) > size for block in (*batches, *dictionaries)):
+        raise ValueError("a batch lies outside of the file")
     return [_ipc_batch(file, *block) for block in batches], [_ipc_batch(file, *block) for block in dictionaries]
 
 
-def _ipc_batch(file: BinaryIO, offset: int, n_metadata: int, _n_body: int) -> IpcBatch:
+def _ipc_batch(file: BinaryIO, offset: int, n_metadata: int, n_body: int) -> IpcBatch:
     file.seek(offset)
-    raw = file.read(max(0, n_metadata))
+    raw = file.read(n_metadata)
     message = _Flat.root(raw[8:] if raw[:4] == b"\xff" * 4 else raw[4:])
+    if message.scalar(3, "<q") != n_body:  # Arrow takes as much memory
+        raise ValueError("a batch is not as large as the file's footer says")
     batch = message.table(2)
     if message.scalar(1, "<B") == 2:  # a dictionary holds a batch
         batch = batch.table(1)

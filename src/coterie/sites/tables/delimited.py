@@ -69,10 +69,10 @@ class CsvSource(Source):
         return convert(cells, (self.name, column), start)
 
     def _head(self) -> str:
-        with reading(self.name, "CSV file"), self._stream() as stream:
-            start = stream.read(HEAD)
+        with reading(self.name, "CSV file"), self._file() as file:
+            start = file.read(HEAD)
         try:
-            head = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+            head = codecs.getincrementaldecoder("utf-8-sig")().decode(start, len(start) < HEAD)
         except UnicodeDecodeError:
             head = "\0"
         if "\0" in head:
@@ -98,8 +98,11 @@ class CsvSource(Source):
         with self._reader(names) as reader:
             yield from reader
 
+    def _file(self) -> Any:
+        return GzipText(self.path, self.name) if self._gzip else self.path.open("rb")
+
     def _stream(self) -> Any:
-        return pa.input_stream(GzipText(self.path, self.name) if self._gzip else str(self.path), compression=None)
+        return pa.input_stream(self._file() if self._gzip else str(self.path), compression=None)
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:

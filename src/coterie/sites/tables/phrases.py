@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ SHOWN = 6
 LONGEST = 40
 UNREADABLE = (
     *(pa.ArrowException, OSError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, RuntimeError),
-    *(SyntaxError, struct.error, csv.Error, zipfile.BadZipFile, zlib.error),
+    *(SyntaxError, SystemError, tokenize.TokenError, struct.error, csv.Error, zipfile.BadZipFile, zlib.error),
 )
 """What reading libraries raise for bytes that are not of their format."""
 
