@@ -23,11 +23,11 @@ SLOW = {
 
 @pytest.fixture
 def small_machine() -> Iterator[None]:
-    """One thread and a gigabyte more, so that what takes more ends by itself."""
+    """One thread and 4 GB of addresses more (Arrow reserves one), so that what takes more ends by itself."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     with threadpool_limits(1):
-        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 30), before[1]))
         yield
         resource.setrlimit(resource.RLIMIT_AS, before)
 
