@@ -18,6 +18,8 @@ from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy_files import read_policy
 
+from .files import models
+
 DEEP = 100_000
 
 
@@ -118,9 +120,25 @@ def test_a_head_of_nonsense_breaks_the_ledger(tmp_path: Path, head: str) -> None
             read(path)
 
 
-@pytest.mark.parametrize("body", [b'{"a":1', b'{"event":"answer","floats":"x","bytes":1,"run":"0"'])
+LINES = {"other": b'{"a":1', "text": b'{"event":"answer","floats":"x","bytes":1,"run":"0"'}
+
+
+@pytest.mark.parametrize("body", LINES.values(), ids=LINES)
 def test_a_sealed_line_of_something_else_breaks_a_site_s_ledger(tmp_path: Path, body: bytes) -> None:
     path = _chained(tmp_path / "ledger.jsonl", body)
+    with pytest.raises(LedgerBroken, match="not one that coterie writes"):
+        SiteLedger(path)
+
+
+def test_lines_whose_numbers_cannot_be_added_up_break_a_ledger(tmp_path: Path) -> None:
+    line = {"event": "once", "run": "", "what": "", "floats": 0, "round": -1}
+    path, chain, text = tmp_path / "ledger.jsonl", START, b""
+    for n_bytes in ("0.5", "9" * 400):
+        body = msgspec.json.encode(line)[:-1] + f',"bytes":{n_bytes}'.encode()
+        chain = seal(chain, body + b"}")
+        text += body + f',"chain":"{chain}"}}\n'.encode()
+    path.write_bytes(text)
+    head_path(path).write_text(f"2 {chain}\n")
     with pytest.raises(LedgerBroken, match="not one that coterie writes"):
         SiteLedger(path)
 
@@ -137,3 +155,18 @@ def test_a_journal_s_header_with_other_arithmetic_is_one_clear_error(tmp_path: P
     (tmp_path / "header.json").write_bytes(msgspec.json.encode(header))
     with pytest.raises(JournalMismatch, match="differs in arithmetic"):
         Journal(tmp_path, resume=True).begin(Header(JOURNAL_SCHEMA, "0" * 32, "lloyd", {}, {}))
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_model_whose_arrays_have_other_shapes_is_one_clear_error(tmp_path: Path, place: int) -> None:
+    def flattened(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: flattened(item) for name, item in value.items()}
+        is_matrix = isinstance(value, list) and value and isinstance(value[0], list)
+        return value[0] if is_matrix else value
+
+    model = json.loads(models()[place])
+    model["result"] = flattened(model["result"])
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    with pytest.raises(InputError, match="the model file is damaged"):
+        load_model(tmp_path / "model.json")

@@ -224,6 +224,13 @@ def test_a_batch_that_claims_to_be_larger_than_its_file(tmp_path: Path) -> None:
         refused(path, DAMAGED)
 
 
+def test_an_array_and_a_file_of_the_same_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", X=np.ones((3, 2)))
+    with zipfile.ZipFile(tmp_path / "t.npz", "a") as archive:
+        archive.writestr("X", b"no array")
+    assert open_table(tmp_path / "t.npz").n_rows == 3
+
+
 def test_names_that_are_no_text(tmp_path: Path) -> None:
     names = np.frombuffer(b"\xff" * 8, "<U1")
     np.savez(tmp_path / "t.npz", X=np.ones((3, 2)), columns=names)
@@ -245,3 +252,30 @@ def test_reading_broken_files_again_and_again_takes_no_memory(tmp_path: Path) ->
                 open_table(tmp_path / "t.csv.gz")
         sizes.append(int(Path("/proc/self/statm").read_text().split()[0]) * 4096)
     assert sizes[1] - sizes[0] < 20 * MEGABYTE
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_long_text_that_is_stored_once_for_many_rows(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t.{suffix}"
+
+    def write(n_rows: int) -> None:
+        texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n_rows, np.int32)), pa.array(["x" * MEGABYTE]))
+        table = pa.table({"a": np.zeros(n_rows), "t": texts})
+        if suffix == "parquet":
+            pq.write_table(table, path, store_schema=False, compression="zstd")  # no longer says: a dictionary
+            return
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+
+    write(16_000)
+    with pytest.raises(InputError, match=BOMB):
+        read_keys(path, "t")
+    write(1)
+    assert len(read_keys(path, "t")[0]) == MEGABYTE
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_of_a_parquet_file_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    table = pa.table({"t": [f"key {i}" for i in range(20_000)]})
+    pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, column_encoding={"t": encoding})
+    assert read_keys(tmp_path / "t.parquet", "t")[-1] == "key 19999"

@@ -25,6 +25,8 @@ MODEL_SCHEMA = 4
 MOST_BYTES = 256 * MEGABYTE
 """Of a model file."""
 
+_DAMAGED = (MalformedMessage, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What values that do not fit together end in."""
 LONGEST = 400
 """Characters of a file that an error repeats."""
 
@@ -80,7 +82,7 @@ def load_model(path: str | Path) -> Any:
         raise InputError(f"{path}: this is not a model file of coterie.")
     try:
         return _fitted(_read(raw, _Model))
-    except (MalformedMessage, ValueError, TypeError, OverflowError, RecursionError) as problem:
+    except _DAMAGED as problem:
         raise InputError(f"{path}: the model file is damaged ({_short(problem)}).") from None
 
 

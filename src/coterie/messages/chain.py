@@ -198,5 +198,5 @@ def known_lines(path: Path | None) -> Iterator[None]:
         yield
     except CoterieError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise LedgerBroken(f"{path}: a line is not one that coterie writes to a ledger") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
@@ -88,10 +91,26 @@ class ParquetSource(Source):
             _check_row_groups(file.metadata, name, path.stat().st_size)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        texts = [name for name in names if self.schema.field(name).type in (pa.string(), pa.large_string())]
+        done = 0
+        with reading(self.name, "Parquet file"):
+            try:
+                for batch in self._read(names, step, texts):  # one text of many rows is held once
+                    yield batch
+                    done += batch.num_rows
+            except OSError as problem:
+                if "Not yet implemented" not in str(problem):
+                    raise
+                for batch in self._read(names, step, []):  # Arrow reads some encodings only so
+                    yield from [batch.slice(done)] if batch.num_rows > done else []
+                    done = max(0, done - batch.num_rows)
+
+    def _read(self, names: Sequence[str], step: int, texts: list[str]) -> Iterator[Any]:
         streamed = {"pre_buffer": False, "buffer_size": BUFFER}  # otherwise Arrow holds a whole row group
-        with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
+        with pq.ParquetFile(self.path, read_dictionary=texts, **streamed) as file:
             for batch in file.iter_batches(batch_size=step, columns=list(names), use_threads=False):
                 batch.validate(full=True)  # text may be no UTF-8
+                _check_texts(batch, self.name, self.path.stat().st_size)
                 yield batch
 
 
@@ -110,6 +129,7 @@ class IpcSource(Source):
             for place in range(file.num_record_batches):
                 batch = file.get_batch(place)
                 batch.validate(full=True)  # offsets and indices that point outside would be followed
+                _check_texts(batch, self.name, self.path.stat().st_size)
                 for start in range(0, batch.num_rows, step):
                     yield batch.slice(start, step)
 
@@ -189,13 +209,9 @@ def npy_source(path: Path, name: str) -> Source:
 
 def npz_source(path: Path, name: str) -> Source:
     """The 2-d array of an archive, with the names of its columns if it has them."""
-    with (
-        reading(name, "archive (.npz) of arrays of numbers and text"),
-        path.open("rb") as file,
-        np.load(file, allow_pickle=False) as archive,
-    ):
+    with reading(name, "archive (.npz) of arrays of numbers and text"), zipfile.ZipFile(path) as archive:
         size = path.stat().st_size
-        headers = array_headers(archive.zip, name)
+        headers = array_headers(archive, name)
         shapes = {key: header.shape for key, header in headers.items()}
         table = _table_key(shapes, name)
         headers[table].check(name, size)
@@ -206,9 +222,29 @@ def npz_source(path: Path, name: str) -> Source:
             )
         if key is not None:
             headers[key].check(name, size)
-        values = archive[table]
-        names = None if key is None else archive[key].astype(str).tolist()
+        values = _member(archive, table)
+        names = None if key is None else _member(archive, key).astype(str).tolist()
     return source_of_array(values, names, name)
+
+
+def _member(archive: zipfile.ZipFile, key: str) -> Array:
+    with archive.open(f"{key}.npy") as file:
+        values: Array = np.lib.format.read_array(file, allow_pickle=False)
+        return values
+
+
+def _check_texts(batch: Any, name: str, on_disk: int) -> None:
+    """Refuse texts that are stored once for many rows and would expand beyond the bound."""
+    for column in batch.columns:
+        if kinds.is_dictionary(column.type) and _has_length(column.type.value_type):
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            check_expansion(name, pc.sum(lengths.cast(pa.int64())).as_py() or 0, on_disk)
+
+
+def _has_length(kind: Any) -> bool:
+    """Whether values of an Arrow type are of any length."""
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    return any(test(kind) for test in tests)
 
 
 def _check_row_groups(metadata: Any, name: str, on_disk: int) -> None:
