@@ -157,7 +157,7 @@ def test_a_journal_s_header_with_other_arithmetic_is_one_clear_error(tmp_path: P
         Journal(tmp_path, resume=True).begin(Header(JOURNAL_SCHEMA, "0" * 32, "lloyd", {}, {}))
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 4])  # weights of dspgd may be one vector
+@pytest.mark.parametrize("place", [0, 1, 2, 4])  # that of dspgd holds no matrix
 def test_a_model_whose_arrays_have_other_shapes_is_one_clear_error(tmp_path: Path, place: int) -> None:
     def flattened(value: Any) -> Any:
         if isinstance(value, dict):
