@@ -268,9 +268,9 @@ def test_duplicate_names_in_files(tmp_path):
         ({"X": np.ones((1, 2)), "columns": ["a"]}, "t.npz: 'columns' holds 1 names for 2 columns; give one "
          "per column"),
         ({"X": np.ones((1, 2)), "columns": ["a", "a"]}, "2 columns are named 'a'"),
-        ({"X": np.array([[1, "f"]], dtype=object)}, "t.npz: not a readable archive (.npz) of arrays of numbers "
-         "and text"),
-        ({"X": np.ones((1, 1)), "columns": np.array(["a"], object)}, "not a readable archive"),
+        ({"X": np.array([[1, "f"]], dtype=object)}, "t.npz: holds Python objects, which are not read; "
+         "save numbers or text"),
+        ({"X": np.ones((1, 1)), "columns": np.array(["a"], object)}, "t.npz: holds Python objects"),
     ],
 )  # fmt: skip
 def test_archives_without_a_table(tmp_path, arrays, told):
@@ -283,7 +283,7 @@ def test_archives_that_are_no_numpy(tmp_path):
         archive.writestr("X.npy", "hello, this is no array")
     refused(tmp_path / "t.npz", "t.npz: not a readable archive")
     np.save(tmp_path / "o.npy", np.array([[None]]))
-    refused(tmp_path / "o.npy", "o.npy: not a readable array file (.npy) of numbers")
+    refused(tmp_path / "o.npy", "o.npy: holds Python objects, which are not read; save numbers or text")
 
 
 def test_a_given_name_is_the_one_in_messages(tmp_path):

@@ -16,7 +16,7 @@ import typer
 from coterie.cli.options import AsJson, ledger
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
-from coterie.messages.chain import read_chain
+from coterie.messages.chain import known_lines, read_chain
 from coterie.messages.refusals import Refusal
 from coterie.runtime.outcomes import GOOD, OutcomeKind, outcome_sentence
 from coterie.text import count_of
@@ -34,10 +34,9 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
         print_json(lines)
     elif not lines:
         tell(f"{path} is empty so far.")
-    elif "event" in lines[0]:
-        _show_site(path, lines)
     else:
-        _show_server(path, lines)
+        with known_lines(path):
+            (_show_site if "event" in lines[0] else _show_server)(path, lines)
 
 
 KEYS = "keys and masks"
@@ -295,7 +294,8 @@ def ledger_verify(place: Place, as_json: AsJson = False) -> None:
     """Verify a ledger's hash chain; in a run's folder, also reconcile the sites' ledgers with the server's."""
     path = _ledger_file(place)
     lines = read_chain(path)
-    compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
+    with known_lines(path):
+        compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
     if as_json:
         result = {"file": str(path), "lines": len(lines), "holds": True}
         print_json(result if compared is None else {**result, "sites": compared.sites, "resent": compared.resent})

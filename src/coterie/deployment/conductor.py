@@ -19,6 +19,7 @@ from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
+from coterie.files import private_folder
 from coterie.messages.site_api import Column
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.report.outputs import write_run
@@ -144,13 +145,13 @@ def _stop(channel: AuxChannel) -> dict[str, Any]:
 def _claimed(home: Path) -> Iterator[None]:
     """A run's folder at the server, held by one process at a time."""
     lock = home.with_suffix(".lock")
-    home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(home.parent)
     try:
         held = FileLock(lock, PATIENCE, mode=0o600, thread_local=False).acquire()
     except Timeout:
         raise RunError("another job carries this run out already.") from None
     with held:
-        home.mkdir(exist_ok=True, mode=0o700)
+        private_folder(home)
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.kits import Kit, provision, read_kit
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError
+from coterie.files import opened_private, private_folder
 from coterie.messages.site_api import Table
 from coterie.sites.installed import Holdings, InstalledSite
 
@@ -120,13 +121,14 @@ def deal_out(table: Table, names: list[str], folder: Path) -> dict[str, Path]:
 
     if table.n_rows < len(names):
         raise InputError(f"{table.n_rows} rows cannot be dealt out to {len(names)} sites.")
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     columns = [column.name for column in table.columns]
     schema = pa.schema([(name, pa.float64()) for name in columns])
     paths = {name: folder / f"{name}.parquet" for name in names}
     start = 0
     with ExitStack() as stack:
-        writers = [stack.enter_context(pq.ParquetWriter(path, schema)) for path in paths.values()]
+        files = [stack.enter_context(open(path, "wb", opener=opened_private)) for path in paths.values()]
+        writers = [stack.enter_context(pq.ParquetWriter(file, schema)) for file in files]
         for block in table.raw_blocks():
             places = (np.arange(len(block.rows)) + start) % len(names)
             for i, writer in enumerate(writers):

@@ -19,7 +19,10 @@ OUTCOME, EVENT_LINES = "outcome.json", "event-lines.json"
 """What a job leaves beside the result: how it ended, and all of its events."""
 
 _RUN = re.compile("[0-9a-f]{32}")
+MOST_BYTES = 16 << 20
+"""Of an order: the names of a million columns."""
 _LARGEST = 2**53
+_HUGE = 1e300
 _LONGEST = 24 * 3600.0
 
 
@@ -68,7 +71,9 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
             raise InputError("a run is named by 32 hex digits.")
         for name, value in self.parameters.items():
             if isinstance(value, int | float) and abs(value) > _LARGEST:
-                raise InputError(f"{name}={value:.3g} is more than anything is counted to here (2**53).")
+                raise InputError(
+                    f"{name}={max(-_HUGE, min(value, _HUGE)):.3g} is more than anything is counted to here (2**53)."
+                )
         if self.deadline > _LONGEST:
             raise InputError(f"deadline={self.deadline:g} s is too long; a day ({_LONGEST:g} s) is the longest.")
         estimator = self.estimator()
@@ -87,8 +92,11 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
 def read_order(raw: Any) -> Order:
     """An order from plain values; anything else is refused."""
     try:
+        n_bytes = len(msgspec.json.encode(raw))
         order = msgspec.convert(raw, Order)
-    except msgspec.ValidationError as problem:
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InputError(f"this is no order that coterie knows ({problem}).") from None
+    if n_bytes > MOST_BYTES:
+        raise InputError(f"the order has {n_bytes:,} bytes; the most that is read is {MOST_BYTES:,}.")
     order.check()
     return order

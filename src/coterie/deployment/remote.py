@@ -17,6 +17,7 @@ from coterie import errors
 from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
+from coterie.files import write_private
 from coterie.runtime.events import Line
 
 POLL = 0.5
@@ -103,9 +104,7 @@ class Remote:
 
     def _keep(self, state: Mapping[str, Any]) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
-        temporary = self._kept.with_suffix(".tmp")
-        temporary.write_text(json.dumps(state, indent=2) + "\n")
-        temporary.replace(self._kept)
+        write_private(self._kept, json.dumps(state, indent=2).encode() + b"\n")
 
     def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""

@@ -15,12 +15,20 @@ import numpy as np
 from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import KINDS
+from coterie.files import MEGABYTE, read_bounded
 from coterie.methods.shared.prepared import Preparation
 from coterie.runtime.ledger import Ledger
 
 T = TypeVar("T")
 
 MODEL_SCHEMA = 4
+MOST_BYTES = 256 * MEGABYTE
+"""Of a model file."""
+
+_DAMAGED = (MalformedMessage, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What values that do not fit together end in."""
+LONGEST = 400
+"""Characters of a file that an error repeats."""
 
 
 class _Model(msgspec.Struct):
@@ -56,24 +64,31 @@ def load_model(path: str | Path) -> Any:
     """Read a model written by :func:`save_model`; anything else is one clear error."""
     path = Path(path)
     try:
-        raw: Any = json.loads(path.read_text())
+        raw: Any = json.loads(read_bounded(path, MOST_BYTES))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file.") from None
-    except (OSError, ValueError):
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError):
         raise InputError(f"{path}: this is not a model file of coterie.") from None
     if not isinstance(raw, dict) or not {"schema", "kind", "coterie"} <= raw.keys():
         raise InputError(f"{path}: this is not a model file of coterie.")
     if raw["schema"] != MODEL_SCHEMA:
         raise InputError(
-            f"{path}: model format {raw['schema']} is not known to coterie {version('coterie')} "
-            f"(it knows {MODEL_SCHEMA}); fit the model again, or use the coterie that wrote it ({raw['coterie']})."
+            f"{path}: model format {_short(raw['schema'])} is not known to coterie {version('coterie')} (it knows "
+            f"{MODEL_SCHEMA}); fit the model again, or use the coterie that wrote it ({_short(raw['coterie'])})."
         )
-    if raw["kind"] not in KINDS:
+    if not isinstance(raw["kind"], str) or raw["kind"] not in KINDS:
         raise InputError(f"{path}: this is not a model file of coterie.")
     try:
         return _fitted(_read(raw, _Model))
-    except (msgspec.ValidationError, MalformedMessage, ValueError, TypeError, OverflowError) as problem:
-        raise InputError(f"{path}: the model file is damaged ({problem}).") from None
+    except _DAMAGED as problem:
+        raise InputError(f"{path}: the model file is damaged ({_short(problem)}).") from None
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def _fitted(model: _Model) -> FederatedEstimator:

@@ -16,11 +16,14 @@ from typing import Any
 
 import msgspec
 
-from coterie.errors import LedgerBroken
+from coterie.errors import CoterieError, LedgerBroken
+from coterie.files import opened_private, private_folder
 
 START = "0" * 64
 _MARK = b',"chain":"'
 _HEAD = "{:020d} {}\n"
+_HEAD_BYTES, _LINE_BYTES = 1 << 10, 1 << 29
+"""The most that is read of a head file and of a line, which holds an answer at most."""
 
 
 def seal(previous: str, line: bytes) -> str:
@@ -117,9 +120,9 @@ class Chain:
     def _open(self) -> tuple[int, int]:
         assert self.path is not None
         if self._files is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lines = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._files = lines, os.open(head_path(self.path), os.O_WRONLY | os.O_CREAT, 0o600)
+            private_folder(self.path.parent)
+            lines = opened_private(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            self._files = lines, opened_private(head_path(self.path), os.O_WRONLY | os.O_CREAT)
         return self._files
 
 
@@ -157,7 +160,10 @@ def _read_head(path: Path) -> tuple[int, str] | None:
     if not head.exists() or not head.stat().st_size:  # a crash before the first line was complete
         return None
     try:
-        lines, chain = head.read_text().split()
+        with head.open() as file:
+            lines, chain = file.read(_HEAD_BYTES).split()
+        if not lines.isdecimal():
+            raise ValueError
         return int(lines), chain
     except ValueError:
         raise LedgerBroken(f"{head} cannot be read") from None
@@ -167,7 +173,7 @@ def _lines(path: Path, *, torn_tail_allowed: bool) -> Iterator[tuple[dict[str, A
     """Each verified line, and the position of its end."""
     previous, end = START, 0
     with path.open("rb") as file:
-        for number, text in enumerate(file, start=1):
+        for number, text in enumerate(iter(lambda: file.readline(_LINE_BYTES), b""), start=1):
             end += len(text)
             if not text.endswith(b"\n"):
                 if torn_tail_allowed:
@@ -178,4 +184,19 @@ def _lines(path: Path, *, torn_tail_allowed: bool) -> Iterator[tuple[dict[str, A
             if not mark or tail[64:] != b'"}\n' or seal(previous, body + b"}") != stated:
                 raise LedgerBroken(f"{path}: line {number} was changed, or a line before it is missing")
             previous = stated
-            yield msgspec.json.decode(text, type=dict[str, Any]), end
+            try:
+                line = msgspec.json.decode(text, type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                raise LedgerBroken(f"{path}: line {number} is no JSON object") from None
+            yield line, end
+
+
+@contextlib.contextmanager
+def known_lines(path: Path | None) -> Iterator[None]:
+    """Within, a line that lacks what every line of a ledger has is ``LedgerBroken``, not an error of Python."""
+    try:
+        yield
+    except CoterieError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        raise LedgerBroken(f"{path}: a line is not one that coterie writes to a ledger") from None

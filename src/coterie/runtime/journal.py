@@ -7,6 +7,7 @@ asked again under the same round and attempt, and the sites send the bytes they 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from coterie.errors import InputError, JournalMismatch
+from coterie.files import opened_private, private_folder, read_bounded, write_private
 from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
@@ -72,12 +74,15 @@ def _remedy(name: str, then: Header, now: Header) -> str:
 
 
 def _openblas_kernels(header: Header) -> set[str]:
-    libraries = header.arithmetic["blas"].values()
-    return {library["kernel"] for library in libraries if library["version"].startswith("openblas")}
+    with contextlib.suppress(LookupError, TypeError, AttributeError):  # a header that somebody else wrote
+        libraries = header.arithmetic["blas"].values()
+        return {str(library["kernel"]) for library in libraries if library["version"].startswith("openblas")}
+    return set()
 
 
 _RECORD = msgspec.msgpack.Decoder(Record)
 _CHECK = 8
+_HEADER_BYTES = 256 << 20
 
 
 class Journal:
@@ -98,14 +103,12 @@ class Journal:
 
     def begin(self, header: Header) -> Header:
         """Write the header of a new run, or check it against the one being resumed."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lives").open("ab") as lives:
+        private_folder(self.folder)
+        with open(self.folder / "lives", "ab", opener=opened_private) as lives:
             self.life = lives.tell()
             lives.write(b".")
         if self.header is None:
-            temporary = self._header_path.with_suffix(".tmp")
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(header), indent=2))
-            temporary.replace(self._header_path)
+            write_private(self._header_path, msgspec.json.format(msgspec.json.encode(header), indent=2))
             self.header = header
             return header
         for name in ("method", "settings", "versions", "arithmetic"):
@@ -129,7 +132,7 @@ class Journal:
         """Add one record; it is in the file when this returns."""
         data = msgspec.msgpack.encode(record)
         frame = len(data).to_bytes(8, "little") + hashlib.blake2b(data, digest_size=_CHECK).digest() + data
-        with self._records_path.open("ab") as file:
+        with open(self._records_path, "ab", opener=opened_private) as file:
             file.write(frame)
             file.flush()
             os.fsync(file.fileno())
@@ -138,8 +141,8 @@ class Journal:
         if not self._header_path.exists():
             return  # killed before it began, or never begun: start anew
         try:
-            self.header = msgspec.json.decode(self._header_path.read_bytes(), type=Header)
-        except msgspec.DecodeError:
+            self.header = msgspec.json.decode(read_bounded(self._header_path, _HEADER_BYTES), type=Header)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InputError):
             raise JournalMismatch(f"{self._header_path} cannot be read") from None
         if self.header.schema != JOURNAL_SCHEMA:
             raise JournalMismatch(
@@ -164,6 +167,6 @@ class Journal:
                 raise JournalMismatch(f"{self._records_path} is damaged at byte {place}")
             try:
                 self._records.append(_RECORD.decode(body))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise JournalMismatch(f"{self._records_path} is damaged at byte {place}") from None
             place = stop

@@ -6,10 +6,10 @@ import base64
 from pathlib import Path
 
 from coterie.errors import InputError, Untrusted
+from coterie.files import MEGABYTE, private_folder, read_from_others, write_private
 from coterie.messages.identity import Authority, Certificate, Identity, Revocations, Role, Trust, public_signing_key
 from coterie.sites.ledger import kept_secret
 
-MAX_REVOKED_BYTES = 1 << 20
 NOTHING = Revocations(0, frozenset())
 
 
@@ -21,19 +21,19 @@ class IdentityFiles:
 
     def key(self) -> bytes:
         """The signing key, made here if there is none."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.folder)
         return kept_secret(self.folder / "key")
 
     def write(self, authority: Authority, certificate: Certificate | None, revoked: Revocations = NOTHING) -> None:
         """Write what an authority says of this kit."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.folder)
         parts = {"authority": authority.public}
         if certificate is not None:
             parts["certificate"] = certificate.to_bytes()
         if revoked.number:
             parts["revoked"] = revoked.to_bytes()
         for file, raw in parts.items():
-            (self.folder / file).write_text(as_text(raw))
+            write_private(self.folder / file, as_text(raw).encode())
 
     def authority(self) -> bytes | None:
         """The public key of the authority, if there is one yet."""
@@ -65,7 +65,7 @@ class IdentityFiles:
 
     def install_revoked(self, file: Path) -> Revocations:
         """Replace the list of revoked certificates by one that this kit's authority signed, and not earlier."""
-        raw = read_bounded(file, MAX_REVOKED_BYTES)
+        raw = read_from_others(file, MEGABYTE)
         try:
             trust = self.trust()
             found = Revocations.from_bytes(from_text(raw))
@@ -80,9 +80,7 @@ class IdentityFiles:
             raise InputError(
                 f"{file}: list {found.number} is older than list {trust.revoked.number}, which is installed here."
             )
-        temporary = self.folder / "revoked.tmp"
-        temporary.write_text(as_text(found.to_bytes()))
-        temporary.replace(self.folder / "revoked")
+        write_private(self.folder / "revoked", as_text(found.to_bytes()).encode())
         return found
 
 
@@ -94,17 +92,3 @@ def as_text(raw: bytes) -> str:
 def from_text(text: bytes) -> bytes:
     """The bytes of such a line; ``ValueError`` where it is none."""
     return base64.b64decode(text.strip(), validate=True)
-
-
-def read_bounded(file: Path, limit: int) -> bytes:
-    """The bytes of a file that came from others; one clear error where it cannot be read or is too large."""
-    try:
-        if not file.is_file():
-            raise InputError(f"{file}: there is no such file.")
-        with file.open("rb") as opened:
-            raw = opened.read(limit + 1)
-    except OSError as problem:
-        raise InputError(f"{file}: {problem.strerror or problem}.") from None
-    if len(raw) > limit:
-        raise InputError(f"{file}: this file is larger than {limit:,} bytes.")
-    return raw

@@ -11,6 +11,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from coterie.errors import InputError
+from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.identity_files import IdentityFiles
@@ -72,22 +73,19 @@ class InstalledSite:
             placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
         placed.rules()
         table = placed.table()
-        self._settings_path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._settings_path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(placed), indent=2) + "\n")
-        temporary.chmod(0o600)
-        temporary.replace(self._settings_path)
+        private_folder(self._settings_path.parent)
+        write_private(self._settings_path, json.dumps(asdict(placed), indent=2).encode() + b"\n")
         return table
 
     def holdings(self) -> Holdings:
         """What the site's owner said it holds."""
         try:
-            return msgspec.json.decode(self._settings_path.read_bytes(), type=Holdings)
+            return msgspec.json.decode(read_bounded(self._settings_path, 16 * MEGABYTE), type=Holdings)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder}: nobody has said yet what this site holds; `coterie site start --data FILE` does."
             ) from None
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, RecursionError):
             raise InputError(
                 f"{self._settings_path} cannot be read; `coterie site start --data FILE` writes it anew."
             ) from None
@@ -101,7 +99,7 @@ class InstalledSite:
 
     def _locked(self) -> AbstractContextManager[object]:
         """The site's files, for this process alone from now on."""
-        self.ledger_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.ledger_folder)
         try:
             return FileLock(self.ledger_folder / "lock", PATIENCE, mode=0o600, thread_local=False).acquire()
         except Timeout:

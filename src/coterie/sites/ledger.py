@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import secrets
 import time
 from collections import OrderedDict
@@ -11,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.messages.chain import Chain
+from coterie.files import opened_private, private_folder
+from coterie.messages.chain import Chain, known_lines
 from coterie.messages.codec import Envelope
 
 NO_RUN = bytes(16)
@@ -29,8 +29,8 @@ def kept_secret(path: Path | None) -> bytes:
     if path is None:
         return secrets.token_bytes(32)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        private_folder(path.parent)
+        with open(path, "xb", opener=opened_private) as file:
             file.write(secrets.token_bytes(32))
     return path.read_bytes()
 
@@ -76,17 +76,22 @@ class SiteLedger:
         self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
-        for start, line in self._chain.reopen():
-            self._count(line["floats"], line["bytes"], line["event"] == "answer")
-            event, run = line["event"], bytes.fromhex(line["run"])
-            if event == "once":
-                self._pages(run).once.add(line["what"])
-            elif event == "refusal" and run in self._runs:
-                self._runs[run].refusals += 1
-            elif event == "note":
-                self._pages(run).notes.setdefault(line["what"], []).append(start)
-            elif event == "answer":
-                self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
+        with known_lines(path):
+            for start, line in self._chain.reopen():
+                self._take(start, line)
+
+    def _take(self, start: int, line: dict[str, Any]) -> None:
+        """Remember a line of the file."""
+        self._count(line["floats"], line["bytes"], line["event"] == "answer")
+        event, run = line["event"], bytes.fromhex(line["run"])
+        if event == "once":
+            self._pages(run).once.add(line["what"])
+        elif event == "refusal" and run in self._runs:
+            self._runs[run].refusals += 1
+        elif event == "note":
+            self._pages(run).notes.setdefault(line["what"], []).append(start)
+        elif event == "answer":
+            self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
 
     def total(self, what: str) -> int:
         """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""

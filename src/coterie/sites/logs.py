@@ -6,7 +6,6 @@ The log is its owner's: unlike everything that leaves, it may hold an exception'
 from __future__ import annotations
 
 import logging
-import os
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from coterie.files import opened_private, private_folder
 from coterie.messages.codec import Envelope
 from coterie.sites.ledger import question_facts
 
@@ -45,11 +45,7 @@ class _OwnersFile(RotatingFileHandler):
     """A rotating file that only its owner can read."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="utf-8", opener=_open_own)
-
-
-def _open_own(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        return open(self.baseFilename, "a", encoding="utf-8", opener=opened_private)
 
 
 def log_to(path: Path, site: str, *, log: logging.Logger | None = None) -> logging.Handler:
@@ -59,7 +55,7 @@ def log_to(path: Path, site: str, *, log: logging.Logger | None = None) -> loggi
     ``removeHandler`` and close what is returned.
     """
     log = log or logging.getLogger(LOGGER)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     handler = _OwnersFile(path, maxBytes=MAX_BYTES, backupCount=KEPT)
     handler.setFormatter(JsonLines())
     handler.addFilter(lambda record: getattr(record, "site", site) == site)
@@ -85,7 +81,7 @@ class SiteLogs(logging.Handler):
             self._warnings[record.getMessage()] = None
         try:
             path = self._folder / f"{quote(str(getattr(record, 'site', 'site')), safe='')}.log"
-            with open(path, "a", encoding="utf-8", opener=_open_own) as file:
+            with open(path, "a", encoding="utf-8", opener=opened_private) as file:
                 file.write(self.format(record) + "\n")
         except Exception:
             self.handleError(record)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from coterie.errors import InputError
+from coterie.files import MEGABYTE, read_bounded
 from coterie.text import nearest_name
+
+MOST_PARTS = 100
+"""Of a dotted key: tomllib's time grows with their square."""
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
+_SEPARATORS = re.compile(r"[=,{}\[\]\n#]")
 
 
 def read_toml(
@@ -20,10 +27,12 @@ def read_toml(
     """
     names = list(known)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = _parsed(read_bounded(path, MEGABYTE).decode())
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file{absent and '; ' + absent}.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError) as problem:
         raise InputError(f"{path}: this is not a TOML file ({problem}).") from None
     for key in raw:
         if key not in names:
@@ -31,3 +40,9 @@ def read_toml(
                 f"{path}: there is no key {key!r}{nearest_name(key, names if offered is None else offered)}"
             )
     return raw
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if any(part.count(".") > MOST_PARTS for part in _SEPARATORS.split(_QUOTED.sub("", text))):
+        raise ValueError(f"a key has more than {MOST_PARTS} parts")
+    return tomllib.loads(text)

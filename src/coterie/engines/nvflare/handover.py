@@ -21,6 +21,7 @@ from coterie.engines.nvflare.kits import Kit, read_kit
 from coterie.engines.nvflare.requests import Request, own_request, tls_key
 from coterie.engines.nvflare.tls import own_key, public_bytes
 from coterie.errors import CoterieError, InputError, Untrusted
+from coterie.files import read_from_others
 from coterie.messages.identity import (
     Authority,
     Certificate,
@@ -32,7 +33,7 @@ from coterie.messages.identity import (
     public_signing_key,
     sign,
 )
-from coterie.sites.identity_files import IdentityFiles, from_text, read_bounded
+from coterie.sites.identity_files import IdentityFiles, from_text
 
 MAX_FILE_BYTES, MAX_ENTRIES, MAX_BYTES = 1 << 20, 64, 1 << 22
 _SIGNATURE, _REVOKED = "signature", "startup/identity/revoked"
@@ -89,7 +90,7 @@ def install(file: Path, folder: Path) -> Kit:
 
 def _entries(file: Path) -> dict[str, bytes]:
     """What is in the file: a few small regular files, at places where a kit has some."""
-    raw = read_bounded(file, MAX_FILE_BYTES)
+    raw = read_from_others(file, MAX_FILE_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             found = archive.infolist()

@@ -23,6 +23,7 @@ from typing import Any
 from coterie.engines.nvflare.register import Register
 from coterie.engines.nvflare.tls import forget, opened_root
 from coterie.errors import InputError
+from coterie.files import private_folder
 from coterie.messages.identity import Role, public_signing_key
 from coterie.sites.identity_files import IdentityFiles
 
@@ -126,8 +127,7 @@ def known_federation(out: Path, server: str, port: int) -> dict[str, Any]:
 def opened(out: Path) -> Path:
     """The authority's folder, which only its owner enters."""
     authority = out / "authority"
-    authority.mkdir(parents=True, exist_ok=True)
-    authority.chmod(0o700)
+    private_folder(authority).chmod(0o700)
     return authority
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from coterie.engines.nvflare.kits import Kit, place_server
 from coterie.errors import InputError
+from coterie.files import opened_private
 
 _MODULES = {
     "server": "nvflare.private.fed.app.server.server_train",
@@ -90,7 +91,7 @@ def run_here(kit: Kit) -> None:
 def start(kit: Kit) -> int:
     """Start the process of this kit in a session of its own, its output in a file of the kit; its pid."""
     words = _prepare(kit)
-    with (kit.folder / OUTPUT).open("ab") as output:
+    with open(kit.folder / OUTPUT, "ab", opener=opened_private) as output:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment(), cwd=kit.folder,
             start_new_session=True,

@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from coterie.engines.nvflare.kits import check_name, read_kit
 from coterie.engines.nvflare.tls import own_key, public_bytes
 from coterie.errors import InputError
+from coterie.files import read_from_others
 from coterie.messages.identity import KEY_BYTES, Role, fingerprint, is_signed, public_signing_key, request_text, sign
-from coterie.sites.identity_files import IdentityFiles, read_bounded
+from coterie.sites.identity_files import IdentityFiles
 
 MAX_REQUEST_BYTES = 1 << 14
 _ENDING = ".request"
@@ -93,7 +94,7 @@ def tls_key(folder: Path, role: Role) -> Path:
 
 def read_request(file: Path) -> Request:
     """A request whose signatures are right; anything else is one clear error."""
-    raw = read_bounded(file, MAX_REQUEST_BYTES)
+    raw = read_from_others(file, MAX_REQUEST_BYTES)
     try:
         request = msgspec.json.decode(raw, type=Request)
         problem = _problem(request)

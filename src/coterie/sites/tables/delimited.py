@@ -17,6 +17,7 @@ import pyarrow.types as kinds
 from pyarrow import csv as arrow_csv
 
 from coterie.errors import InputError
+from coterie.sites.tables.archives import GzipText
 from coterie.sites.tables.encoders import LARGEST, too_large
 from coterie.sites.tables.phrases import IGNORE_IT, quoted, reading
 from coterie.sites.tables.sources import Source, check_names
@@ -68,10 +69,10 @@ class CsvSource(Source):
         return convert(cells, (self.name, column), start)
 
     def _head(self) -> str:
-        with reading(self.name, "CSV file"), self._stream() as stream:
-            start = stream.read(HEAD)
+        with reading(self.name, "CSV file"), self._file() as file:
+            start = file.read(HEAD)
         try:
-            head = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+            head = codecs.getincrementaldecoder("utf-8-sig")().decode(start, len(start) < HEAD)
         except UnicodeDecodeError:
             head = "\0"
         if "\0" in head:
@@ -82,7 +83,8 @@ class CsvSource(Source):
 
     def _header(self, head: str) -> list[str]:
         if self._only_header:
-            names = next(csv.reader([head.strip("\r\n ")], delimiter=self._delimiter))
+            with reading(self.name, "CSV file"):
+                names = next(csv.reader([head.strip("\r\n ")], delimiter=self._delimiter))
         else:
             with self._reader(None) as reader:
                 names = list(reader.schema.names)
@@ -96,8 +98,11 @@ class CsvSource(Source):
         with self._reader(names) as reader:
             yield from reader
 
+    def _file(self) -> Any:
+        return GzipText(self.path, self.name) if self._gzip else self.path.open("rb")
+
     def _stream(self) -> Any:
-        return pa.input_stream(str(self.path), compression="gzip" if self._gzip else None)
+        return pa.input_stream(self._file() if self._gzip else str(self.path), compression=None)
 
     @contextmanager
     def _reader(self, names: Sequence[str] | None) -> Iterator[Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +19,11 @@ IGNORE_IT = "add the column to 'ignore'"
 """The option has this name in Python, in job files and on the command line."""
 SHOWN = 6
 LONGEST = 40
+UNREADABLE = (
+    *(pa.ArrowException, OSError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, RuntimeError),
+    *(SyntaxError, SystemError, tokenize.TokenError, struct.error, csv.Error, zipfile.BadZipFile, zlib.error),
+)
+"""What reading libraries raise for bytes that are not of their format."""
 
 
 def quoted(value: object) -> str:
@@ -48,7 +56,9 @@ def reading(table: str, what: str) -> Iterator[None]:
         raise InputError(f"{table}: there is no such file") from None
     except PermissionError:
         raise InputError(f"{table}: permission denied; change the file's permissions") from None
-    except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+    except MemoryError:
+        raise InputError(f"{table}: takes more memory than there is; save it in smaller parts") from None
+    except UNREADABLE:
         raise InputError(
             f"{table}: not a readable {what}; it may be truncated, damaged or in another format: "
             "write it again, or use the suffix of its format"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
 from coterie.arrays import Array, Integers
 from coterie.errors import InputError
+from coterie.sites.tables.archives import ArrayHeader, array_headers, check_expansion, check_ipc, check_size
 from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted, reading
 
 BUFFER = 1 << 18
@@ -84,11 +88,30 @@ class ParquetSource(Source):
         self.path = path
         with reading(name, "Parquet file"), pq.ParquetFile(path) as file:
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
+            _check_row_groups(file.metadata, name, path.stat().st_size)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        texts = [name for name in names if self.schema.field(name).type in (pa.string(), pa.large_string())]
+        done = 0
+        with reading(self.name, "Parquet file"):
+            try:
+                for batch in self._read(names, step, texts):  # one text of many rows is held once
+                    yield batch
+                    done += batch.num_rows
+            except OSError as problem:
+                if "Not yet implemented" not in str(problem):
+                    raise
+                for batch in self._read(names, step, []):  # Arrow reads some encodings only so
+                    yield from [batch.slice(done)] if batch.num_rows > done else []
+                    done = max(0, done - batch.num_rows)
+
+    def _read(self, names: Sequence[str], step: int, texts: list[str]) -> Iterator[Any]:
         streamed = {"pre_buffer": False, "buffer_size": BUFFER}  # otherwise Arrow holds a whole row group
-        with reading(self.name, "Parquet file"), pq.ParquetFile(self.path, **streamed) as file:
-            yield from file.iter_batches(batch_size=step, columns=list(names), use_threads=False)
+        with pq.ParquetFile(self.path, read_dictionary=texts, **streamed) as file:
+            for batch in file.iter_batches(batch_size=step, columns=list(names), use_threads=False):
+                batch.validate(full=True)  # text may be no UTF-8
+                _check_texts(batch, self.name, self.path.stat().st_size)
+                yield batch
 
 
 class IpcSource(Source):
@@ -97,15 +120,16 @@ class IpcSource(Source):
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
         with self._opened(None) as file:
-            super().__init__(name, file.schema, None)
-        with self._opened(self.schema.names[:1]) as file:
-            self.n_rows = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
+            n_rows = check_ipc(path, name)
+            check_size(name, n_rows, len(file.schema), path.stat().st_size)
+            super().__init__(name, file.schema, n_rows)
 
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
         with self._opened(names) as file:
             for place in range(file.num_record_batches):
                 batch = file.get_batch(place)
-                batch.validate()
+                batch.validate(full=True)  # offsets and indices that point outside would be followed
+                _check_texts(batch, self.name, self.path.stat().st_size)
                 for start in range(0, batch.num_rows, step):
                     yield batch.slice(start, step)
 
@@ -176,28 +200,61 @@ def _gathered(names: Sequence[str], columns: Iterator[Any], name: str) -> Source
 
 def npy_source(path: Path, name: str) -> Source:
     """An array file, mapped into memory."""
-    with reading(name, "array file (.npy) of numbers"):
+    with reading(name, "array file (.npy) of numbers"), path.open("rb") as file:
+        size = path.stat().st_size
+        ArrayHeader.read(file, size).check(name, size)
         values = np.lib.format.open_memmap(path, mode="r")
     return source_of_array(values, None, name)
 
 
 def npz_source(path: Path, name: str) -> Source:
     """The 2-d array of an archive, with the names of its columns if it has them."""
-    with (
-        reading(name, "archive (.npz) of arrays of numbers and text"),
-        path.open("rb") as file,
-        np.load(file, allow_pickle=False) as archive,
-    ):
-        members = set(archive.zip.namelist())
-        shapes = {key: _shape(archive.zip, key) for key in archive.files if f"{key}.npy" in members}
-        values = archive[_table_key(shapes, name)]
+    with reading(name, "archive (.npz) of arrays of numbers and text"), zipfile.ZipFile(path) as archive:
+        size = path.stat().st_size
+        headers = array_headers(archive, name)
+        shapes = {key: header.shape for key, header in headers.items()}
+        table = _table_key(shapes, name)
+        headers[table].check(name, size)
         key = next((k for k in ("columns", "feature_names") if len(shapes.get(k, ())) == 1), None)
-        names = None if key is None else archive[key].astype(str).tolist()
-    if names is not None and len(names) != values.shape[1]:
-        raise InputError(
-            f"{name}: {key!r} holds {len(names)} names for {values.shape[1]} columns; give one per column"
-        )
+        if key is not None and shapes[key][0] != shapes[table][1]:
+            raise InputError(
+                f"{name}: {key!r} holds {shapes[key][0]} names for {shapes[table][1]} columns; give one per column"
+            )
+        if key is not None:
+            headers[key].check(name, size)
+        values = _member(archive, table)
+        names = None if key is None else _member(archive, key).astype(str).tolist()
     return source_of_array(values, names, name)
+
+
+def _member(archive: zipfile.ZipFile, key: str) -> Array:
+    with archive.open(f"{key}.npy") as file:
+        values: Array = np.lib.format.read_array(file, allow_pickle=False)
+        return values
+
+
+def _check_texts(batch: Any, name: str, on_disk: int) -> None:
+    """Refuse texts that are stored once for many rows and would expand beyond the bound."""
+    for column in batch.columns:
+        if kinds.is_dictionary(column.type) and _has_length(column.type.value_type):
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            check_expansion(name, pc.sum(lengths.cast(pa.int64())).as_py() or 0, on_disk)
+
+
+def _has_length(kind: Any) -> bool:
+    """Whether values of an Arrow type are of any length."""
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+def _check_row_groups(metadata: Any, name: str, on_disk: int) -> None:
+    """Refuse a Parquet file one of whose row groups expands beyond the bound.
+
+    Columns are not looked at: for metadata that contradict each other pyarrow 26 ends the process there.
+    """
+    check_size(name, metadata.num_rows, metadata.num_columns, on_disk)
+    for group in range(metadata.num_row_groups):
+        check_expansion(name, metadata.row_group(group).total_byte_size, on_disk)
 
 
 def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
@@ -210,11 +267,3 @@ def _table_key(shapes: dict[str, tuple[int, ...]], name: str) -> str:
             "save the rows as a 2-d array 'X'"
         )
     return tables[0]
-
-
-def _shape(archive: Any, key: str) -> tuple[int, ...]:
-    with archive.open(f"{key}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape: tuple[int, ...] = read(file)[0]
-        return shape

@@ -12,7 +12,6 @@ Two groupings of nearly the same rows would disclose the few rows in which they 
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from coterie.arrays import Array, Floats, Integers, Mask
 from coterie.errors import InputError
+from coterie.files import opened_private, private_folder
 from coterie.maths.group_cells import GroupCells, group_cells
 from coterie.maths.grouping import regroup_remains
 from coterie.messages.site_api import Table
@@ -253,7 +253,7 @@ def save(grouping: Grouping, folder: Path) -> None:
     """Write a grouping, atomically, readable by the site's own user only."""
     temporary, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True, mode=0o700)
+    private_folder(temporary)
     head = _Head(FORMAT, grouping.min_group, list(grouping.columns), grouping.n_formed)
     with _created(temporary / "head.json") as file:
         file.write(msgspec.json.encode(head))
@@ -268,7 +268,7 @@ def save(grouping: Grouping, folder: Path) -> None:
 
 
 def _created(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return open(path, "xb", opener=opened_private)
 
 
 def _arrays(grouping: Grouping) -> dict[str, Array]:

@@ -1,0 +1,127 @@
+"""What a site, a server or an analyst keeps for itself is read by nobody else, whatever the umask."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.cli.jobs import Job
+from coterie.deployment.conductor import _claimed
+from coterie.deployment.federation import deal_out
+from coterie.deployment.order import Order
+from coterie.deployment.remote import Remote
+from coterie.messages.chain import Chain
+from coterie.messages.identity import Authority, public_signing_key
+from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
+from coterie.sites.identity_files import IdentityFiles
+from coterie.sites.installed import Holdings, InstalledSite
+from coterie.sites.ledger import SiteLedger
+from coterie.sites.logs import log_to
+from coterie.sites.tables import ArrayTable, open_table
+
+ROWS = np.random.default_rng(0).normal(size=(40, 2))
+
+
+@pytest.fixture(autouse=True)
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Folders and files that others could read or write."""
+    paths = [folder, *folder.rglob("*")]
+    found = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in paths}
+    return {name: mode for name, mode in found.items() if mode & 0o077}
+
+
+def test_a_ledger_its_head_and_its_keys(tmp_path: Path) -> None:
+    ledger = SiteLedger(tmp_path / "a" / "b" / "ledger.jsonl")
+    ledger.secret()
+    ledger.began_with(bytes(16), "rows", is_new=True)
+    ledger.close()
+    assert (tmp_path / "a" / "b" / "ledger.jsonl.head").exists()
+    assert not modes(tmp_path / "a")
+
+
+def test_an_installed_site(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", X=ROWS)
+    site = InstalledSite(tmp_path / "kit")
+    site.tell(Holdings(str(tmp_path / "rows.npz")))
+    identity, authority = IdentityFiles(tmp_path / "kit"), Authority()
+    identity.write(authority, authority.certify("site", "clinic", public_signing_key(identity.key())))
+    site.grouped()
+    handlers = [*logging.getLogger("coterie.site").handlers]
+    site.open("clinic")
+    site.close()
+    for handler in {*logging.getLogger("coterie.site").handlers} - {*handlers}:
+        logging.getLogger("coterie.site").removeHandler(handler)
+        handler.close()
+    names = {path.name for path in (tmp_path / "kit").rglob("*")}
+    assert {"coterie.json", "key", "ledger.jsonl", "ledger.jsonl.head", "site.log", "lock"} <= names
+    assert any(name.endswith(".npy") for name in names)
+    assert not modes(tmp_path / "kit")
+
+
+def test_a_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run" / "journal")
+    journal.begin(Header(JOURNAL_SCHEMA, "0" * 32, "lloyd", {}, {}))
+    journal.write(Record(b"", "sum", b"", 1, [], {}, []))
+    assert {path.name for path in journal.folder.iterdir()} == {"header.json", "records.bin", "lives"}
+    assert not modes(tmp_path / "run")
+
+
+def test_a_log(tmp_path: Path) -> None:
+    log = logging.getLogger("coterie.test")
+    handler = log_to(tmp_path / "server" / "server.log", "server", log=log)
+    log.info("a line")
+    log.removeHandler(handler)
+    handler.close()
+    assert not modes(tmp_path / "server")
+
+
+def test_a_run_s_folder_at_the_server(tmp_path: Path) -> None:
+    with _claimed(tmp_path / "coterie" / "runs" / "0"):
+        assert not modes(tmp_path / "coterie")
+
+
+def test_what_an_analyst_keeps_of_a_remote_run(tmp_path: Path) -> None:
+    run = object.__new__(Remote)
+    run.out, run.sites = tmp_path / "out", ()
+    run._begin(Order("0" * 32, "lloyd", {}), resume=False)
+    assert modes(tmp_path / "out").keys() == {"."}  # the folder is the user's
+
+
+def test_rows_dealt_out_to_sites(tmp_path: Path) -> None:
+    deal_out(ArrayTable(ROWS), ["a", "b"], tmp_path / "data")
+    assert not modes(tmp_path / "data")
+    assert open_table(tmp_path / "data" / "a.parquet").n_rows == 20
+
+
+def test_a_chain_in_a_folder_that_is_there_leaves_the_folder_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    chain = Chain(tmp_path / "ledger.jsonl")
+    chain.append({"a": 1})
+    chain.close()
+    assert modes(tmp_path) == {".": 0o750}
+
+
+def test_results_keep_the_umask_and_the_journal_beside_them_does_not(tmp_path: Path) -> None:
+    names = [str(tmp_path / f"{name}.npz") for name in "abc"]
+    for name in names:
+        np.savez(name, X=ROWS)
+    out = tmp_path / "out"
+    Job(data=names, out=str(out), clusters=2, method="lloyd").run(resume=False, watch=lambda _: None)
+    readable = modes(out)
+    assert {"result.json", "report.html", "model.json", "centers.csv", "labels"} <= readable.keys()
+    assert not [name for name in readable if "journal" in name or "events" in name]
+    coterie.save_model(coterie.load_model(out / "model.json"), tmp_path / "model.json")
+    assert stat.S_IMODE((tmp_path / "model.json").stat().st_mode) == 0o666
