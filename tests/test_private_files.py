@@ -18,13 +18,12 @@ from coterie.deployment.federation import deal_out
 from coterie.deployment.order import Order
 from coterie.deployment.remote import Remote
 from coterie.messages.chain import Chain
-from coterie.messages.identity import Authority, public_signing_key
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
-from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.installed import Holdings, InstalledSite
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
 from coterie.sites.tables import ArrayTable, open_table
+from tests.identities import certify
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
 
@@ -56,8 +55,7 @@ def test_an_installed_site(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", X=ROWS)
     site = InstalledSite(tmp_path / "kit")
     site.tell(Holdings(str(tmp_path / "rows.npz")))
-    identity, authority = IdentityFiles(tmp_path / "kit"), Authority()
-    identity.write(authority, authority.certify("site", "clinic", public_signing_key(identity.key())))
+    certify(tmp_path / "kit", "clinic")
     site.grouped()
     handlers = [*logging.getLogger("coterie.site").handlers]
     site.open("clinic")
