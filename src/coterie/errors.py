@@ -11,6 +11,7 @@
     │   └── UnknownParameter (TypeError)
     ├── MalformedMessage             bytes that are no message of ours
     ├── BadAnswer                    an answer that does not fit its question
+    ├── NotOrdered                   a question that the ordered method does not ask
     ├── Untrusted                    a key or signature that the federation's authority does not vouch for
     ├── RunError
     │   ├── QuorumLost               too few sites answered; a protocol may catch it
@@ -67,6 +68,10 @@ class BadAnswer(CoterieError):
 
 class Untrusted(CoterieError):
     """A key, card or signature that the federation's authority does not vouch for, or no longer."""
+
+
+class NotOrdered(CoterieError):
+    """A question that the ordered method does not ask here, or a sum that is not the sites' own."""
 
 
 class RunError(CoterieError):

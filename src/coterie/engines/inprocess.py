@@ -192,6 +192,7 @@ def in_process(
     folder: Path | None = None,
     schedule: Schedule | None = None,
     threads: int | None = None,
+    seed: int | None = None,
 ) -> InProcess:
     """Sites for these tables in this process, each with its own ledger (in ``folder``, where one is given).
 
@@ -202,5 +203,7 @@ def in_process(
         rules = policy.get(name) if isinstance(policy, Mapping) else policy
         ledger = SiteLedger(None if folder is None else folder / f"{quote(name, safe='')}.jsonl")
         identity = Identity.certified_by(authority, name, ledger.secret(SIGNING_KEY))
-        sites.append(Site(name, table, policy=rules or Policy.simulation(), ledger=ledger, identity=identity))
+        sites.append(
+            Site(name, table, policy=rules or Policy.simulation(), ledger=ledger, identity=identity, seed=seed)
+        )
     return InProcess(sites, schedule=schedule, threads=threads)

@@ -40,6 +40,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     ledger_: Ledger
     preparation_: Preparation | None
     result_: Any
+    public_seed_: int
+    """What all random choices of the run were drawn from; in a verified run the sites draw it together."""
     capabilities_ = Capabilities()
     """What the sites of the run allow; simulated sites allow everything."""
     cost_over_groups = "at most"

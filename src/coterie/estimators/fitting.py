@@ -13,6 +13,7 @@ from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.site_api import Column, Table, keys_of
+from coterie.methods.order import Order
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
@@ -83,7 +84,9 @@ def fit(
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
-    with in_process(opened, policy=rules, folder=folder and folder / "sites", schedule=schedule) as channel:
+    seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
+    own = folder and folder / "sites"
+    with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
         return fit_over(
             channel,
             estimator,
@@ -114,13 +117,16 @@ def fit_over(
     """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on."""
     names = column_names(estimator, columns)
     estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
-    ledger = Ledger()
+    ledger, (layer,) = Ledger(), layers_of(sums)
+    protocol = estimator.whole_protocol(columns, options, estimator.run_seed)
+    if isinstance(layer, MaskedSums) and not estimator.splits_columns:
+        protocol = layer.ordered(Order.of(estimator, next(iter(columns.values())), options), estimator.run_seed)
     outcome = run(
-        estimator.whole_protocol(columns, options, estimator.run_seed),
+        protocol,
         channel,
         method=estimator.method,
         terms=terms,
-        layers=layers_of(sums),
+        layers=[layer],
         ledger=ledger,
         journal=journal,
         settings={**_settings(estimator, names, options), "sums": sums, **(settings or {})},
@@ -130,6 +136,8 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_ = outcome.capabilities
+    drawn = getattr(layer, "public_seed", None)
+    estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
 

@@ -106,3 +106,31 @@ def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> N
         Cipher(algorithms.AES(key), start).encryptor().update_into(zeros, stream)
         (np.subtract if minus else np.add)(result, numbers, out=result)
     return result if bits == 8 * width else result & result.dtype.type((1 << bits) - 1)
+
+
+TAGS = 1 << 128
+"""Tags are integers modulo this."""
+
+
+def inner_product(numbers: Ring, key: bytes, bits: int, *, is_signed: bool) -> int:
+    """<r, x> modulo 2**128: x the numbers of a ring as integers, r numbers of 64 bits from the key's stream."""
+    unused = np.uint64(64 - bits)
+    shifted = numbers << unused
+    whole = (shifted.view(np.int64) >> np.int64(64 - bits)).view(np.uint64) if is_signed else shifted >> unused
+    factors = add_streams(np.zeros(len(numbers), np.uint64), [(key, False)], 64).astype(np.uint64)
+    total = -(_sum(factors[whole.view(np.int64) < 0]) << 64) if is_signed else 0
+    for i, part in enumerate(_halves(factors)):
+        for j, other in enumerate(_halves(whole)):
+            total += _sum(part * other) << (32 * (i + j))
+    return total % TAGS
+
+
+def _halves(numbers: Ring) -> tuple[Ring, Ring]:
+    """The lower and the upper 32 bits."""
+    return numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32)
+
+
+def _sum(numbers: Ring) -> int:
+    """The exact sum, whatever its size."""
+    low, high = _halves(numbers)
+    return int(low.sum()) + (int(high.sum()) << 32)

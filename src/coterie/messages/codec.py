@@ -2,7 +2,7 @@
 
 A frame is a fixed header, the method's name, and one of four forms:
 
-- question: ``transcript`` (8 bytes), ``seen`` (1), then the request's body;
+- question: ``transcript`` (8 bytes), ``seen`` (1), the length of a proof (4), the proof, then the request's body;
 - recall: the bodies of the run's remembered requests, to bring a site up to date; the answer is empty;
 - answer: a tag of the answer's layout (4), its numbers, a checksum (4); the question fixes all sizes;
 - refusal: one code (1).
@@ -46,7 +46,7 @@ NO_TRANSCRIPT = bytes(8)
 
 Bounds = Sequence[tuple[Magnitude, Magnitude]]
 
-_QUESTION = struct.Struct("<8sB")
+_QUESTION = struct.Struct("<8sBI")
 _BODIES = msgspec.msgpack.Decoder(Annotated[list[bytes], MANY])
 _TAG_BYTES = 4
 _SUM_BYTES = 4
@@ -146,11 +146,13 @@ class Decoded:
     limits: Limits
     seen: Seen
     transcript: bytes
+    proof: bytes = b""
+    """The last sum of the run, for sites that check it."""
 
 
-def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen) -> bytes:
+def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen, proof: bytes = b"") -> bytes:
     """A question to one site. The digest in the envelope protects the body, a checksum protects what comes before."""
-    head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen)
+    head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen, len(proof)) + proof
     return _sized(head + _checksum(head) + body.data)
 
 
@@ -186,9 +188,10 @@ def decode_question(frame: bytes) -> Decoded:
     ends = start + _QUESTION.size
     if form is not Form.QUESTION or len(frame) < ends + _SUM_BYTES:
         raise MalformedMessage("the message is not a question")
+    transcript, seen, length = _QUESTION.unpack_from(frame, start)
+    proof, ends = frame[ends : ends + length], ends + length
     if _checksum(frame[:ends]) != frame[ends : ends + _SUM_BYTES]:
         raise MalformedMessage("the head of the question arrived damaged")
-    transcript, seen = _QUESTION.unpack_from(frame, start)
     body = frame[ends + _SUM_BYTES :]
     if request_digest(body) != envelope.request:
         raise MalformedMessage("the request does not match its digest")
@@ -197,7 +200,7 @@ def decode_question(frame: bytes) -> Decoded:
     except ValueError:
         raise MalformedMessage(f"the question does not say how its answer is seen ({seen})") from None
     request, limits = decode_body(body)
-    return Decoded(envelope, form, (body,), request, limits, seen, transcript)
+    return Decoded(envelope, form, (body,), request, limits, seen, transcript, proof)
 
 
 def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Bounds) -> bytes:

@@ -180,6 +180,12 @@ def sign(key: bytes, data: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(key).sign(data)
 
 
+def check_signed(card: Card, name: str, signature: bytes, data: bytes) -> None:
+    """``Untrusted`` unless the site of this card signed the data."""
+    if not is_signed(card.certificate.signing_key, signature, data):
+        raise Untrusted(f"what {name} is said to have said is not signed by it")
+
+
 def public_signing_key(key: bytes) -> bytes:
     """The public half of a signing key."""
     return Ed25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()

@@ -156,6 +156,25 @@ class Exit(Protocol):
     def card(self) -> Card:
         """The site's own card; ``Untrusted`` if nobody certified it."""
 
+    def sign(self, data: bytes) -> bytes:
+        """The site's signature."""
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the site answers only questions of an ordered method that it can check."""
+
+    def part(self, context: bytes) -> bytes:
+        """The site's part of a run's common key, the same whenever it is asked for."""
+
+    def begin(self, run: bytes, order: bytes) -> None:
+        """Accept what a run is ordered to do; ``NotOrdered`` if it was ordered something else before."""
+
+    def note(self, run: bytes, what: str, data: bytes) -> None:
+        """Keep something about a run over restarts."""
+
+    def notes(self, run: bytes, what: str) -> list[bytes]:
+        """What was kept, in order."""
+
     def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
         """Accept the sites of a run; ``Untrusted`` if a card is not signed, or not as it was before."""
 
@@ -177,6 +196,10 @@ class Exit(Protocol):
 
 Carrying = Callable[[Exit, Memory, Any, Any], Reply]
 """A function of the site's exit, the run's memory, the envelope and the request."""
+Checking = Callable[[Exit, Memory, Any, Any], None]
+"""A function of the site's exit, the run's memory, the envelope and the decoded question."""
+CHECKS: list[Checking] = []
+"""What every question must pass before it is answered."""
 CARRIERS: dict[type[Request[Any]], Carrying] = {}
 ANSWERS: dict[type[Request[Any]], Answering[Reply]] = {}
 KEEPERS: dict[type[Request[Any]], Keeping] = {}

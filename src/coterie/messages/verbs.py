@@ -53,6 +53,8 @@ class Question:
     """How many sites the quorum is a share of; None: those asked. A dropout does not make it smaller."""
     phase: str = "algorithm"
     """``algorithm`` or ``masking``, for the ledger."""
+    proof: bytes = b""
+    """What sites need to check that this is the next question; set by a layer."""
 
     @property
     def requests(self) -> Mapping[str, Request[Any]]:
@@ -95,11 +97,15 @@ def total(
 
 
 def each(
-    request: Request[R] | Mapping[str, Request[R]], to: Iterable[str] | None = None, *, complete: bool = False
+    request: Request[R] | Mapping[str, Request[R]],
+    to: Iterable[str] | None = None,
+    *,
+    complete: bool = False,
+    phase: str = "algorithm",
 ) -> Protocol[dict[str, R]]:
     """Ask sites and see every answer, by site, in roster order."""
     asked = request if to is None and isinstance(request, Mapping) else to
-    answer: dict[str, R] = yield Question(request, _names(asked), complete=complete)
+    answer: dict[str, R] = yield Question(request, _names(asked), complete=complete, phase=phase)
     return answer
 
 

@@ -21,7 +21,7 @@ from coterie.runtime.ledger import Exchange
 from coterie.runtime.roster import Standing
 from coterie.runtime.transcript import Remembered
 
-JOURNAL_SCHEMA = 4
+JOURNAL_SCHEMA = 5
 
 
 class Header(msgspec.Struct):
@@ -50,6 +50,8 @@ class Record(msgspec.Struct, array_like=True):
     exchanges: list[Exchange]
     standings: dict[str, Standing]
     remembered: list[Remembered]
+    layers: list[bytes] = []
+    """The state of every layer."""
 
 
 def _difference(name: str, then: Any, now: Any) -> str:

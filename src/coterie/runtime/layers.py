@@ -29,9 +29,14 @@ class Layer(Typed):
         """Yield what is to be asked in its stead; return what the asker shall see."""
         ...
 
+    state: bytes
+    """What it needs to know again where a run is resumed; recorded with every answer."""
+
 
 class PlainSums:
     """A sum as the server's own sum of per-site results, in roster order, in float64."""
+
+    state = b""
 
     def around(self, protocol: Protocol[T]) -> Protocol[T]:
         """Nothing is asked besides."""

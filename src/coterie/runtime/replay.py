@@ -89,11 +89,14 @@ class Recorder:
         entries = self._run.transcript.entries
         kept, self._remembered = entries[self._remembered :], len(entries)
         standings = self._run.roster.standings
-        self._journal.write(Record(_digest(question), kind, value, self._run.round, new, standings, kept))
+        layers = [layer.state for layer in self._run.layers]
+        self._journal.write(Record(_digest(question), kind, value, self._run.round, new, standings, kept, layers))
 
     def _restore(self, record: Record) -> None:
         run = self._run
         run.round, run.is_resuming = record.next_round, True
+        for layer, state in zip(run.layers, record.layers, strict=True):
+            layer.state = state
         run.roster.standings = {n: Standing(s.misses, s.until, s.out) for n, s in record.standings.items()}
         for exchange in record.exchanges:
             run.ledger.record(exchange)

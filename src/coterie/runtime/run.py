@@ -167,7 +167,7 @@ class Run:
             envelope = Envelope(
                 codec.FORMAT_VERSION, self.identity, number, self.attempt, roster, tag, body.digest, self.method
             )
-            frame = codec.encode_question(envelope, body, self.transcript.digest(name), question.seen)
+            frame = codec.encode_question(envelope, body, self.transcript.digest(name), question.seen, question.proof)
             recall = self.transcript.bodies(name)
             asked[name] = SiteExchange(question.request_for(name), envelope, frame, recall, question.limits)
         for name, request in question.requests.items():  # one for all is kept also for those who join later

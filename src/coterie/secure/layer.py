@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from coterie.errors import InputError, QuorumLost, RosterChanged
-from coterie.maths.masks import FixedPoint, Ring, WholeNumbers, add_streams
+from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
 from coterie.messages import codec
-from coterie.messages.schema import Layout, Reply
-from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
+from coterie.messages.schema import Layout
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each
+from coterie.methods.method import RunResult
+from coterie.methods.order import Order
+from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.secure.masked_sums import (
-    AskCard,
+    HELLO_BYTES,
+    REPORT_BYTES,
+    TAG_BYTES,
+    AskHello,
     AskMasked,
     Bytes,
     Context,
+    Hello,
     Introduce,
     Masked,
     Reveal,
     Revealed,
+    ShareKey,
     codings,
+    decoded_sum,
     own_seed,
+    ring_bits,
+    seed_from,
+    tag_mask,
     threshold,
+    unpack_report,
 )
+from coterie.secure.replay import Proof
 from coterie.secure.shamir import combine_others
 
 T = TypeVar("T")
@@ -47,7 +62,44 @@ class MaskedSums:
         if not 8 <= bits <= 64:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
-        self._cards: dict[str, Bytes] = {}
+        self._hellos: dict[str, Bytes] = {}
+        self.public_seed: int | None = None
+        """What all random choices were drawn from, where the sites drew it."""
+        self._is_verified = False
+        self._position, self._proof = 0, b""
+        """How many sums were taken, and the last one as sites check it."""
+
+    @property
+    def state(self) -> bytes:
+        """The position and the last sum: a resumed run goes on from there."""
+        return self._position.to_bytes(8, "big") + self._proof
+
+    @state.setter
+    def state(self, state: bytes) -> None:
+        self._position, self._proof = int.from_bytes(state[:8], "big"), state[8:]
+
+    def ordered(self, order: Order, seed: int) -> Protocol[RunResult]:
+        """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
+        raw = order.to_bytes()
+        size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
+        hellos = yield from each(AskHello(raw, size), phase="masking")
+        self._hellos = {name: reply.hello for name, reply in hellos.items()}
+        if not any(Hello.from_bytes(bytes(hello.astype(np.uint8))).verifies for hello in self._hellos.values()):
+            self._hellos = {}
+            return (yield from order.protocol(seed))
+        names = tuple(sorted(self._hellos))
+        introduced = Introduce(len(names), names, np.array([self._hellos[name] for name in names]))
+        parts = yield from each(introduced, to=names, phase="masking")
+        there = tuple(name for name in names if name in parts)
+        sealed = {name: np.array([parts[giver].sealed[names.index(name)] for giver in there]) for name in there}
+        asks = {name: ShareKey(there, sealed[name]) for name in there}
+        seeds = yield from each(asks, to=there, phase="masking")
+        drawn = {bytes(reply.seed.astype(np.uint8)) for reply in seeds.values()}
+        if len(drawn) != 1:
+            raise QuorumLost("the sites do not agree on a common key.")
+        self._hellos = {name: self._hellos[name] for name in seeds}
+        self._is_verified, self.public_seed = True, seed_from(drawn.pop())
+        return (yield from _informed(order.protocol(self.public_seed), self._hellos))
 
     def around(self, protocol: Protocol[T]) -> Protocol[T]:
         """Where the bounds of a sum name limits that nobody stated, sites are asked for them."""
@@ -56,43 +108,58 @@ class MaskedSums:
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
         if not question.summed:
-            return (yield question)
+            return (yield replace(question, proof=self._proof))
         if isinstance(question.request, Mapping):
             raise TypeError("a sum is over answers to one request")
         layout = question.request.layout
         if not layout.numbers:
-            yield replace(question, summed=False, seen=Seen.SUMMED)
+            yield replace(question, summed=False, seen=Seen.SUMMED, proof=self._proof)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
         ready: Sequence[str] = yield Present()
         if question.to is None or set(question.to) >= set(ready):  # dropouts will be missing from the sum
             yield Remain(frozenset(ready), is_begun=True)
         ready = yield from self._introduced()
         wanted = set(ready if question.to is None else question.to)
-        roster = tuple(sorted(name for name in wanted & set(ready) if name in self._cards))
+        roster = tuple(sorted(name for name in wanted & set(ready) if name in self._hellos))
         if not roster:
             raise QuorumLost("no site takes part in the sum.")
         if question.complete and question.to is not None and set(roster) != wanted:
             raise RosterChanged(f"{_listed(wanted - set(roster))} cannot be part of a sum that needs all of them.")
-        return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
+        try:
+            return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
+        except RosterChanged:
+            if self._is_verified:
+                yield from self._broken()
+            raise
+        finally:
+            self._position += 1
+
+    def _broken(self) -> Lowering:
+        """Let sites know that a sum which needs every site was given up."""
+        _, round_, attempt = yield Place()
+        left: Sequence[str] = yield Present()
+        roster = tuple(sorted(set(left) & self._hellos.keys()))
+        self._proof = msgspec.msgpack.encode(Proof(self._position, round_, attempt, roster, 0, is_broken=True))
 
     def _introduced(self) -> Lowering:
         """Make every site know every other's card, and return who is there; asked only when someone is new."""
-        asked: set[str] = set()
+        asked: set[str] = set(self._hellos) if self._is_verified else set()
         while True:
             ready: Sequence[str] = yield Present()
-            new = [name for name in ready if name not in self._cards and name not in asked]
-            if not new:
+            new = [name for name in ready if name not in self._hellos and name not in asked]
+            if not new or self._is_verified:
                 return ready  # who was asked and did not say is in no sum
             asked |= set(new)
             try:
-                replies = yield Question(AskCard(), tuple(new), phase="masking", is_for_all=not self._cards)
+                hello = Question(AskHello(b"", HELLO_BYTES), tuple(new), phase="masking", is_for_all=not self._hellos)
+                replies = yield hello
             except QuorumLost:
-                if not self._cards:
+                if not self._hellos:
                     raise
                 continue  # those known before do without
-            self._cards |= {name: reply.card for name, reply in replies.items()}
-            names = tuple(sorted(self._cards))
-            yield Question(Introduce(names, np.array([self._cards[name] for name in names])), phase="masking")
+            self._hellos |= {name: reply.hello for name, reply in replies.items()}
+            names = tuple(sorted(self._hellos))
+            yield Question(Introduce(0, names, np.array([self._hellos[name] for name in names])), phase="masking")
 
     def _sum(self, question: Question, layout: Layout, roster: tuple[str, ...], *, is_for_all: bool) -> Lowering:
         """The sum over the whole roster; where some drop out, over those left, who are asked again."""
@@ -104,14 +171,16 @@ class MaskedSums:
             run, round_, attempt = yield Place()
             context = Context(run, round_, attempt, codec.roster_digest(roster), codec.encode_body(ask, {}).digest)
             complete = question.complete and question.to is None
-            uploads: dict[str, Masked] = yield replace(asked, request=ask, to=roster, complete=complete)
+            uploads: dict[str, Masked] = yield replace(
+                asked, request=ask, to=roster, complete=complete, proof=self._proof
+            )
             if is_for_all:
                 yield Remain(frozenset(uploads))
             left, problem = tuple(sorted(uploads)), None
             if left == roster:
                 try:
                     total = yield from self._unmasked(ask, context, uploads)
-                    return _decoded(total, layout, coded)
+                    return decoded_sum(total, layout, coded)
                 except QuorumLost as lost:
                     ready: Sequence[str] = yield Present()
                     left, problem = tuple(name for name in roster if name in ready), lost
@@ -130,20 +199,23 @@ class MaskedSums:
         """The request that carries the question's, and how its numbers are coded."""
         assert not isinstance(question.request, Mapping)
         n = len(roster)
-        bits = question.request.ring or _fewest_bits(layout, n) or question.bits or self.bits
+        bits = ring_bits(question, n, self.bits)
         try:
             coded = codings(question.request, question.limits, bits, max(1, n))
         except ValueError as problem:
             raise InputError(f"{question.request.kind} cannot be masked: {problem}.") from None
         body = codec.encode_body(question.request, question.limits).data
-        return AskMasked(bits, layout.numbers, n, roster, body), coded
+        tag = TAG_BYTES if self._is_verified else 0
+        return AskMasked(bits, layout.numbers, n, roster, body, self._position, tag), coded
 
     def _unmasked(self, ask: AskMasked, context: Context, uploads: Mapping[str, Masked]) -> Lowering:
         """The sum of all uploads less every site's own mask; common masks cancel."""
         total, roster = np.zeros(ask.count, np.uint64), ask.roster
         for upload in uploads.values():
             total += upload.numbers.view(np.uint64)  # wraps at 2**64, which every smaller ring divides
+        tag = sum(int.from_bytes(upload.tag.astype(np.uint8).tobytes(), "little") for upload in uploads.values())
         if len(roster) == 1:
+            self._prove(total, tag, ask, context)
             return total
         sealed = np.array([uploads[name].shares for name in roster], np.uint8)
         questions = {
@@ -153,19 +225,43 @@ class MaskedSums:
         needed = threshold(len(roster)) + 1
         answers: dict[str, Revealed] = yield Question(questions, roster, phase="masking", needed=needed)
         seeds = [(own_seed(secret, context), True) for secret in _own_secrets(roster, answers)]
-        return add_streams(total, seeds, ask.bits).astype(np.uint64)
+        total = add_streams(total, seeds, ask.bits).astype(np.uint64)
+        self._prove(total, tag - sum(tag_mask(seed) for seed, _ in seeds), ask, context)
+        return total
+
+    def _prove(self, total: Ring, tag: int, ask: AskMasked, context: Context) -> None:
+        """Keep the sum as sites check it when they are asked next."""
+        if self._is_verified:
+            numbers, mark = total.astype("<u8").tobytes(), (tag % TAGS).to_bytes(TAG_BYTES, "little")
+            place = (self._position, context.round, context.attempt)
+            self._proof = msgspec.msgpack.encode(Proof(*place, ask.roster, ask.bits, numbers, mark))
+
+
+def _informed(protocol: Protocol[T], hellos: Mapping[str, Bytes]) -> Protocol[T]:
+    """The protocol with what sites said of their columns at the start, which is then not asked again."""
+    reports = {
+        name: unpack_report(Hello.from_bytes(bytes(hello.astype(np.uint8))).report) for name, hello in hellos.items()
+    }
+    resume: Callable[[Any], Any] = protocol.send
+    answer: Any = None
+    while True:
+        try:
+            question = resume(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        resume = protocol.send
+        if isinstance(question, Question) and isinstance(question.request, Agree):
+            answer = reports
+            continue
+        try:
+            answer = yield question
+        except Exception as problem:  # the protocol may handle it
+            answer, resume = problem, protocol.throw
 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
-
-
-def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
-    """The smallest ring in which whole numbers of a declared kind add up exactly; None where some are not whole."""
-    if any(item.wire.is_float for item in layout.fields) or not layout.is_bounded({}):
-        return None
-    largest = max((np.max(high) for _, high in layout.bounds({})), default=0.0)
-    return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= largest), None)
 
 
 def _own_secrets(roster: Sequence[str], answers: Mapping[str, Revealed]) -> Iterable[bytes]:
@@ -177,11 +273,3 @@ def _own_secrets(roster: Sequence[str], answers: Mapping[str, Revealed]) -> Iter
         return combine_others(rows, list(places.values())).values()
     except ValueError as problem:
         raise QuorumLost(f"the sum cannot be unmasked: {problem}; a site revealed something else.") from None
-
-
-def _decoded(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeNumbers]) -> Reply:
-    arrays, start = [], 0
-    for item, coding in zip(layout.fields, coded, strict=True):
-        arrays.append(coding.decode(total[start : start + item.size].reshape(item.shape)))
-        start += item.size
-    return layout.reply(*arrays)

@@ -10,6 +10,7 @@ the only sum that can be unmasked is the one over the roster that every site of 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
@@ -23,18 +24,25 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from coterie.errors import BadAnswer, MalformedMessage, Untrusted
-from coterie.maths.masks import FixedPoint, Narrow, WholeNumbers, add_streams
+from coterie.maths.masks import TAGS, FixedPoint, Narrow, Ring, WholeNumbers, add_streams, inner_product
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
-from coterie.messages.identity import CARD_BYTES, Card
-from coterie.messages.schema import Nothing, Reply, Request, array
+from coterie.messages.identity import CARD_BYTES, SIGNATURE_BYTES, Card, check_signed
+from coterie.messages.schema import Layout, Reply, Request, array
 from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
+from coterie.messages.verbs import Question
+from coterie.methods.order import Order
+from coterie.methods.shared.agreement import ColumnReport
 from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
 Bytes = npt.NDArray[np.uint8]
 
 SEALED_BYTES = SHARE_BYTES + 16
 KEY_BYTES = 32
+TAG_BYTES = 16
+SEED_BYTES = 4
+REPORT_BYTES = 6
+"""Of a report on columns, besides one byte a column."""
 
 
 def threshold(n_sites: int) -> int:
@@ -42,21 +50,73 @@ def threshold(n_sites: int) -> int:
     return max(2 * n_sites // 3, n_sites // 2 + 1) if n_sites > 2 else n_sites - 1
 
 
-class SiteCard(Reply, content="nothing"):
-    """A site's card: its public keys, and the signatures that vouch for them."""
+class Hello(NamedTuple):
+    """How a site begins a run: its card, whether it verifies the run, what columns it holds; signed."""
 
-    card: Bytes = array(CARD_BYTES, dtype="uint8", is_counted=False)
+    card: Card
+    verifies: bool
+    report: bytes
+    signature: bytes
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Hello:
+        card, rest = Card.from_bytes(raw[:CARD_BYTES]), raw[CARD_BYTES:]
+        if len(rest) < 1 + SIGNATURE_BYTES:
+            raise MalformedMessage("a site's first words are cut short")
+        return cls(card, rest[0] != 0, rest[1:-SIGNATURE_BYTES], rest[-SIGNATURE_BYTES:])
+
+    def to_bytes(self) -> bytes:
+        return self.card.to_bytes() + bytes([self.verifies]) + self.report + self.signature
+
+    def signed(self, run: bytes, order: bytes) -> bytes:
+        """The bytes that the site signs."""
+        return b"coterie/hello/" + run + hashlib.sha256(order).digest() + bytes([self.verifies]) + self.report
 
 
-class AskCard(Request[SiteCard], doing="exchanging public keys"):
-    """What is your card?"""
+HELLO_BYTES = CARD_BYTES + 1 + SIGNATURE_BYTES
+"""Of a site that was not asked about columns."""
+SEALED_PART_BYTES = KEY_BYTES + 16
 
 
-class Introduce(Request[Nothing], remembered=True, doing="introducing the sites to each other"):
-    """These are the sites and their cards."""
+class SiteHello(Reply, content="schema"):
+    """How a site begins a run."""
+
+    hello: Bytes = array("size", dtype="uint8", is_counted=False)
+
+
+class AskHello(Request[SiteHello], remembered=True, doing="exchanging public keys"):
+    """This is what the run is ordered to do; who are you, and do you hold the columns?"""
+
+    order: bytes
+    size: int
+
+
+class Parts(Reply, content="nothing"):
+    """For every other site, one's part of the run's common key, sealed."""
+
+    sealed: Bytes = array("share", SEALED_PART_BYTES, dtype="uint8", is_counted=False)
+
+
+class Introduce(Request[Parts], remembered=True, doing="introducing the sites to each other"):
+    """These are the sites, and how they began."""
+
+    share: int
+    """How many parts of a common key are asked for: as many as sites, or none where no site verifies the run."""
+    names: tuple[str, ...]
+    hellos: Bytes = array("n", "size", dtype="uint8")
+
+
+class PublicSeed(Reply, content="nothing"):
+    """What all random choices of the run are drawn from."""
+
+    seed: Bytes = array(SEED_BYTES, dtype="uint8", is_counted=False)
+
+
+class ShareKey(Request[PublicSeed], remembered=True, doing="agreeing on a common key"):
+    """These are the parts that these sites sealed for you."""
 
     names: tuple[str, ...]
-    cards: Bytes = array("n", CARD_BYTES, dtype="uint8")
+    sealed: Bytes = array("n", SEALED_PART_BYTES, dtype="uint8")
 
 
 class Masked(Reply, content="sums"):
@@ -64,6 +124,7 @@ class Masked(Reply, content="sums"):
 
     numbers: Narrow = array("count", dtype="uint{bits}")
     shares: Bytes = array("n", SEALED_BYTES, dtype="uint8", is_counted=False)
+    tag: Bytes = array("tag_bytes", dtype="uint8", is_counted=False)
 
 
 class AskMasked(Request[Masked], doing="summing masked answers"):
@@ -74,6 +135,10 @@ class AskMasked(Request[Masked], doing="summing masked answers"):
     n: int
     roster: tuple[str, ...]
     body: bytes
+    position: int = 0
+    """How many sums the run has asked for before."""
+    tag_bytes: int = 0
+    """16 where sites check the sum, else 0."""
 
     @property
     def subject(self) -> type[Request[Any]]:
@@ -127,7 +192,7 @@ def _common_secret(exit_: Exit, memory: Memory, peer: str) -> bytes:
     kept: dict[str, bytes] = memory.setdefault("masked_sums.secrets", {})
     if peer not in kept:
         mine = memory.cached("masked_sums.mine", lambda: X25519PrivateKey.from_private_bytes(exit_.masking_key))
-        secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.cards"][peer].masking_key))
+        secret = mine.exchange(X25519PublicKey.from_public_bytes(memory["masked_sums.hellos"][peer].card.masking_key))
         kept[peer] = _extracted(secret)
     return kept[peer]
 
@@ -147,15 +212,41 @@ def _common_seed(exit_: Exit, memory: Memory, context: Context, peer: str) -> by
     return _expanded(_common_secret(exit_, memory, peer), context.info("mask", *sorted((exit_.name, peer))))
 
 
-def _seal(exit_: Exit, memory: Memory, context: Context, giver: str, taker: str) -> ChaCha20Poly1305:
+def _seal(
+    exit_: Exit, memory: Memory, context: Context, giver: str, taker: str, what: str = "share"
+) -> ChaCha20Poly1305:
     """The cipher for the one share that ``giver`` sends ``taker`` in this round; one of them is this site."""
     peer = taker if giver == exit_.name else giver
-    return ChaCha20Poly1305(_expanded(_common_secret(exit_, memory, peer), context.info("share", giver, taker)))
+    return ChaCha20Poly1305(_expanded(_common_secret(exit_, memory, peer), context.info(what, giver, taker)))
 
 
 def own_seed(secret: bytes, context: Context) -> bytes:
     """The key of a site's own mask from its secret."""
     return _expanded(_extracted(secret), context.info("own"))
+
+
+def ring_bits(question: Question, n_sites: int, default: int = 64) -> int:
+    """The size of the ring in which the answers to a question add up."""
+    request = question.request
+    assert isinstance(request, Request)
+    return request.ring or _fewest_bits(request.layout, n_sites) or question.bits or default
+
+
+def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
+    """The smallest ring in which whole numbers of a declared kind add up exactly; None where some are not whole."""
+    if any(item.wire.is_float for item in layout.fields) or not layout.is_bounded({}):
+        return None
+    largest = max((np.max(high) for _, high in layout.bounds({})), default=0.0)
+    return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= largest), None)
+
+
+def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeNumbers]) -> Reply:
+    """The reply that a sum in the ring stands for."""
+    arrays, start = [], 0
+    for item, coding in zip(layout.fields, coded, strict=True):
+        arrays.append(coding.decode(total[start : start + item.size].reshape(item.shape)))
+        start += item.size
+    return layout.reply(*arrays)
 
 
 def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
@@ -168,36 +259,121 @@ def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequ
     return [WholeNumbers(bits)] * len(layout.fields)
 
 
-@carries(AskCard)
-def local_card(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskCard) -> SiteCard:
-    """The site's own card."""
-    return SiteCard(np.frombuffer(exit_.card().to_bytes(), np.uint8))
+@remembers(AskHello)
+def keep_order(table: Table, memory: Memory, ask: AskHello) -> None:
+    """Keep what the run is ordered to do."""
+    memory["order"] = ask.order
+
+
+@carries(AskHello)
+def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) -> SiteHello:
+    """The site's own card and, where the run has an order, whether it holds the columns; signed for this run."""
+    report = b""
+    if ask.order:
+        order = Order.from_bytes(ask.order)
+        if order.method != envelope.method:
+            raise MalformedMessage("the order is for another method")
+        exit_.begin(envelope.run, ask.order)
+        answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
+        report = pack_report(answer.reply)
+    blank = Hello(exit_.card(), exit_.verifies, report, b"")
+    hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
+    if len(hello) != ask.size:
+        raise MalformedMessage(f"first words have {len(hello)} bytes, not {ask.size}")
+    return SiteHello(np.frombuffer(hello, np.uint8))
+
+
+def pack_report(reply: Any) -> bytes:
+    """What a site says of its columns, in a fixed number of bytes: those of the columns and six more."""
+    matches, others, allows, least = reply.arrays()
+    return bytes(matches.astype(np.uint8)) + int(others).to_bytes(4, "big") + bytes([int(allows), int(least)])
+
+
+def unpack_report(raw: bytes) -> ColumnReport:
+    """The inverse of :func:`pack_report`."""
+    if len(raw) < REPORT_BYTES:
+        raise MalformedMessage("a report of columns is cut short")
+    others, (allows, least) = int.from_bytes(raw[-6:-2], "big"), raw[-2:]
+    return ColumnReport(np.frombuffer(raw[:-6], np.uint8), np.array(others), np.array(allows), np.array(least))
 
 
 @remembers(Introduce)
 def keep_keys(table: Table, memory: Memory, ask: Introduce) -> None:
-    """Keep the others' public keys for this run."""
-    cards = {name: Card.from_bytes(raw) for name, raw in zip(ask.names, rows_of(ask.cards), strict=True)}
-    if len(cards) != len(ask.names):
+    """Keep how the others began this run."""
+    hellos = {name: Hello.from_bytes(raw) for name, raw in zip(ask.names, rows_of(ask.hellos), strict=True)}
+    if len(hellos) != len(ask.names):
         raise MalformedMessage("a site is introduced twice")
-    memory["masked_sums.cards"] = cards
+    memory["masked_sums.hellos"] = hellos
     memory.pop("masked_sums.secrets", None)
 
 
 @carries(Introduce)
-def local_acquaintance(exit_: Exit, memory: Memory, envelope: Envelope, ask: Introduce) -> Nothing:
-    """Accept the sites whose cards the authority vouches for."""
+def local_acquaintance(exit_: Exit, memory: Memory, envelope: Envelope, ask: Introduce) -> Parts:
+    """Accept the sites whose cards the authority vouches for, and give each one's part of the common key."""
+    hellos: dict[str, Hello] = memory["masked_sums.hellos"]
     try:
-        exit_.meet(envelope.run, memory["masked_sums.cards"])
+        exit_.meet(envelope.run, {name: hello.card for name, hello in hellos.items()})
+        for name, hello in hellos.items():
+            check_signed(hello.card, name, hello.signature, hello.signed(envelope.run, memory.get("order", b"")))
     except Untrusted:
-        memory.pop("masked_sums.cards", None)
+        memory.pop("masked_sums.hellos", None)
         raise
-    return Nothing()
+    if not ask.share:
+        return Parts(np.zeros((0, SEALED_PART_BYTES), np.uint8))
+    if ask.share != len(hellos):
+        raise MalformedMessage(f"{ask.share} parts for {len(hellos)} sites")
+    introduction = codec.roster_digest(ask.names)
+    part = exit_.part(envelope.run + introduction)
+    rows = [
+        bytes(SEALED_PART_BYTES)
+        if name == exit_.name
+        else _seal(exit_, memory, _beginning(envelope.run), exit_.name, name, "part").encrypt(bytes(12), part, None)
+        for name in ask.names
+    ]
+    return Parts(_array_of(rows, SEALED_PART_BYTES))
+
+
+def _beginning(run: bytes) -> Context:
+    """The context of what is agreed on before the first sum."""
+    return Context(run, 0, 0, bytes(8), bytes(16))
+
+
+@remembers(ShareKey)
+def keep_parts(table: Table, memory: Memory, ask: ShareKey) -> None:
+    """Keep the sealed parts; only the exit can open them."""
+    memory["masked_sums.parts"] = dict(zip(ask.names, rows_of(ask.sealed), strict=True))
+
+
+@carries(ShareKey)
+def local_seed(exit_: Exit, memory: Memory, envelope: Envelope, ask: ShareKey) -> PublicSeed:
+    """The run's common key from all sites' parts, and the public seed that follows from it."""
+    parts, hellos = memory["masked_sums.parts"], memory.get("masked_sums.hellos", {})
+    if exit_.name not in parts or not parts.keys() <= hellos.keys():
+        raise MalformedMessage("parts of a common key are of sites that were not introduced")
+    own = exit_.part(envelope.run + codec.roster_digest(hellos))
+    text = b""
+    for name in sorted(parts):
+        opened = own
+        if name != exit_.name:
+            opened = _opened(_seal(exit_, memory, _beginning(envelope.run), name, exit_.name, "part"), parts[name])
+        text += codec.site_tag(name) + opened
+    memory["masked_sums.group"] = _extracted(text)
+    return PublicSeed(np.frombuffer(public_seed(memory), np.uint8))
+
+
+def public_seed(memory: Memory) -> bytes:
+    """What all random choices of a run are drawn from: neither the server nor an analyst chooses it."""
+    return _expanded(memory["masked_sums.group"], b"coterie/public seed")[:SEED_BYTES]
+
+
+def seed_from(raw: bytes) -> int:
+    """The public seed as a number below 2**31."""
+    return int.from_bytes(raw, "big") >> 1
 
 
 def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) -> None:
     """Refuse rosters that are unknown, or not what the envelope says."""
-    known = memory.get("masked_sums.cards", {})
+    known = memory.get("masked_sums.hellos", {})
     if len(set(names)) != len(names) or exit_.name not in names or codec.roster_digest(names) != digest:
         raise MalformedMessage("the roster is not the one of the envelope")
     if not set(names) <= known.keys():
@@ -219,15 +395,44 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     except ValueError as problem:
         raise BadAnswer(f"it cannot be masked: {problem}") from None
     context, total = Context.of(envelope), np.concatenate([*parts, np.zeros(0, np.uint64)])
+    tag = None
+    if ask.tag_bytes:  # the first of the roster adds the pad
+        group, first = memory["masked_sums.group"], exit_.name == ask.roster[0]
+        tag = sum_tag(group, context, total, ask.bits, is_signed=is_signed(coded), is_padded=first)
     if ask.n == 1:  # there is no mask to take off
         exit_.unmask(envelope.run, ask.roster)
-        return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8))
+        return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8), tag_array(tag))
     secret = secrets.token_bytes(SECRET_BYTES)
     seeds = [(own_seed(secret, context), False)]
     for peer in ask.roster:
         if peer != exit_.name:
             seeds.append((_common_seed(exit_, memory, context, peer), exit_.name > peer))
-    return Masked(add_streams(total, seeds, ask.bits), _shares(exit_, memory, context, secret, ask.roster))
+    if tag is not None:
+        tag += sum((-1 if minus else 1) * tag_mask(seed) for seed, minus in seeds)
+    shares = _shares(exit_, memory, context, secret, ask.roster)
+    return Masked(add_streams(total, seeds, ask.bits), shares, tag_array(tag))
+
+
+def sum_tag(group: bytes, context: Context, numbers: Ring, bits: int, *, is_signed: bool, is_padded: bool) -> int:
+    """The tag of numbers in a ring; to that of a sum a pad is added, so that no number gives its factor away."""
+    key = _expanded(group, context.info("tag"))
+    pad = int.from_bytes(_expanded(key, b"coterie/pad")[:TAG_BYTES], "little") if is_padded else 0
+    return (inner_product(numbers, key, bits, is_signed=is_signed) + pad) % TAGS
+
+
+def is_signed(coded: Sequence[FixedPoint | WholeNumbers]) -> bool:
+    """Whether numbers of the ring stand for signed integers."""
+    return not any(isinstance(coding, WholeNumbers) for coding in coded)
+
+
+def tag_mask(seed: bytes) -> int:
+    """The mask of a tag from that of the numbers."""
+    return int.from_bytes(_expanded(seed, b"coterie/tag mask")[:TAG_BYTES], "little")
+
+
+def tag_array(tag: int | None) -> Bytes:
+    """A tag as bytes; none where there is none."""
+    return np.frombuffer(b"" if tag is None else (tag % TAGS).to_bytes(TAG_BYTES, "little"), np.uint8)
 
 
 def _shares(exit_: Exit, memory: Memory, context: Context, secret: bytes, roster: tuple[str, ...]) -> Bytes:

@@ -40,6 +40,8 @@ class Policy:
     """Which rosters one run may sum this site up with: always the same one; fewer sites as some drop out; any."""
     peers: Mapping[str, bytes] | None = None
     """Other sites' public keys, pinned; None trusts those the server introduces."""
+    verification: Literal["required", "off"] | None = None
+    """Whether a run is answered only as far as the site can check it; None: where no per-site result may be seen."""
     max_questions: int | None = None
     """How many questions one run may ask, refused ones included; a masked sum takes two."""
     max_runs: int | None = None
@@ -78,6 +80,11 @@ class Policy:
     def allowed(self) -> int:
         """What may be seen of the site by itself, as a number: nothing (0), averages (1), or rows (2)."""
         return _ALLOWED[self.per_site_results]
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the site checks that questions are those of the ordered method."""
+        return (self.verification or ("required" if self.per_site_results == "none" else "off")) == "required"
 
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""

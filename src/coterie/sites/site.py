@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import logging
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from coterie.errors import BadAnswer, MalformedMessage, MissingValues, OutOfRange, Unaligned, Untrusted
+from coterie.errors import BadAnswer, MalformedMessage, MissingValues, NotOrdered, OutOfRange, Unaligned, Untrusted
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
@@ -20,7 +21,7 @@ from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.identity import KEY_BYTES, Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import ANSWERS, CARRIERS, KEEPERS, Evaluated, Memory, Table, rows_behind
+from coterie.messages.site_api import ANSWERS, CARRIERS, CHECKS, KEEPERS, Evaluated, Memory, Table, rows_behind
 from coterie.messages.verbs import Seen
 from coterie.sites.ledger import MAX_RUNS, NO_RUN, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
@@ -43,6 +44,7 @@ _CODES: dict[type[Exception], Refusal] = {
     BadAnswer: Refusal.INVALID_ANSWER,
     Unaligned: Refusal.UNALIGNED,
     Untrusted: Refusal.UNTRUSTED,
+    NotOrdered: Refusal.NOT_ORDERED,
 }
 
 
@@ -50,6 +52,11 @@ class RunMemory(Memory):
     """What the protocols' functions keep of one run, and the digest of the requests it was built from."""
 
     transcript: bytes = codec.NO_TRANSCRIPT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[Request[Any]] = []
+        """The requests it was built from."""
 
 
 class RunMemories:
@@ -93,9 +100,11 @@ class Site:
         rows: str = "",
         table_name: str = "table",
         identity: Identity | None = None,
+        seed: int | None = None,
     ) -> None:
         """``rows`` is a fingerprint of the table: a run that began with another one does not go on. Groups are kept
-        under ``table_name``. Without an ``identity`` a site takes part in no masked sum."""
+        under ``table_name``. Without an ``identity`` a site takes part in no masked sum. ``seed`` is for an owner who
+        plays all sites: from it the public seed of a run follows."""
         self.name = name
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
@@ -104,7 +113,7 @@ class Site:
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
-        self._identity = identity
+        self._identity, self._seed = identity, seed
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -179,6 +188,8 @@ class Site:
         run = self._memory(envelope)
         if run.transcript != decoded.transcript:
             raise _Refused(Refusal.FORGOT)
+        for check in CHECKS:
+            check(self, run, envelope, decoded)
         layout = _layout(request)
         if request.remembered:
             self._remember(envelope, request, decoded.bodies[0])
@@ -240,6 +251,36 @@ class Site:
     def card(self) -> Card:
         """The site's own card."""
         return self._certified.card(self.masking_key)
+
+    def sign(self, data: bytes) -> bytes:
+        return self._certified.sign(data)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether only questions of an ordered method are answered."""
+        return self.policy.verifies
+
+    def part(self, context: bytes) -> bytes:
+        """From the site's own key; where one owner plays all sites, from the seed that was chosen."""
+        if self._seed is not None:
+            return hmac.digest(self._seed.to_bytes(8, "big"), self.name.encode(), "sha256")
+        return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
+
+    def begin(self, run: bytes, order: bytes) -> None:
+        """One order a run; it is kept with the ledger."""
+        before = self.ledger.notes(run, "order")
+        if before and before[0] != order:
+            raise NotOrdered("the run was ordered to do something else before")
+        if not before:
+            self.ledger.note(run, "order", order)
+
+    def note(self, run: bytes, what: str, data: bytes) -> None:
+        """Keep something about a run over restarts."""
+        self.ledger.note(run, what, data)
+
+    def notes(self, run: bytes, what: str) -> list[bytes]:
+        """What was kept."""
+        return self.ledger.notes(run, what)
 
     @property
     def _certified(self) -> Identity:
@@ -330,6 +371,7 @@ class Site:
             self._memories.forget(envelope.run)
             raise
         kept.transcript = codec.extend_transcript(kept.transcript, body)
+        kept.requests.append(request)
 
     def _recall(self, decoded: Decoded) -> bytes:
         """Forget a run and remember it again from its own requests; only an empty answer leaves."""
