@@ -12,6 +12,7 @@
     ├── MalformedMessage             bytes that are no message of ours
     ├── BadAnswer                    an answer that does not fit its question
     ├── NotOrdered                   a question that the ordered method does not ask
+    ├── QuestionDiffers              a question that a site's own arithmetic gives with other last digits
     ├── Untrusted                    a key or signature that the federation's authority does not vouch for
     ├── RunError
     │   ├── QuorumLost               too few sites answered; a protocol may catch it
@@ -72,6 +73,10 @@ class Untrusted(CoterieError):
 
 class NotOrdered(CoterieError):
     """A question that the ordered method does not ask here, or a sum that is not the sites' own."""
+
+
+class QuestionDiffers(CoterieError):
+    """A question that a site's own arithmetic gives with other last digits: it must see the whole of it."""
 
 
 class RunError(CoterieError):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 import coterie
 from coterie import (
@@ -20,14 +21,16 @@ from coterie import (
 )
 from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
+from coterie.messages import codec
 from coterie.messages.refusals import Refusal
-from coterie.messages.verbs import Question
+from coterie.messages.verbs import Question, Seen
 from coterie.methods.order import Order
 from coterie.methods.shared.preparation import PreparationOptions
+from coterie.methods.shared.prepared import Prepare
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.secure.masked_sums import AskMasked
-from coterie.secure.replay import Proof
+from coterie.secure.replay import Attachment
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.federations import blobs
@@ -59,7 +62,7 @@ def test_a_verified_run_is_the_run_at_the_same_public_seed(estimator):
     plain = coterie.fit(estimator.set_params(random_state=verified.public_seed_), TABLES, policy=OFF)
     assert not any(exchange.asked == "secure.ShareKey" for exchange in plain.ledger_.exchanges)
     for one, other in zip(found, numbers(plain), strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
 
 
 class Lying(MaskedSums):
@@ -77,7 +80,7 @@ class Lying(MaskedSums):
             except StopIteration as end:
                 return end.value
             answer, failure = None, None
-            if isinstance(below, Question) and isinstance(below.request, AskMasked) and self._position == self.at:
+            if isinstance(below, Question) and isinstance(below.request, AskMasked) and len(self._sums) == self.at:
                 below = self.lie(below)
             try:
                 answer = yield below
@@ -85,13 +88,27 @@ class Lying(MaskedSums):
                 failure = problem
 
 
-def changed_proof(**fields):
-    def lie(question):
-        proof = msgspec.msgpack.decode(question.proof, type=Proof)
-        values = {name: value(getattr(proof, name)) for name, value in fields.items()}
-        return replace(question, proof=msgspec.msgpack.encode(msgspec.structs.replace(proof, **values)))
+def with_attachments(question, change):
+    """The question with other attachments."""
 
-    return lie
+    def changed(raw):
+        attachment = msgspec.msgpack.decode(raw, type=Attachment)
+        return msgspec.msgpack.encode(change(attachment))
+
+    return replace(
+        question,
+        attached={name: changed(raw) for name, raw in question.attached.items()},
+        in_full={name: changed(raw) for name, raw in question.in_full.items()},
+    )
+
+
+def changed_sum(**fields):
+    def change(attachment):
+        *others, last = attachment.sums
+        values = {name: value(getattr(last, name)) for name, value in fields.items()}
+        return structs.replace(attachment, sums=[*others, structs.replace(last, **values)])
+
+    return lambda question: with_attachments(question, change)
 
 
 def changed_ask(**fields):
@@ -102,27 +119,42 @@ def flipped(raw):
     return bytes([raw[0] ^ 1]) + raw[1:]
 
 
-def moved(question):
-    """The centers of the question, a millionth away."""
-    from coterie.messages import codec
+def moved(by):
+    """The centers of the question, some way off: named by their digest, and sent whole."""
 
-    inner, limits = codec.decode_body(question.request.body)
-    name = next(n for n, v in vars(inner).items() if isinstance(v, np.ndarray) and v.size)
-    other = replace(inner, **{name: getattr(inner, name) + 1e-6})
-    return changed_ask(body=codec.encode_body(other, limits).data)(question)
+    def lie(question):
+        body = msgspec.msgpack.decode(next(iter(question.in_full.values())), type=Attachment).body
+        inner, limits = codec.decode_body(body)
+        name = next(n for n, v in vars(inner).items() if isinstance(v, np.ndarray) and v.size)
+        other = codec.encode_body(replace(inner, **{name: getattr(inner, name) + by}), limits)
+        changed = with_attachments(question, lambda a: structs.replace(a, body=other.data))
+        return replace(changed, request=replace(question.request, digest=other.digest), attached=changed.in_full)
+
+    return lie
 
 
 LIES = {
-    "a bit of a sum": changed_proof(numbers=flipped),
-    "a bit of a tag": changed_proof(tag=flipped),
-    "the sum of another round": changed_proof(round=lambda r: r - 2),
-    "an old position": changed_proof(position=lambda p: p - 1),
-    "a skipped question": changed_proof(position=lambda p: p + 1),
-    "no sum at all": lambda question: replace(question, proof=b""),
-    "a question by a millionth": moved,
+    "a bit of a sum": changed_sum(numbers=flipped),
+    "a bit of a tag": changed_sum(tag=flipped),
+    "the sum of another round": changed_sum(round=lambda r: r - 2),
+    "the sum of another question": changed_sum(digest=flipped),
+    "the sum over fewer sites": changed_sum(roster=lambda names: ("s0", "s1", "s2")),
+    "a sum that was given up": changed_sum(tag=lambda tag: b"", roster=lambda names: ("s0", "s1", "s2")),
+    "a skipped question": changed_sum(position=lambda p: p + 1),
+    "an old sum": changed_sum(position=lambda p: p - 1),
+    "no sum at all": lambda question: with_attachments(question, lambda a: structs.replace(a, sums=[])),
+    "a question by a millionth": moved(1e-6),
     "another position": changed_ask(position=7),
     "no tag": changed_ask(tag_bytes=0),
     "a smaller ring": changed_ask(bits=32),
+    "a smaller roster": changed_ask(roster=("s0", "s1", "s2"), n=3),
+    "a question of its own": lambda question: replace(
+        question,
+        request=Prepare("refuse", False, np.zeros(4), np.ones(4), np.ones(4)),
+        attached={},
+        in_full={},
+        seen=Seen.SUMMED,
+    ),
 }
 
 

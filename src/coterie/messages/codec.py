@@ -2,7 +2,8 @@
 
 A frame is a fixed header, the method's name, and one of four forms:
 
-- question: ``transcript`` (8 bytes), ``seen`` (1), the length of a proof (4), the proof, then the request's body;
+- question: ``transcript`` (8 bytes), ``seen`` (1), the length of an attachment (4), the attachment, then the
+  request's body;
 - recall: the bodies of the run's remembered requests, to bring a site up to date; the answer is empty;
 - answer: a tag of the answer's layout (4), its numbers, a checksum (4); the question fixes all sizes;
 - refusal: one code (1).
@@ -28,11 +29,12 @@ import numpy as np
 
 from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage
-from coterie.messages.bodies import MANY, request_digest
+from coterie.messages.bodies import MANY
 from coterie.messages.bodies import Body as Body
 from coterie.messages.bodies import decode_body as decode_body
 from coterie.messages.bodies import encode_body as encode_body
 from coterie.messages.bodies import kind_of as kind_of
+from coterie.messages.bodies import request_digest as request_digest
 from coterie.messages.bounds import Limits, Magnitude
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import LaidField, Layout, Nothing, Reply, Request
@@ -146,13 +148,13 @@ class Decoded:
     limits: Limits
     seen: Seen
     transcript: bytes
-    proof: bytes = b""
-    """The last sum of the run, for sites that check it."""
+    attached: bytes = b""
+    """What came with the question, besides the request."""
 
 
-def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen, proof: bytes = b"") -> bytes:
+def encode_question(envelope: Envelope, body: Body, transcript: bytes, seen: Seen, attached: bytes = b"") -> bytes:
     """A question to one site. The digest in the envelope protects the body, a checksum protects what comes before."""
-    head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen, len(proof)) + proof
+    head = header(Form.QUESTION, envelope) + _QUESTION.pack(transcript, seen, len(attached)) + attached
     return _sized(head + _checksum(head) + body.data)
 
 
@@ -189,7 +191,7 @@ def decode_question(frame: bytes) -> Decoded:
     if form is not Form.QUESTION or len(frame) < ends + _SUM_BYTES:
         raise MalformedMessage("the message is not a question")
     transcript, seen, length = _QUESTION.unpack_from(frame, start)
-    proof, ends = frame[ends : ends + length], ends + length
+    attached, ends = frame[ends : ends + length], ends + length
     if _checksum(frame[:ends]) != frame[ends : ends + _SUM_BYTES]:
         raise MalformedMessage("the head of the question arrived damaged")
     body = frame[ends + _SUM_BYTES :]
@@ -200,7 +202,7 @@ def decode_question(frame: bytes) -> Decoded:
     except ValueError:
         raise MalformedMessage(f"the question does not say how its answer is seen ({seen})") from None
     request, limits = decode_body(body)
-    return Decoded(envelope, form, (body,), request, limits, seen, transcript, proof)
+    return Decoded(envelope, form, (body,), request, limits, seen, transcript, attached)
 
 
 def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Bounds) -> bytes:

@@ -166,8 +166,8 @@ class Exit(Protocol):
     def part(self, context: bytes) -> bytes:
         """The site's part of a run's common key, the same whenever it is asked for."""
 
-    def begin(self, run: bytes, order: bytes) -> None:
-        """Accept what a run is ordered to do; ``NotOrdered`` if it was ordered something else before."""
+    def settle(self, run: bytes, what: str, data: bytes) -> None:
+        """Keep something about a run that never changes; ``NotOrdered`` if it was something else before."""
 
     def note(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run over restarts."""
@@ -186,6 +186,9 @@ class Exit(Protocol):
 
     def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
         """The answer to a carried request, if the site's policy allows it."""
+
+    def keep(self, envelope: Any, request: Request[Any]) -> None:
+        """Do what a request without an answer says, such as preparing rows, if the site's policy allows it."""
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an earlier answer of this run."""

@@ -53,8 +53,10 @@ class Question:
     """How many sites the quorum is a share of; None: those asked. A dropout does not make it smaller."""
     phase: str = "algorithm"
     """``algorithm`` or ``masking``, for the ledger."""
-    proof: bytes = b""
-    """What sites need to check that this is the next question; set by a layer."""
+    attached: Mapping[str, bytes] = field(default_factory=dict)
+    """What goes to each site with the question, besides the request; set by a layer."""
+    in_full: Mapping[str, bytes] = field(default_factory=dict)
+    """What goes there instead to a site that cannot do with less."""
 
     @property
     def requests(self) -> Mapping[str, Request[Any]]:

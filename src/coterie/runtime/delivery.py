@@ -29,15 +29,22 @@ class SiteExchange:
 
     request: Request[Any]
     envelope: Envelope
-    frame: bytes
+    frames: list[bytes]
+    """The question; where there are two, the second is the whole one, for a site that asks for it."""
     recall: list[bytes]
     """What the site has to remember before it can answer."""
     limits: Limits
     reply: Reply | None = None
     outcome: SiteOutcome = _UNANSWERED["lost"]
     was_recalled: bool = False
+    was_in_full: bool = False
     bytes_up: int = 0
     bytes_down: int = 0
+
+    @property
+    def frame(self) -> bytes:
+        """What is sent."""
+        return self.frames[self.was_in_full]
 
     def read(self, carried: Outcome, deadline: float | None) -> None:
         """Take in what became of the question."""
@@ -64,6 +71,11 @@ class SiteExchange:
             self.reply = answer
             self.outcome = SiteOutcome(OutcomeKind.RECALLED) if self.was_recalled else _ANSWERED
 
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the site asks for the whole question, and has not got it."""
+        return self.outcome.refusal is Refusal.IN_FULL and not self.was_in_full and len(self.frames) > 1
+
     def count(self) -> SiteCount:
         """The site's part in the record of the exchange."""
         numbers = 0 if self.reply is None else self.request.layout.numbers
@@ -89,6 +101,11 @@ class Delivery:
             if forgot:
                 self._bring_up_to_date(forgot)
                 self._ask(forgot)
+            unclear = {name: site for name, site in waiting.items() if site.is_unclear}
+            if unclear:
+                for site in unclear.values():
+                    site.was_in_full = True
+                self._ask(unclear)
             waiting = {name: site for name, site in waiting.items() if site.outcome.may_resend}
             if not waiting or self._left() <= 0:
                 return

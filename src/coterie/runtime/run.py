@@ -59,6 +59,8 @@ class Run:
         self.is_resuming = False
         """Whether the next question may have been answered before a crash: it is put to the same sites again."""
         self.transcript = Transcript()
+        self.in_full: set[str] = set()
+        """Sites that asked for a whole question: they get those to come whole."""
         self.ledger.method, self.ledger.run = self.method, self.identity.hex()
 
     def drive(self, protocol: Protocol[T], recorder: Recorder | None = None) -> T:
@@ -147,6 +149,8 @@ class Run:
         exchange = _exchange(question, number, self.attempt, delivery, time.perf_counter() - began)
         for name, site in asked.items():
             self.roster.judge(name, site.outcome, number)
+            if site.was_in_full:
+                self.in_full.add(name)
         self.ledger.record(exchange)  # the one place where it is recorded: the journal takes it from the ledger
         self.events.exchange(exchange)
         self.is_closed |= question.seen is Seen.MASKED
@@ -167,9 +171,13 @@ class Run:
             envelope = Envelope(
                 codec.FORMAT_VERSION, self.identity, number, self.attempt, roster, tag, body.digest, self.method
             )
-            frame = codec.encode_question(envelope, body, self.transcript.digest(name), question.seen, question.proof)
+            short, full = question.attached.get(name, b""), question.in_full.get(name)
+            frames = [
+                codec.encode_question(envelope, body, self.transcript.digest(name), question.seen, attached)
+                for attached in ([short] if full is None else [full] if name in self.in_full else [short, full])
+            ]
             recall = self.transcript.bodies(name)
-            asked[name] = SiteExchange(question.request_for(name), envelope, frame, recall, question.limits)
+            asked[name] = SiteExchange(question.request_for(name), envelope, frames, recall, question.limits)
         for name, request in question.requests.items():  # one for all is kept also for those who join later
             if request.remembered:
                 self.transcript.add(Remembered(bodies[name].data, (name,) if name else question.to))

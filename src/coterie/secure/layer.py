@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
@@ -16,7 +17,6 @@ from coterie.messages.schema import Layout
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each
 from coterie.methods.method import RunResult
 from coterie.methods.order import Order
-from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
@@ -43,7 +43,7 @@ from coterie.secure.masked_sums import (
     threshold,
     unpack_report,
 )
-from coterie.secure.replay import Proof
+from coterie.secure.replay import Attachment, ProvenSum, Replay, encode, packed
 from coterie.secure.shamir import combine_others
 
 T = TypeVar("T")
@@ -65,28 +65,29 @@ class MaskedSums:
         self._hellos: dict[str, Bytes] = {}
         self.public_seed: int | None = None
         """What all random choices were drawn from, where the sites drew it."""
-        self._is_verified = False
-        self._position, self._proof = 0, b""
-        """How many sums were taken, and the last one as sites check it."""
+        self._replay: Replay | None = None
+        """The ordered method, where sites verify it."""
+        self._sums: list[ProvenSum] = []
+        """All sums of a verified run."""
 
     @property
     def state(self) -> bytes:
-        """The position and the last sum: a resumed run goes on from there."""
-        return self._position.to_bytes(8, "big") + self._proof
+        """The last sum: a resumed run has them all again."""
+        return encode(self._sums[-1]) if self._sums else b""
 
     @state.setter
     def state(self, state: bytes) -> None:
-        self._position, self._proof = int.from_bytes(state[:8], "big"), state[8:]
+        if state and (proven := msgspec.msgpack.decode(state, type=ProvenSum)).position == len(self._sums):
+            self._sums.append(proven)
 
     def ordered(self, order: Order, seed: int) -> Protocol[RunResult]:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
-        raw = order.to_bytes()
         size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
-        hellos = yield from each(AskHello(raw, size), phase="masking")
-        self._hellos = {name: reply.hello for name, reply in hellos.items()}
-        if not any(Hello.from_bytes(bytes(hello.astype(np.uint8))).verifies for hello in self._hellos.values()):
-            self._hellos = {}
+        replies = yield from each(AskHello(order.to_bytes(), size), phase="masking")
+        hellos = {name: Hello.from_bytes(bytes(reply.hello.astype(np.uint8))) for name, reply in replies.items()}
+        if not any(hello.verifies for hello in hellos.values()):
             return (yield from order.protocol(seed))
+        self._hellos = {name: reply.hello for name, reply in replies.items()}
         names = tuple(sorted(self._hellos))
         introduced = Introduce(len(names), names, np.array([self._hellos[name] for name in names]))
         parts = yield from each(introduced, to=names, phase="masking")
@@ -97,9 +98,18 @@ class MaskedSums:
         drawn = {bytes(reply.seed.astype(np.uint8)) for reply in seeds.values()}
         if len(drawn) != 1:
             raise QuorumLost("the sites do not agree on a common key.")
-        self._hellos = {name: self._hellos[name] for name in seeds}
-        self._is_verified, self.public_seed = True, seed_from(drawn.pop())
-        return (yield from _informed(order.protocol(self.public_seed), self._hellos))
+        self.public_seed = seed_from(drawn.pop())
+        reports = {name: unpack_report(hellos[name].report) for name in there}
+        replay = self._replay = Replay(order, self.public_seed, reports)
+        while replay.question is not None:
+            try:
+                yield replay.question
+            except RosterChanged:  # the method goes on with those left, or raises it again
+                if len(self._sums) == replay.position:
+                    raise
+            replay.take(self._sums[replay.position])
+        assert replay.result is not None
+        return replay.result
 
     def around(self, protocol: Protocol[T]) -> Protocol[T]:
         """Where the bounds of a sum name limits that nobody stated, sites are asked for them."""
@@ -108,12 +118,12 @@ class MaskedSums:
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
         if not question.summed:
-            return (yield replace(question, proof=self._proof))
+            return (yield question)
         if isinstance(question.request, Mapping):
             raise TypeError("a sum is over answers to one request")
         layout = question.request.layout
         if not layout.numbers:
-            yield replace(question, summed=False, seen=Seen.SUMMED, proof=self._proof)
+            yield replace(question, summed=False, seen=Seen.SUMMED)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
         ready: Sequence[str] = yield Present()
         if question.to is None or set(question.to) >= set(ready):  # dropouts will be missing from the sum
@@ -123,31 +133,30 @@ class MaskedSums:
         roster = tuple(sorted(name for name in wanted & set(ready) if name in self._hellos))
         if not roster:
             raise QuorumLost("no site takes part in the sum.")
-        if question.complete and question.to is not None and set(roster) != wanted:
-            raise RosterChanged(f"{_listed(wanted - set(roster))} cannot be part of a sum that needs all of them.")
         try:
+            if question.complete and question.to is not None and set(roster) != wanted:
+                gone = _listed(wanted - set(roster))
+                raise RosterChanged(f"{gone} cannot be part of a sum that needs all of them.")
             return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
         except RosterChanged:
-            if self._is_verified:
-                yield from self._broken()
+            if self._replay is not None:
+                yield from self._give_up()
             raise
-        finally:
-            self._position += 1
 
-    def _broken(self) -> Lowering:
+    def _give_up(self) -> Lowering:
         """Let sites know that a sum which needs every site was given up."""
         _, round_, attempt = yield Place()
         left: Sequence[str] = yield Present()
         roster = tuple(sorted(set(left) & self._hellos.keys()))
-        self._proof = msgspec.msgpack.encode(Proof(self._position, round_, attempt, roster, 0, is_broken=True))
+        self._sums.append(ProvenSum(len(self._sums), round_, attempt, roster))
 
     def _introduced(self) -> Lowering:
         """Make every site know every other's card, and return who is there; asked only when someone is new."""
-        asked: set[str] = set(self._hellos) if self._is_verified else set()
+        asked: set[str] = set()
         while True:
             ready: Sequence[str] = yield Present()
             new = [name for name in ready if name not in self._hellos and name not in asked]
-            if not new or self._is_verified:
+            if not new or self._replay is not None:
                 return ready  # who was asked and did not say is in no sum
             asked |= set(new)
             try:
@@ -171,8 +180,9 @@ class MaskedSums:
             run, round_, attempt = yield Place()
             context = Context(run, round_, attempt, codec.roster_digest(roster), codec.encode_body(ask, {}).digest)
             complete = question.complete and question.to is None
+            attached, in_full = self._attached(roster)
             uploads: dict[str, Masked] = yield replace(
-                asked, request=ask, to=roster, complete=complete, proof=self._proof
+                asked, request=ask, to=roster, complete=complete, attached=attached, in_full=in_full
             )
             if is_for_all:
                 yield Remain(frozenset(uploads))
@@ -199,14 +209,27 @@ class MaskedSums:
         """The request that carries the question's, and how its numbers are coded."""
         assert not isinstance(question.request, Mapping)
         n = len(roster)
-        bits = ring_bits(question, n, self.bits)
+        bits = ring_bits(question, n, self.bits if self._replay is None else 64)
         try:
             coded = codings(question.request, question.limits, bits, max(1, n))
         except ValueError as problem:
             raise InputError(f"{question.request.kind} cannot be masked: {problem}.") from None
+        if self._replay is not None:
+            return self._replay.ask(roster), coded
         body = codec.encode_body(question.request, question.limits).data
-        tag = TAG_BYTES if self._is_verified else 0
-        return AskMasked(bits, layout.numbers, n, roster, body, self._position, tag), coded
+        return AskMasked(bits, layout.numbers, n, roster, body), coded
+
+    def _attached(self, roster: tuple[str, ...]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """To each site the sums it has not seen; and the same with the question in full."""
+        if self._replay is None:
+            return {}, {}
+        sums = [structs.replace(proven, roster=()) if proven.roster == roster else proven for proven in self._sums]
+        known = {name: proven.position for proven in self._sums if not proven.is_broken for name in proven.roster}
+        missing = {name: sums[known.get(name, 0) :] for name in roster}
+        body = self._replay.body.data
+        by_start = {len(new): (encode(Attachment(new)), encode(Attachment(new, body))) for new in missing.values()}
+        pairs = {name: by_start[len(new)] for name, new in missing.items()}
+        return {name: short for name, (short, _) in pairs.items()}, {name: full for name, (_, full) in pairs.items()}
 
     def _unmasked(self, ask: AskMasked, context: Context, uploads: Mapping[str, Masked]) -> Lowering:
         """The sum of all uploads less every site's own mask; common masks cancel."""
@@ -231,33 +254,14 @@ class MaskedSums:
 
     def _prove(self, total: Ring, tag: int, ask: AskMasked, context: Context) -> None:
         """Keep the sum as sites check it when they are asked next."""
-        if self._is_verified:
-            numbers, mark = total.astype("<u8").tobytes(), (tag % TAGS).to_bytes(TAG_BYTES, "little")
-            place = (self._position, context.round, context.attempt)
-            self._proof = msgspec.msgpack.encode(Proof(*place, ask.roster, ask.bits, numbers, mark))
+        if self._replay is not None:
+            place = (len(self._sums), context.round, context.attempt, ask.roster, ask.digest, ask.bits)
+            mark = (tag % TAGS).to_bytes(TAG_BYTES, "little")
+            self._sums.append(ProvenSum(*place, packed(total & _highest(ask.bits), ask.bits), mark))
 
 
-def _informed(protocol: Protocol[T], hellos: Mapping[str, Bytes]) -> Protocol[T]:
-    """The protocol with what sites said of their columns at the start, which is then not asked again."""
-    reports = {
-        name: unpack_report(Hello.from_bytes(bytes(hello.astype(np.uint8))).report) for name, hello in hellos.items()
-    }
-    resume: Callable[[Any], Any] = protocol.send
-    answer: Any = None
-    while True:
-        try:
-            question = resume(answer)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        resume = protocol.send
-        if isinstance(question, Question) and isinstance(question.request, Agree):
-            answer = reports
-            continue
-        try:
-            answer = yield question
-        except Exception as problem:  # the protocol may handle it
-            answer, resume = problem, protocol.throw
+def _highest(bits: int) -> np.uint64:
+    return np.uint64((1 << bits) - 1)
 
 
 def _listed(names: Iterable[str]) -> str:

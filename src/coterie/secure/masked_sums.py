@@ -28,7 +28,7 @@ from coterie.maths.masks import TAGS, FixedPoint, Narrow, Ring, WholeNumbers, ad
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.identity import CARD_BYTES, SIGNATURE_BYTES, Card, check_signed
-from coterie.messages.schema import Layout, Reply, Request, array
+from coterie.messages.schema import Layout, Reply, Request, array, request_type
 from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
 from coterie.messages.verbs import Question
 from coterie.methods.order import Order
@@ -135,15 +135,18 @@ class AskMasked(Request[Masked], doing="summing masked answers"):
     n: int
     roster: tuple[str, ...]
     body: bytes
+    """Empty where sites know the question: then its kind and the digest of its bytes stand for it."""
     position: int = 0
     """How many sums the run has asked for before."""
     tag_bytes: int = 0
     """16 where sites check the sum, else 0."""
+    known: str = ""
+    digest: bytes = b""
 
     @property
     def subject(self) -> type[Request[Any]]:
         """The request carried, where it is one known here."""
-        return codec.kind_of(self.body) or type(self)
+        return (request_type(self.known) if self.known else codec.kind_of(self.body)) or type(self)
 
 
 class Revealed(Reply, content="nothing"):
@@ -273,7 +276,7 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
         order = Order.from_bytes(ask.order)
         if order.method != envelope.method:
             raise MalformedMessage("the order is for another method")
-        exit_.begin(envelope.run, ask.order)
+        exit_.settle(envelope.run, "order", ask.order)
         answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
         report = pack_report(answer.reply)
     blank = Hello(exit_.card(), exit_.verifies, report, b"")
@@ -357,7 +360,9 @@ def local_seed(exit_: Exit, memory: Memory, envelope: Envelope, ask: ShareKey) -
         if name != exit_.name:
             opened = _opened(_seal(exit_, memory, _beginning(envelope.run), name, exit_.name, "part"), parts[name])
         text += codec.site_tag(name) + opened
-    memory["masked_sums.group"] = _extracted(text)
+    group = _extracted(text)
+    exit_.settle(envelope.run, "key", hashlib.sha256(group).digest())
+    memory["masked_sums.group"] = group
     return PublicSeed(np.frombuffer(public_seed(memory), np.uint8))
 
 
@@ -385,7 +390,7 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
     exit_.join(envelope.run, ask.roster)
-    answer = exit_.evaluate(envelope, ask.body)
+    answer = exit_.evaluate(envelope, memory["masked_sums.question"] if ask.known else ask.body)
     layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
@@ -464,6 +469,8 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
     exit_.unmask(envelope.run, ask.roster)
+    if "masked_sums.position" in memory:
+        exit_.settle(envelope.run, f"roster {memory['masked_sums.position']}", context.roster)
     shares = [
         bytes(SHARE_BYTES) if peer == exit_.name else _opened(_seal(exit_, memory, context, peer, exit_.name), sealed)
         for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)

@@ -1,19 +1,29 @@
-"""A site that runs the ordered method itself, on sums it has checked, and answers nothing but its next question."""
+"""The ordered method, stepped by the server and by every site: each knows the next question before it is put.
+
+A run that is verified asks for nothing but masked sums. Between two of them server and sites step the same protocol,
+fed with the sum that every site has checked, so that a question needs no bytes but those that name it, and any other
+is refused. Requests without an answer, such as how rows are prepared, are not even sent: a site's own protocol makes
+them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from coterie.errors import CoterieError, MalformedMessage, NotOrdered, RosterChanged
+from coterie.arrays import Array
+from coterie.errors import MalformedMessage, NotOrdered, QuestionDiffers, RosterChanged
 from coterie.messages import codec
-from coterie.messages.bounds import Limits
-from coterie.messages.codec import Decoded, Envelope
+from coterie.messages.codec import Body, Decoded, Envelope
+from coterie.messages.numbers import wire
 from coterie.messages.schema import Request, message_fields
 from coterie.messages.site_api import CHECKS, Exit, Memory
 from coterie.messages.verbs import Present, Question
+from coterie.methods.method import RunResult
 from coterie.methods.order import Order
 from coterie.methods.shared.agreement import Agree, ColumnReport
 from coterie.methods.shared.limits import with_limits
@@ -35,98 +45,141 @@ from coterie.secure.masked_sums import (
     unpack_report,
 )
 
-CLOSE = 1e-9
-"""Floats of a question may differ from the site's own by this share of the largest: arithmetic differs by machine."""
+CLOSE, NOTHING = 1e-9, 1e-12
+"""Floats of a question may differ from a site's own by this share of their column, or of all: arithmetic differs."""
 HANDSHAKE = (AskHello, Introduce, ShareKey)
 
 
-class Proof(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A sum and its tag, as the question after it shows them to the sites; or that sites dropped out of it."""
+class ProvenSum(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A sum and its tag, as sites check them with the next question; or that sites dropped out of it."""
 
     position: int
+    """How many sums the run took before."""
     round: int
     attempt: int
     roster: tuple[str, ...]
-    bits: int
+    """Empty on the wire where it is that of the question the sum goes with."""
+    digest: bytes = b""
+    """Of the question's bytes."""
+    bits: int = 0
     numbers: bytes = b""
-    """The sum in the ring, 8 bytes a number."""
+    """The sum in the ring."""
     tag: bytes = b""
-    is_broken: bool = False
-    """Whether the sum needed every site, and some dropped out: those of the roster are left."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the sum needed every site, and some dropped out: those of the roster are left."""
+        return not self.tag
 
 
-_PROOF = msgspec.msgpack.Decoder(Proof)
+class Attachment(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What goes with a question of a verified run: the sums a site has not seen, and the question, if it must."""
+
+    sums: list[ProvenSum]
+    body: bytes = b""
+
+
+_SUM, _ATTACHMENT = msgspec.msgpack.Decoder(ProvenSum), msgspec.msgpack.Decoder(Attachment)
+encode = msgspec.msgpack.encode
 
 
 class Replay:
-    """The ordered protocol, one question ahead of the server."""
+    """The ordered protocol, at the next sum it asks for."""
 
-    def __init__(self, order: Order, seed: int, reports: dict[str, ColumnReport]) -> None:
-        self.names, self._reports = tuple(sorted(reports)), reports
+    def __init__(
+        self,
+        order: Order,
+        seed: int,
+        reports: Mapping[str, ColumnReport],
+        tell: Callable[[Question], None] = lambda _: None,
+    ) -> None:
+        """``tell`` is given every question that has no answer."""
+        self.names, self._reports, self._tell = tuple(sorted(reports)), dict(reports), tell
         self.position = 0
         """How many sums were taken."""
         self.question: Question | None = None
-        """What is asked next; None when the method is done."""
+        """The next sum; None when the method is done."""
+        self.result: RunResult | None = None
         self._protocol = with_limits(order.protocol(seed))
-        self._go_on(None)
+        self._step(None)
 
-    def _go_on(self, answer: Any, problem: Exception | None = None) -> None:
-        """Step to the next question that sites are asked."""
+    def _step(self, answer: Any, problem: Exception | None = None) -> None:
+        """Go to the next sum of numbers."""
         while True:
             try:
                 question = self._protocol.send(answer) if problem is None else self._protocol.throw(problem)
-            except StopIteration:
-                self.question = None
+            except StopIteration as stop:
+                self.question, self.result = None, stop.value
                 return
-            except CoterieError as ended:
-                raise NotOrdered(f"the ordered method ends here: {ended}") from None
             problem = None
             if isinstance(question, Present):
                 answer = self.names
             elif isinstance(question.request, Agree):
                 answer = self._reports
             elif not question.summed or not isinstance(question.request, Request):
-                raise NotOrdered("the ordered method asks for per-site results, which cannot be verified")
-            else:
+                raise NotOrdered("the method asks for per-site results, which a verified run does not have.")
+            elif question.request.layout.numbers:
                 self.question = question
+                self.body = codec.encode_body(question.request, question.limits)
                 return
+            else:
+                self._tell(question)
+                layout = question.request.layout
+                answer = layout.reply(*[np.zeros(item.shape) for item in layout.fields])
 
     @property
     def request(self) -> Request[Any]:
-        """The next request."""
+        """The next request; ``NotOrdered`` where there is none."""
         if self.question is None:
             raise NotOrdered("the ordered method asks nothing more")
         assert isinstance(self.question.request, Request)
         return self.question.request
 
-    @property
-    def is_sum(self) -> bool:
-        """Whether the next question is for numbers; others only tell sites something."""
-        return self.request.layout.numbers > 0
+    def ask(self, roster: tuple[str, ...], digest: bytes = b"") -> AskMasked:
+        """The request for the next sum over these sites."""
+        request, n = self.request, len(roster)
+        assert self.question is not None
+        bits, digest = ring_bits(self.question, n), digest or self.body.digest
+        numbers = request.layout.numbers
+        return AskMasked(bits, numbers, n, roster, b"", self.position, TAG_BYTES, request.kind, digest)
 
-    def told(self) -> None:
-        """The next question was put, and has no answer but that it arrived."""
-        self._go_on(self.request.layout.reply(*[np.zeros(item.shape) for item in self.request.layout.fields]))
+    def allows(self, roster: tuple[str, ...]) -> bool:
+        """Whether the next sum may be over these sites: over all that are there, or those that the method names."""
+        assert self.question is not None
+        wanted = set(self.names if self.question.to is None else self.question.to)
+        is_whole = self.question.to is None or not self.question.complete or set(roster) == wanted
+        return set(roster) <= wanted & set(self.names) and is_whole
 
-    def take(self, proof: Proof) -> None:
+    def adopt(self, data: bytes) -> None:
+        """Put the next question in the server's words, which may differ from the site's own by rounding only."""
+        request, limits = codec.decode_body(data)
+        assert self.question is not None
+        if request is None or dict(limits) != dict(self.question.limits) or not is_same(request, self.request):
+            raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
+        self.question, self.body = replace(self.question, request=request), Body(data, codec.request_digest(data))
+
+    def take(self, proven: ProvenSum) -> None:
         """Go on with a sum that was checked, or without the sites that dropped out."""
         assert self.question is not None
-        layout, everyone = self.request.layout, self.question.to is None
+        request, limits, is_for_all = self.request, self.question.limits, self.question.to is None
         self.position += 1
-        if proof.is_broken:
-            self.names = proof.roster
-            self._go_on(None, RosterChanged("sites dropped out"))
+        if is_for_all or proven.is_broken:
+            self.names = proven.roster
+        if proven.is_broken:
+            self._step(None, RosterChanged("sites dropped out of a sum that needs every site."))
             return
-        coded = codings(self.request, self.question.limits, proof.bits, len(proof.roster))
-        if everyone:
-            self.names = proof.roster
-        self._go_on(decoded_sum(np.frombuffer(proof.numbers, np.uint64), layout, coded))
+        layout, coded = request.layout, codings(request, limits, proven.bits, len(proven.roster))
+        self._step(decoded_sum(ring_numbers(proven, layout.numbers), layout, coded))
 
-    def expect(self, request: Request[Any], limits: Limits) -> None:
-        """``NotOrdered`` unless this is the next question."""
-        assert self.question is not None
-        if dict(limits) != dict(self.question.limits) or not is_same(request, self.request):
-            raise NotOrdered(f"{request.kind} is not what the ordered method asks now ({self.request.kind})")
+
+def packed(total: Array, bits: int) -> bytes:
+    """Numbers of a ring as bytes."""
+    return wire(f"uint{bits}").to_bytes(total)
+
+
+def ring_numbers(proven: ProvenSum, count: int) -> Array:
+    """The numbers of a sum."""
+    return wire(f"uint{proven.bits}").from_bytes(memoryview(proven.numbers), (count,)).astype(np.uint64)
 
 
 def is_same(request: Request[Any], expected: Request[Any]) -> bool:
@@ -140,11 +193,17 @@ def is_same(request: Request[Any], expected: Request[Any]) -> bool:
                 return False
             continue
         one, other = np.asarray(one), np.asarray(other)
-        if one.shape != other.shape:
-            return False
-        if one.size and np.abs(one - other).max() > (CLOSE * np.abs(other).max() if other.dtype.kind == "f" else 0):
+        if one.shape != other.shape or not (np.abs(one - other) <= _slack(other)).all():
             return False
     return True
+
+
+def _slack(expected: Array) -> Any:
+    """By how much numbers may differ: a share of the largest of their column, or a smaller one of the largest."""
+    if expected.dtype.kind != "f" or not expected.size:
+        return 0
+    sizes = np.abs(expected)
+    return np.maximum(CLOSE * (sizes.max(axis=0) if sizes.ndim > 1 else sizes.max()), NOTHING * sizes.max())
 
 
 def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Decoded) -> None:
@@ -153,130 +212,115 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     if isinstance(request, HANDSHAKE):
         return
     if "masked_sums.group" not in memory:
-        if exit_.verifies and not isinstance(request, Agree):
+        if exit_.verifies:
             raise NotOrdered("the site answers only what it can check, and the run has no order")
         return
-    replay = memory.cached("replay", lambda: _rebuilt(exit_, memory, envelope))
-    if decoded.proof:
-        _take(exit_, memory, envelope, replay, _read(decoded.proof))
-    if isinstance(request, Reveal):
-        _check_reveal(exit_, envelope, replay, request)
-        return
-    while (not isinstance(request, AskMasked) and not replay.is_sum) or _is_known(memory, replay):
-        if _is_known(memory, replay):
-            replay.told()
-            continue
-        assert request is not None
-        replay.expect(request, decoded.limits)
-        if request.remembered:  # it will be the last of the requests that the memory is built from
-            memory["replay.used"] = len(getattr(memory, "requests", [])) + 1
-        replay.told()
-        return
-    if not isinstance(request, AskMasked) or not request.tag_bytes:
-        raise NotOrdered("a sum of a verified run is masked and has a tag")
-    _check_sum(exit_, envelope, replay, request)
+    replay = memory.cached("masked_sums.replay", lambda: _rebuilt(exit_, memory, envelope))
+    try:
+        if isinstance(request, AskMasked):
+            _check_sum(exit_, memory, envelope, replay, request, _read(decoded.attached))
+        elif isinstance(request, Reveal):
+            _check_reveal(exit_, envelope, replay, request)
+        else:
+            raise NotOrdered("a verified run asks for masked sums only")
+    except QuestionDiffers:
+        raise
+    except Exception:  # what was stepped half is made anew from what was checked
+        memory.pop("masked_sums.replay", None)
+        raise
+    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body.data
 
 
-def _is_known(memory: Memory, replay: Replay) -> bool:
-    """Whether the site was brought up to date with the next question, which is then not put again."""
-    if replay.question is None or replay.is_sum or not replay.request.remembered:
-        return False
-    before: list[Request[Any]] = getattr(memory, "requests", [])
-    used = memory.setdefault("replay.used", 0)
-    for place in range(used, len(before)):
-        if is_same(before[place], replay.request):
-            memory["replay.used"] = place + 1
-            return True
-    return False
+def _read(raw: bytes) -> Attachment:
+    try:
+        return _ATTACHMENT.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise MalformedMessage("what comes with the question cannot be read") from None
 
 
-def _check_sum(exit_: Exit, envelope: Envelope, replay: Replay, ask: AskMasked) -> None:
-    """The next sum: over sites that are there, in the ring that follows, at the place it has."""
-    request, limits = codec.decode_body(ask.body)
-    if request is None or not replay.is_sum or ask.position != replay.position:
-        raise NotOrdered("the sum is not the next one of the ordered method")
-    replay.expect(request, limits)
-    assert replay.question is not None
-    wanted = replay.names if replay.question.to is None else replay.question.to
-    if not set(ask.roster) <= set(wanted) & set(replay.names):
+def _check_sum(
+    exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, ask: AskMasked, attached: Attachment
+) -> None:
+    """The sums before, and that this is the next one, over sites that are there."""
+    for proven in attached.sums:
+        whole = proven if proven.roster else msgspec.structs.replace(proven, roster=ask.roster)
+        _take(exit_, memory, envelope, replay, whole)
+    expected = replay.ask(ask.roster)
+    if not replay.allows(ask.roster):
         raise NotOrdered("the sum is over other sites than the ordered method asks")
-    if ask.bits != ring_bits(replay.question, len(ask.roster)):
-        raise NotOrdered("the sum is in another ring than the ordered method's")
-    exit_.note(envelope.run, "upload", msgspec.msgpack.encode((ask.position, Context.of(envelope))))
+    wrong = [item.name for item in fields(ask) if getattr(ask, item.name) != getattr(expected, item.name)]
+    if not wrong:
+        return
+    if wrong != ["digest"]:
+        raise NotOrdered(f"the sum is not the next one of the ordered method: {', '.join(wrong)} differ")
+    if not attached.body:
+        raise QuestionDiffers("the site's own question differs in its last digits")
+    if codec.request_digest(attached.body) != ask.digest:
+        raise MalformedMessage("the whole question is not the one that was named")
+    replay.adopt(attached.body)
+    exit_.note(envelope.run, "question", encode((replay.position, attached.body)))
 
 
 def _check_reveal(exit_: Exit, envelope: Envelope, replay: Replay, ask: Reveal) -> None:
     """Only the sum that is asked for now is unmasked."""
-    if _upload(exit_, envelope.run, replay.position, ask.round, ask.attempt) is None:
+    upload = exit_.answered(envelope.run, ask.round, ask.attempt)
+    expected = codec.encode_body(replay.ask(ask.roster), {}).digest
+    if upload is None or codec.read_envelope(upload)[1].request != expected:
         raise NotOrdered("the sum to unmask is not the one that is asked for now")
 
 
-def _upload(exit_: Exit, run: bytes, position: int, round_: int, attempt: int) -> Context | None:
-    """The context of this site's upload to a sum; None if there was none."""
-    for data in reversed(exit_.notes(run, "upload")):
-        place, context = msgspec.msgpack.decode(data, type=tuple[int, Context])
-        if place < position:
-            return None
-        if (place, context.round, context.attempt) == (position, round_, attempt):
-            return context
-    return None
-
-
-def _read(raw: bytes) -> Proof:
-    try:
-        return _PROOF.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise MalformedMessage("the last sum cannot be read") from None
-
-
-def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, proof: Proof) -> None:
-    """Check the last sum and go on with it; one that was taken before changes nothing."""
-    if proof.position < replay.position:
+def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, proven: ProvenSum) -> None:
+    """Check a sum and go on with it; one that was taken before changes nothing."""
+    if proven.position < replay.position:
         return
-    while replay.question is not None and not replay.is_sum and _is_known(memory, replay):
-        replay.told()
-    if proof.position > replay.position or replay.question is None or not replay.is_sum:
-        raise NotOrdered("a question was left out")
-    if proof.is_broken:
-        if not replay.question.complete or not set(proof.roster) < set(replay.names):
-            raise NotOrdered("a sum is left out though no site dropped out of it")
+    if proven.position > replay.position or replay.question is None:
+        raise NotOrdered("a sum was left out")
+    if proven.is_broken:
+        if not replay.question.complete or not set(proven.roster) < set(replay.names):
+            raise NotOrdered("a sum was given up though no site dropped out of it")
+        exit_.join(envelope.run, proven.roster)
     else:
-        _check_tag(exit_, memory, envelope, replay, proof)
-    exit_.note(envelope.run, "sum", msgspec.msgpack.encode(proof))
-    replay.take(proof)
+        _check_tag(memory["masked_sums.group"], envelope.run, replay, proven)
+    exit_.note(envelope.run, "sum", encode(proven))
+    replay.take(proven)
 
 
-def _check_tag(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, proof: Proof) -> None:
-    """``NotOrdered`` unless the sum is that of the sites' uploads."""
+def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> None:
+    """``NotOrdered`` unless the sum is that of what the sites of its roster sent."""
+    ask = replay.ask(proven.roster, proven.digest)
     assert replay.question is not None
-    context = _upload(exit_, envelope.run, proof.position, proof.round, proof.attempt)
-    if context is None:
-        raise NotOrdered("a sum is shown that this site is no part of")
-    n, layout = len(proof.roster), replay.request.layout
-    if context.roster != codec.roster_digest(proof.roster) or proof.bits != ring_bits(replay.question, n):
-        raise NotOrdered("a sum is shown over other sites or in another ring")
-    if len(proof.numbers) != 8 * layout.numbers:
-        raise NotOrdered("a sum is shown with another number of values")
-    coded = codings(replay.request, replay.question.limits, proof.bits, n)
-    numbers, group = np.frombuffer(proof.numbers, np.uint64), memory["masked_sums.group"]
-    tag = sum_tag(group, context, numbers, proof.bits, is_signed=is_signed(coded), is_padded=True)
-    if tag.to_bytes(TAG_BYTES, "little") != proof.tag:
+    if not replay.allows(proven.roster) or proven.bits != ask.bits:
+        raise NotOrdered("a sum is over other sites or in another ring than the ordered method asks")
+    if len(proven.numbers) != wire(f"uint{ask.bits}").n_bytes(ask.count):
+        raise NotOrdered("a sum has another number of values than the ordered method asks")
+    roster = codec.roster_digest(proven.roster)
+    context = Context(run, proven.round, proven.attempt, roster, codec.encode_body(ask, {}).digest)
+    signed = is_signed(codings(replay.request, replay.question.limits, ask.bits, ask.n))
+    tag = sum_tag(group, context, ring_numbers(proven, ask.count), ask.bits, is_signed=signed, is_padded=True)
+    if tag.to_bytes(TAG_BYTES, "little") != proven.tag:
         raise NotOrdered("a sum is not that of what the sites sent")
 
 
 def _rebuilt(exit_: Exit, memory: Memory, envelope: Envelope) -> Replay:
     """The protocol where the site's ledger left it: after a restart it goes on from there."""
-    reports = {
-        name: unpack_report(hello.report)
-        for name, hello in memory["masked_sums.hellos"].items()
-        if name in memory["masked_sums.parts"]
-    }
-    replay = Replay(Order.from_bytes(memory["order"]), seed_from(public_seed(memory)), reports)
-    for data in exit_.notes(envelope.run, "sum"):
-        while not replay.is_sum:  # it was put before the sum that follows
-            _is_known(memory, replay)
-            replay.told()
-        replay.take(_PROOF.decode(data))
+
+    def tell(question: Question) -> None:
+        assert isinstance(question.request, Request)
+        if question.to is None or exit_.name in question.to:
+            exit_.keep(envelope, question.request)
+
+    hellos, parts = memory["masked_sums.hellos"], memory["masked_sums.parts"]
+    reports = {name: unpack_report(hellos[name].report) for name in parts}
+    replay = Replay(Order.from_bytes(memory["order"]), seed_from(public_seed(memory)), reports, tell)
+    questions = [
+        msgspec.msgpack.decode(data, type=tuple[int, bytes]) for data in exit_.notes(envelope.run, "question")
+    ]
+    words = dict(questions)
+    for data in (*exit_.notes(envelope.run, "sum"), b""):
+        if replay.position in words:
+            replay.adopt(words[replay.position])
+        if data:
+            replay.take(_SUM.decode(data))
     return replay
 
 

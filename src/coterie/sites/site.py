@@ -9,11 +9,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from coterie.errors import BadAnswer, MalformedMessage, MissingValues, NotOrdered, OutOfRange, Unaligned, Untrusted
+from coterie.errors import (
+    BadAnswer,
+    MalformedMessage,
+    MissingValues,
+    NotOrdered,
+    OutOfRange,
+    QuestionDiffers,
+    Unaligned,
+    Untrusted,
+)
 from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
@@ -45,6 +55,7 @@ _CODES: dict[type[Exception], Refusal] = {
     Unaligned: Refusal.UNALIGNED,
     Untrusted: Refusal.UNTRUSTED,
     NotOrdered: Refusal.NOT_ORDERED,
+    QuestionDiffers: Refusal.IN_FULL,
 }
 
 
@@ -266,13 +277,13 @@ class Site:
             return hmac.digest(self._seed.to_bytes(8, "big"), self.name.encode(), "sha256")
         return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
 
-    def begin(self, run: bytes, order: bytes) -> None:
-        """One order a run; it is kept with the ledger."""
-        before = self.ledger.notes(run, "order")
-        if before and before[0] != order:
-            raise NotOrdered("the run was ordered to do something else before")
+    def settle(self, run: bytes, what: str, data: bytes) -> None:
+        """Once a run; it is kept with the ledger."""
+        before = self.ledger.notes(run, what)
+        if before and before[0] != data:
+            raise NotOrdered(f"the run had another {what} before")
         if not before:
-            self.ledger.note(run, "order", order)
+            self.ledger.note(run, what, data)
 
     def note(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run over restarts."""
@@ -342,6 +353,14 @@ class Site:
         _layout(request)
         return Evaluated(request, self._compute(envelope, request), limits)
 
+    def keep(self, envelope: Envelope, request: Request[Any]) -> None:
+        """Do what a request without an answer says; the site's own protocol asks for it, in a verified run."""
+        self._object(envelope.method, request, is_masked=True)
+        kept, keep = self._memory(envelope), KEEPERS.get(type(request))
+        if keep is not None:
+            keep(kept.table or self._table(envelope.method), kept, request)
+        self._compute(envelope, request)
+
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
         """The bytes of an answer this site gave earlier in the run."""
         stored = self.ledger.stored(Key(run, round, attempt))
@@ -384,6 +403,8 @@ class Site:
             carrier = CARRIERS.get(type(request))
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
+            for check in CHECKS:
+                check(self, self._memory(envelope), envelope, replace(decoded, request=request))
             self._remember(envelope, request, body)
             if carrier is not None:  # what it checks when asked, such as pinned keys, holds here, too
                 try:
