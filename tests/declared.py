@@ -8,6 +8,8 @@ from coterie.messages.verbs import Question
 class Declared:
     """Puts limits (``rows``, ``box``, ...) onto every question; what a question itself states goes first."""
 
+    state = b""
+
     def __init__(self, limits):
         self.limits = dict(limits)
 

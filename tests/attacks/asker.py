@@ -14,7 +14,7 @@ from coterie.messages.schema import Nothing, Reply, Request
 from coterie.messages.site_api import Table
 from coterie.messages.verbs import Seen
 from coterie.methods.shared.preparation import SumColumns
-from coterie.secure.masked_sums import AskCard, AskMasked, Introduce, Masked, Reveal
+from coterie.secure.masked_sums import HELLO_BYTES, AskHello, AskMasked, Introduce, Masked, Reveal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -100,9 +100,9 @@ class MaskedAsker:
 
     def __init__(self, sites: Mapping[str, Site], *, method: str = "lloyd") -> None:
         self.askers, self.round = {name: Asker(site, method=method) for name, site in sites.items()}, 0
-        cards = {name: reply.card for name, reply in self.each(AskCard()).items()}
-        names = tuple(sorted(cards))
-        self.each(Introduce(names, np.array([cards[name] for name in names])))
+        hellos = {name: reply.hello for name, reply in self.each(AskHello(b"", HELLO_BYTES)).items()}
+        names = tuple(sorted(hellos))
+        self.each(Introduce(0, names, np.array([hellos[name] for name in names])))
 
     def each(self, request: Request[Any], roster: Sequence[str] | None = None) -> dict[str, Any]:
         """What every site of a roster answers to the same question."""

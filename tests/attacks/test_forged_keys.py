@@ -28,11 +28,17 @@ KNOWN = np.zeros((40, 2))
 def made_up(name, authority=None):
     """A site that is the server's own, under a real one's name: rows and keys are known to the server."""
     own = Identity.certified_by(authority or Authority(), name, bytes(32))
-    return Site(name, ArrayTable(KNOWN), policy=Policy(rosters="any"), identity=own)
+    return Site(name, ArrayTable(KNOWN), policy=Policy(verification="off", rosters="any"), identity=own)
 
 
 def real(name, **options):
-    return Site(name, ArrayTable(ROWS[name]), policy=Policy(protection="none"), identity=identity(name), **options)
+    return Site(
+        name,
+        ArrayTable(ROWS[name]),
+        policy=Policy(verification="off", protection="none"),
+        identity=identity(name),
+        **options,
+    )
 
 
 def own_sums(sites):
@@ -63,7 +69,9 @@ def test_a_site_refuses_others_that_its_authority_did_not_certify(authority):
 
 
 def test_nobody_takes_part_without_a_certificate():
-    sites = [Site(name, ArrayTable(ROWS[name]), policy=Policy(protection="none")) for name in "abc"]
+    sites = [
+        Site(name, ArrayTable(ROWS[name]), policy=Policy(verification="off", protection="none")) for name in "abc"
+    ]
     with pytest.raises(QuorumLost) as caught:
         own_sums(sites)
     assert {outcome.refusal for outcome in caught.value.outcomes.values()} == {Refusal.UNTRUSTED}

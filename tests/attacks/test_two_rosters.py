@@ -56,12 +56,12 @@ def is_told(found, cells=slice(None)):
 @pytest.mark.parametrize("nudge", [0.0, 1e-9])
 @pytest.mark.parametrize("rosters", ["any", "shrinking"])
 def test_where_rosters_may_change_the_difference_is_one_site_s_own(nudge, rosters):
-    assert is_told(attack(Policy(rosters=rosters, protection="none"), CENTERS + nudge))
+    assert is_told(attack(Policy(verification="off", rosters=rosters, protection="none"), CENTERS + nudge))
 
 
 def test_where_rosters_are_fixed_the_second_sum_is_refused():
     with pytest.raises(QuorumLost) as caught:
-        attack(Policy(rosters="fixed"))
+        attack(Policy(verification="off", rosters="fixed"))
     assert all(caught.value.outcomes[name].refusal is Refusal.ROSTER_FORBIDDEN for name in FEWER)
 
 
@@ -73,9 +73,9 @@ def other_way_round(first, second):
 
 
 def test_a_larger_roster_after_a_smaller_one_is_the_same_attack():
-    assert is_told(attack(Policy(rosters="any", protection="none"), protocol=other_way_round))
+    assert is_told(attack(Policy(verification="off", rosters="any", protection="none"), protocol=other_way_round))
     with pytest.raises(QuorumLost) as caught:
-        attack(Policy(rosters="shrinking"), protocol=other_way_round)
+        attack(Policy(verification="off", rosters="shrinking"), protocol=other_way_round)
     assert all(caught.value.outcomes[name].refusal is Refusal.ROSTER_FORBIDDEN for name in FEWER)
 
 
@@ -113,10 +113,10 @@ def attack_grams(policy):
 
 @pytest.mark.parametrize("rosters", ["any", "shrinking"])
 def test_what_sites_keep_of_a_gram_gives_the_gram_of_one_that_is_left_out_later(rosters):
-    vectors, found = attack_grams(Policy(rosters=rosters, protection="none"))
+    vectors, found = attack_grams(Policy(verification="off", rosters=rosters, protection="none"))
     np.testing.assert_allclose(found, own_gram(vectors), atol=1e-6)
 
 
 def test_where_rosters_are_fixed_no_gram_of_fewer_sites_is_summed_up():
     with pytest.raises(QuorumLost):
-        attack_grams(Policy(rosters="fixed"))
+        attack_grams(Policy(verification="off", rosters="fixed"))

@@ -21,7 +21,7 @@ from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import Introduce
+from coterie.secure.masked_sums import Hello, Introduce
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
@@ -74,7 +74,7 @@ def test_a_site_that_missed_an_unmasking_is_asked_again_where_all_are_needed():
 
 def test_a_site_lost_while_unmasking_may_come_back_to_a_run_that_waited_for_it(tmp_path):
     """Nobody was summed up without it, so that sites who let rosters shrink only still take it in."""
-    rules = Policy(protection="none", min_roster=3, min_rows=1, rosters="shrinking")
+    rules = Policy(verification="off", protection="none", min_roster=3, min_rows=1, rosters="shrinking")
 
     def life(journal, *faults, resume=False):
         made = in_process(split_evenly(ROWS, 5), policy=rules, folder=journal / "sites", schedule=Schedule(faults))
@@ -142,10 +142,19 @@ def test_sites_of_the_default_policy_go_on_where_one_is_away_for_a_step_and_come
 def test_keys_a_site_s_owner_pinned_hold_when_it_is_brought_up_to_date_too():
     """A server that was refused must not get its own key in by the way back after a restart."""
     pinned = identity("b").card(b"b" * 32)
-    site = Site("a", ArrayTable(ROWS), policy=Policy(peers={"b": pinned.masking_key}), identity=identity("a"))
+    site = Site(
+        "a",
+        ArrayTable(ROWS),
+        policy=Policy(verification="off", peers={"b": pinned.masking_key}),
+        identity=identity("a"),
+    )
     for other, form in ((identity("b").card(b"e" * 32), codec.Form.REFUSAL), (pinned, codec.Form.ANSWER)):
-        cards = np.array([list(card.to_bytes()) for card in (site.card(), other)])
-        body = codec.encode_body(Introduce(("a", "b"), cards), {})
+        hellos = []
+        for name, card in (("a", site.card()), ("b", other)):
+            blank = Hello(card, False, b"", b"")
+            signed = identity(name).sign(blank.signed(bytes(16), b""))
+            hellos.append(list(blank._replace(signature=signed).to_bytes()))
+        body = codec.encode_body(Introduce(0, ("a", "b"), np.array(hellos)), {})
         names = codec.roster_digest(["a", "b"])
         envelope = codec.Envelope(
             codec.FORMAT_VERSION, bytes(16), 1, 0, names, codec.site_tag("a"), body.digest, "lloyd"

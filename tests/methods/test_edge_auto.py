@@ -34,14 +34,14 @@ def test_every_pipeline_that_sends_rows_is_refused_by_default_and_says_so():
     for name in ("nr", "fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"):
         assert "row" in METHODS[name].discloses
         assert "rows" in METHODS[name].per_site_results
-        for policy in (Policy(min_roster=1), Policy(per_site_results="averages", min_roster=1)):
+        for policy in (Policy(min_roster=1, verification="off"), Policy(per_site_results="averages", min_roster=1)):
             with pytest.raises(QuorumLost), in_process(split_evenly(ROWS, 3), policy=policy) as channel:
                 run(edge_kmeans(EdgeSettings(pipeline=read_pipeline(name)), 4, 6, seed=0), channel, method=name)
 
 
 @pytest.mark.parametrize("allowed", ["none", "averages"])
 def test_auto_takes_what_sites_allow_and_sees_no_more(allowed):
-    policy, ledger = Policy(per_site_results=allowed), Ledger()
+    policy, ledger = Policy(per_site_results=allowed, verification="off"), Ledger()
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
         made = run(
             auto_kmeans(EdgeSettings(), 4, RunContext(6, averages=allowed == "averages")), channel,
@@ -57,7 +57,7 @@ def test_auto_takes_what_sites_allow_and_sees_no_more(allowed):
 @pytest.mark.parametrize("budget", [200, 400, 2_000, 5_000])
 @pytest.mark.parametrize("allowed", ["none", "averages"])
 def test_auto_keeps_to_its_budget(budget, allowed):
-    policy, ledger = Policy(per_site_results=allowed, min_roster=1, protection="none"), Ledger()
+    policy, ledger = Policy(per_site_results=allowed, verification="off", min_roster=1, protection="none"), Ledger()
     with in_process(split_evenly(ROWS, 4), policy=policy) as channel:
         steps = auto_kmeans(EdgeSettings(budget=budget), 4, RunContext(6, averages=allowed == "averages"))
         try:

@@ -222,7 +222,7 @@ def test_odd_sites(way):
 
 def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
     tables = split_evenly(ROWS, 4)
-    for policy, local in ((Policy(per_site_results="averages"), True), (Policy(), False)):
+    for policy, local in ((Policy(per_site_results="averages"), True), (Policy(verification="off"), False)):
         ledger = Ledger()
         settings = LandmarkParameters(n_landmarks=16)
         cluster(tables, settings, masked=True, ledger=ledger, policy=policy, averages=local)
@@ -230,7 +230,7 @@ def test_auto_takes_local_centers_where_every_site_lets_averages_be_seen():
         assert ("kernel.SendLandmarks" in asked) is local
         assert ("kernel.ShareCells" in asked) is not local
     with pytest.raises(QuorumLost) as refused:
-        cluster(tables, LandmarkParameters(landmarks="local"), masked=True, policy=Policy())
+        cluster(tables, LandmarkParameters(landmarks="local"), masked=True, policy=Policy(verification="off"))
     assert {o.refusal for o in refused.value.outcomes.values()} == {Refusal.SINGLE_ANSWER_FORBIDDEN}
 
 

@@ -31,7 +31,7 @@ LIMITS = {"rows": 256.0, "box": 64.0}
 def go(protocol, method, lost_at=None, *, ledger=None, policy=None):
     """Masked; from one round on a site is gone."""
     faults = [] if lost_at is None else [Fault("site-1", "drop", frozenset(range(lost_at, 1000)))]
-    rules = policy or Policy(protection="none")
+    rules = policy or Policy(protection="none", verification="off")
     with in_process(split_evenly(ROWS, 5), policy=rules, schedule=Schedule(faults)) as channel:
         return run(
             protocol, channel, method=method, layers=[Declared(LIMITS), MaskedSums()], terms=Terms(quorum=0.6),
@@ -66,7 +66,7 @@ def test_where_rosters_are_fixed_the_run_ends():
 
     lost_at = rounds_of(steps(), "lloyd", "Assign")[1]
     with pytest.raises(QuorumLost, match="site-1"):
-        go(steps(), "lloyd", lost_at, policy=Policy(rosters="fixed", protection="none"))
+        go(steps(), "lloyd", lost_at, policy=Policy(rosters="fixed", protection="none", verification="off"))
 
 
 @pytest.mark.parametrize("start", [var_part, cells_start])

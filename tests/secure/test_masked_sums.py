@@ -140,7 +140,7 @@ def test_those_left_are_asked_again_and_masks_of_the_first_upload_are_never_reve
 
 def test_a_quorum_is_of_those_asked_first_and_a_smallest_roster_stops_the_sum():
     faults = [Fault(f"s-{i}", "drop", frozenset({2})) for i in (0, 1, 2)]
-    for policy, quorum in ((None, 0.5), (Policy(protection="none", min_roster=3), 0.1)):
+    for policy, quorum in ((None, 0.5), (Policy(verification="off", protection="none", min_roster=3), 0.1)):
         terms = Terms(quorum=quorum, resends=0)
         with sites(5, schedule=Schedule(faults), policy=policy) as channel, pytest.raises(QuorumLost):
             run(ask_once(), channel, method="trial", layers=[MaskedSums()], terms=terms)
@@ -208,7 +208,7 @@ def test_uploads_are_uniform_and_share_no_mask():
 
 
 def test_a_strict_site_answers_masked_sums_and_nothing_else():
-    strict = Policy()
+    strict = Policy(verification="off")
     rows = blobs(200, 3, 2)
     limits = Declared({"rows": 100, "box": 50.0})
     with in_process(split_evenly(rows, 4), policy=strict) as channel:
@@ -322,7 +322,7 @@ def test_a_site_reveals_nothing_for_a_round_it_did_not_upload_in():
 
 def test_pinned_keys_keep_a_server_from_introducing_itself():
     pinned = {f"s-{i}": bytes([i + 1] * 32) for i in range(4)}  # not the keys the server will introduce
-    with sites(4, policy=Policy(peers=pinned)) as channel, pytest.raises(QuorumLost):
+    with sites(4, policy=Policy(verification="off", peers=pinned)) as channel, pytest.raises(QuorumLost):
         run(ask_once(), channel, method="trial", layers=[MaskedSums()])
 
 
@@ -424,7 +424,7 @@ def test_a_roster_other_than_that_of_the_upload_is_never_unmasked():
 
 def test_once_those_left_were_asked_again_the_first_roster_is_not_unmasked():
     """Of one question the sum over one roster comes out: not that over all and that over all but one."""
-    members, frames = uploaded(6, policy=Policy(protection="none"))
+    members, frames = uploaded(6, policy=Policy(verification="off", protection="none"))
     roster = frames["s-0"][0].request.roster
     for name in roster[:5]:
         decoded, _ = frames[name]

@@ -45,7 +45,7 @@ def sites(policy, names="abcde", folder=None):
 )
 def test_who_is_summed_up_with_whom(rosters, fewer, others, again):
     """Five sites, then four of them, then four others, then all five again."""
-    made = MaskedAsker(sites(Policy(rosters=rosters)))
+    made = MaskedAsker(sites(Policy(verification="off", rosters=rosters)))
     assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
     assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
     assert _is_answered(made.upload(ASSIGN, "abcd", LIMITS).found) == fewer
@@ -63,7 +63,9 @@ def _is_answered(found, names=None):
 @pytest.mark.parametrize(("rosters", "fewer", "all_"), [("fixed", 0, 1), ("shrinking", 1, 0), ("any", 1, 1)])
 def test_what_a_dropout_does_to_the_unmasking(rosters, fewer, all_, tmp_path):
     """Those left are asked again, or not; once they answered, the first roster is not unmasked."""
-    made = MaskedAsker(sites(Policy(rosters=rosters), folder=tmp_path))  # files know all uploads of a run
+    made = MaskedAsker(
+        sites(Policy(verification="off", rosters=rosters), folder=tmp_path)
+    )  # files know all uploads of a run
     first = made.upload(ASSIGN, "abcde", LIMITS)
     second = made.upload(ASSIGN, "abcd", LIMITS)
     assert _is_answered(second.found) == fewer
@@ -76,13 +78,13 @@ def test_what_a_dropout_does_to_the_unmasking(rosters, fewer, all_, tmp_path):
 
 @pytest.mark.parametrize("rosters", ["fixed", "shrinking", "any"])
 def test_with_everybody_there_every_policy_unmasks(rosters):
-    made = MaskedAsker(sites(Policy(rosters=rosters)))
+    made = MaskedAsker(sites(Policy(verification="off", rosters=rosters)))
     for _ in range(2):
         assert _is_answered(made.reveal(made.upload(ASSIGN, "abcde", LIMITS)))
 
 
 def test_rosters_are_remembered_over_a_restart(tmp_path):
-    made = MaskedAsker(sites(Policy(rosters="fixed"), folder=tmp_path))
+    made = MaskedAsker(sites(Policy(verification="off", rosters="fixed"), folder=tmp_path))
     assert _is_answered(made.upload(ASSIGN, "abcde", LIMITS).found)
     for name, one in made.askers.items():
         one.table = TABLES[name]
@@ -95,5 +97,5 @@ def test_rosters_are_remembered_over_a_restart(tmp_path):
 
 @pytest.mark.parametrize(("fewest", "n", "is_answered"), [(1, 1, True), (2, 1, False), (3, 2, False), (3, 3, True)])
 def test_rosters_below_the_smallest_are_refused(fewest, n, is_answered):
-    made = MaskedAsker(sites(Policy(min_roster=fewest)))
+    made = MaskedAsker(sites(Policy(verification="off", min_roster=fewest)))
     assert _is_answered(made.upload(ASSIGN, "abcde"[:n], LIMITS).found) == is_answered

@@ -261,7 +261,7 @@ def test_the_site_decides(policy, request_, options, code):
     [
         (Policy(per_site_results="averages"), Tell(1, "count")),
         (Policy(per_site_results="rows"), TellRows(5)),
-        (Policy(), Keep(1.0)),
+        (Policy(verification="off"), Keep(1.0)),
     ],
 )
 def test_what_the_policy_allows_is_answered(policy, request_):

@@ -14,8 +14,9 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
+from tests.identities import identity
 
-POLICY = Policy(protection="none", min_roster=3, min_rows=5, max_questions=100_000)
+POLICY = Policy(verification="off", protection="none", min_roster=3, min_rows=5, max_questions=100_000)
 ROWS = {f"s{i}": np.random.default_rng(i).normal(size=(40, 3)) for i in range(3)}
 REFUSAL_BYTES = len(
     codec.encode_refusal(codec.Envelope(codec.FORMAT_VERSION, bytes(16), 0, 0, bytes(8), bytes(8), bytes(16), ""), 1)
@@ -90,7 +91,7 @@ def test_a_question_for_another_site_is_refused_and_the_ledger_says_so(monkeypat
     frames = recorded(monkeypatch, lambda *_: None)
     fitted()
     ledger = SiteLedger(tmp_path / "ledger.jsonl")
-    other = Site("s1", ArrayTable(ROWS["s1"]), policy=POLICY, ledger=ledger)
+    other = Site("s1", ArrayTable(ROWS["s1"]), policy=POLICY, ledger=ledger, identity=identity("s1"))
     for frame in frames:
         given = other.answer(frame)
         assert is_bare(given)
@@ -98,7 +99,7 @@ def test_a_question_for_another_site_is_refused_and_the_ledger_says_so(monkeypat
     lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()]
     assert {(line["event"], line["code"], line["floats"]) for line in lines} == {("refusal", "FOREIGN", 0)}
     assert len(lines) == len(frames)
-    own = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY)
+    own = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY, identity=identity("s0"))
     assert codec.read_envelope(own.answer(frames[0]))[0] is codec.Form.ANSWER
 
 

@@ -104,6 +104,7 @@ class MaskedSums:
         while replay.question is not None:
             try:
                 yield replay.question
+                _ = replay.request  # per-site results that sites gave all the same are not used
             except RosterChanged:  # the method goes on with those left, or raises it again
                 if len(self._sums) == replay.position:
                     raise

@@ -98,7 +98,7 @@ class Replay:
         self.position = 0
         """How many sums were taken."""
         self.question: Question | None = None
-        """The next sum; None when the method is done."""
+        """The next sum (or what no verified run can ask for); None when the method is done."""
         self.result: RunResult | None = None
         self._protocol = with_limits(order.protocol(seed))
         self._step(None)
@@ -117,7 +117,8 @@ class Replay:
             elif isinstance(question.request, Agree):
                 answer = self._reports
             elif not question.summed or not isinstance(question.request, Request):
-                raise NotOrdered("the method asks for per-site results, which a verified run does not have.")
+                self.question = question  # sites refuse it
+                return
             elif question.request.layout.numbers:
                 self.question = question
                 self.body = codec.encode_body(question.request, question.limits)
@@ -129,10 +130,11 @@ class Replay:
 
     @property
     def request(self) -> Request[Any]:
-        """The next request; ``NotOrdered`` where there is none."""
+        """The next request for a sum; ``NotOrdered`` where there is none."""
         if self.question is None:
             raise NotOrdered("the ordered method asks nothing more")
-        assert isinstance(self.question.request, Request)
+        if not self.question.summed or not isinstance(self.question.request, Request):
+            raise NotOrdered("the ordered method asks for per-site results, which cannot be checked")
         return self.question.request
 
     def ask(self, roster: tuple[str, ...], digest: bytes = b"") -> AskMasked:
@@ -212,7 +214,7 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     if isinstance(request, HANDSHAKE):
         return
     if "masked_sums.group" not in memory:
-        if exit_.verifies:
+        if exit_.verifies and not isinstance(request, Agree):
             raise NotOrdered("the site answers only what it can check, and the run has no order")
         return
     replay = memory.cached("masked_sums.replay", lambda: _rebuilt(exit_, memory, envelope))
