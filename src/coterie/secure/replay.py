@@ -162,10 +162,9 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     if isinstance(request, Reveal):
         _check_reveal(exit_, envelope, replay, request)
         return
-    while (not isinstance(request, AskMasked) and not replay.is_sum) or _is_known(memory, replay):
-        if _is_known(memory, replay):
-            replay.told()
-            continue
+    while _is_known(memory, replay):
+        replay.told()
+    if not isinstance(request, AskMasked) and not replay.is_sum:
         assert request is not None
         replay.expect(request, decoded.limits)
         if request.remembered:  # it will be the last of the requests that the memory is built from
