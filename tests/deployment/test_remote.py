@@ -11,6 +11,7 @@ from coterie.deployment import remote
 from coterie.deployment.order import EVENT_LINES, OUTCOME, Order
 from coterie.deployment.remote import Remote
 
+RESULT = b'{"title": "2 clusters", "summary": "", "columns": ["a"], "centers": [[1], [NaN]], "counts": [5, 0.0]}'
 ORDER = Order("0" * 32, "lloyd", {"n_clusters": 3}, ["a", "b"])
 
 
@@ -30,6 +31,7 @@ class Ending:
     def fetch(self, job, target):
         (target / OUTCOME).write_text(json.dumps({"status": "done"}))
         (target / EVENT_LINES).write_text("[]")
+        (target / "result.json").write_bytes(RESULT)
 
     def delete(self, job):
         pass
@@ -71,7 +73,7 @@ class Strange(Ending):
 
     def __init__(self, **files):
         super().__init__(looks=0)
-        self.files = {OUTCOME: b'{"status": "done"}', EVENT_LINES: b"[]", **files}
+        self.files = {OUTCOME: b'{"status": "done"}', EVENT_LINES: b"[]", "result.json": RESULT, **files}
 
     def fetch(self, job, target):
         for name, raw in self.files.items():
@@ -83,7 +85,7 @@ class Strange(Ending):
 
 def test_of_a_server_s_files_only_those_of_a_result_are_kept(resumed, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    found = resumed(Strange(**{"result.json": b"{}", "notes.txt": b"theirs", "job.toml": b"x", "remote.json": b"x"}))
+    found = resumed(Strange(**{"notes.txt": b"theirs", "job.toml": b"x", "remote.json": b"x"}))
     assert found["status"] == "done"
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "remote.json", "result.json"}
@@ -103,7 +105,7 @@ NONSENSE = {
 @pytest.mark.parametrize("raw", NONSENSE.values(), ids=NONSENSE)
 def test_an_outcome_of_nonsense_is_a_job_that_was_lost(resumed, tmp_path, raw):
     with pytest.raises(SystemExit, match="would be submitted"):
-        resumed(Strange(**{OUTCOME: raw, "result.json": b"{}"}))
+        resumed(Strange(**{OUTCOME: raw}))
     assert not (tmp_path / "result.json").exists()
 
 
@@ -111,3 +113,10 @@ def test_an_outcome_of_nonsense_is_a_job_that_was_lost(resumed, tmp_path, raw):
 def test_events_of_nonsense_are_a_job_that_was_lost(resumed, raw):
     with pytest.raises(SystemExit, match="would be submitted"):
         resumed(Strange(**{EVENT_LINES: raw}), tell=lambda line: line["event"])
+
+
+@pytest.mark.parametrize("raw", [b"{}", b"[" * 100_000, b"", RESULT.replace(b"[1]", b'["1"]')])
+def test_a_result_of_nonsense_is_a_job_that_was_lost(resumed, tmp_path, raw):
+    with pytest.raises(SystemExit, match="would be submitted"):
+        resumed(Strange(**{"result.json": raw}))
+    assert not (tmp_path / "result.json").exists()

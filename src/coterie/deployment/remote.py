@@ -33,8 +33,8 @@ ENDING = 15.0
 """Seconds in which a job that answers no more is over, if it is about to end."""
 
 
-MOST_EVENTS = 256 * MEGABYTE
-"""Of a run's events, as a file."""
+MOST_EVENTS = MOST_RESULT = 256 * MEGABYTE
+"""Of a run's events, and of its result, as files."""
 
 
 class Stopped(RunError):
@@ -239,6 +239,8 @@ class Remote:
                 outcome: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(raw, type=_Outcome))
                 events = msgspec.json.decode(read_bounded(received / EVENT_LINES, MOST_EVENTS), type=list[Line])
                 self._take(events[self._seen :])
+                if outcome["status"] == JobStatus.DONE:
+                    msgspec.convert(json.loads(read_bounded(received / "result.json", MOST_RESULT)), _Result)
             except (CoterieError, OSError, ValueError, RecursionError, msgspec.MsgspecError):
                 words = ""
                 with contextlib.suppress(CoterieError):
@@ -251,6 +253,16 @@ class Remote:
                 if (received / name).is_file():
                     (received / name).replace(self.out / name)
         return outcome
+
+
+class _Result(msgspec.Struct):
+    """What is shown of a result."""
+
+    title: str
+    summary: str
+    columns: list[str]
+    centers: list[list[float]]
+    counts: list[float]
 
 
 class _Outcome(msgspec.Struct):
