@@ -6,7 +6,7 @@ import re
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,30 +22,39 @@ class Hung(BaseException):
     """Caught by no reader: an input did not end."""
 
 
+class Bounds:
+    """A check, after every input, that it took neither long nor much."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
+        self._first, self._began = _largest_size(), 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """An input is read from now on; one that never ends is ended."""
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+        self._began = time.process_time()
+
+    def __call__(self, data: bytes) -> None:
+        """The input was read."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        took = time.process_time() - self._began
+        assert took < SECONDS, f"{took:.1f} s for {data[:2000]!r}"
+        grown = _largest_size() - self._first
+        assert grown < BYTES, f"{grown:,} bytes for {data[:2000]!r}"
+        self.begin()
+
+
 @contextmanager
-def bounded() -> Iterator[Callable[[bytes], None]]:
-    """A check, after every input, that it took neither long nor much; one that never ends is ended."""
+def bounded() -> Iterator[Bounds]:
+    """Within, inputs are read one by one, each within bounds."""
 
     def hang(*_: Any) -> None:
         raise Hung
 
-    Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
-    first, began = _largest_size(), time.process_time()
     handler = signal.signal(signal.SIGALRM, hang)
-
-    def check(data: bytes) -> None:
-        nonlocal began
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        took = time.process_time() - began
-        assert took < SECONDS, f"{took:.1f} s for {data[:2000]!r}"
-        grown = _largest_size() - first
-        assert grown < BYTES, f"{grown:,} bytes for {data[:2000]!r}"
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
-        began = time.process_time()
-
     try:
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
-        yield check
+        yield Bounds()
     except Hung:
         raise AssertionError("an input does not end") from None
     finally:

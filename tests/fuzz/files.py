@@ -69,6 +69,7 @@ def fuzz(target: Target, count: int, seed: int, folder: Path) -> int:
     n_read = 0
     with bounded() as check:
         for data in inputs(target, count, seed):
+            check.begin()
             error = fuzz_one(target, data, folder)
             assert error is None or (error and "more memory than there is" not in error), data[:2000]
             check(data)

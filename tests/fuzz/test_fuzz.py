@@ -7,7 +7,7 @@ import hashlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from coterie.methods.kernel.landmarks.summed import CountCells, ShareCells, SumP
 from coterie.methods.method import PREPARATION
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset
+from coterie.secure import replay
 from coterie.secure.masked_sums import AskMasked, Masked, Parts, PublicSeed, Reveal, Revealed, SiteHello
 
-from .bounds import bounded, small_machine
+from .bounds import Bounds, bounded, small_machine
 from .history import Walk, recordings, walk
 from .mutator import in_turn, mutations, run_of
 from .target import (
@@ -60,7 +61,7 @@ def both(name: str, quick: int = QUICK) -> list[Any]:
 
 
 @pytest.fixture
-def few_resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+def few_resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bounds]:
     """A question that asks for much fails by itself, before it takes as much as a check finds too much."""
     monkeypatch.setattr(codec, "MAX_ANSWER_BYTES", 1 << 18)
     with small_machine(2 << 30), bounded() as check:
@@ -70,6 +71,7 @@ def few_resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes],
 @pytest.mark.parametrize("count", both("codec"))
 def test_the_codec_reads_any_bytes_as_a_message_or_one_clear_error(few_resources, count):
     for data in mutations(corpus(), count, seed=1):
+        few_resources.begin()
         fuzz_one(data)
         few_resources(data)
 
@@ -79,6 +81,7 @@ def test_the_codec_reads_any_bytes_as_a_message_or_one_clear_error(few_resources
 def test_a_new_site_answers_any_bytes_and_gives_nothing_away(few_resources, count):
     seen = Counter()
     for data in mutations(questions(), count, seed=2):
+        few_resources.begin()
         seen.update(map(_outcome, fuzz_site(data)))
         few_resources(data)
     assert {Masked, Revealed, Refusal.ROSTER_FORBIDDEN} <= {*seen}
@@ -89,6 +92,7 @@ def test_a_new_site_answers_any_bytes_and_gives_nothing_away(few_resources, coun
 def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(few_resources, count):
     sites, seen = [new_site(ROWS), new_site(HOLES)], Counter()
     for number, data in enumerate(mutations(questions(), count, seed=3)):
+        few_resources.begin()
         recall, transcript = introduced(run_of(number))
         for site in sites:
             if number % 80 == 40:  # in every second run the site knows the others
@@ -123,11 +127,10 @@ def test_a_site_that_forgot_a_run_is_brought_up_to_date_wherever_it_stands(recor
 
 
 def test_a_question_beside_the_ordered_one_is_found(monkeypatch):
-    """The control: sites that check nothing."""
-    monkeypatch.setattr(site_api, "CHECKS", [])
-    monkeypatch.setattr("coterie.sites.site.CHECKS", [])
-    with pytest.raises(AssertionError, match="ordered"):
-        walk(QUICK, 4, lambda _: None)
+    """The control: sites that take any question for the ordered one."""
+    monkeypatch.setattr(replay.Replay, "expect", lambda *_: None)
+    with bounded() as check, pytest.raises(AssertionError, match="another question than the ordered one"):
+        walk(4 * QUICK, 4, check)
 
 
 def _outcome(found):
