@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,12 @@ from coterie.deployment.conductor import _claimed
 from coterie.deployment.federation import deal_out
 from coterie.deployment.order import Order
 from coterie.deployment.remote import Remote
+from coterie.engines.nvflare.handover import install
+from coterie.engines.nvflare.kits import provision
+from coterie.engines.nvflare.requests import enroll
+from coterie.engines.nvflare.signing import sign
 from coterie.messages.chain import Chain
+from coterie.report.outputs import RESULT_FILES
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
 from coterie.sites.installed import Holdings, InstalledSite
 from coterie.sites.ledger import SiteLedger
@@ -112,6 +118,43 @@ def test_a_chain_in_a_folder_that_is_there_leaves_the_folder_as_it_is(tmp_path: 
     assert modes(tmp_path) == {".": 0o750}
 
 
+def within_reach(folder: Path) -> set[str]:
+    """Files that others could read or write: they let others in, and so does every folder between."""
+    shut = {path for path in folder.rglob("*") if path.is_dir() and not path.stat().st_mode & 0o077}
+    open_ = (path for path in folder.rglob("*") if path.is_file() and path.stat().st_mode & 0o077)
+    return {str(path.relative_to(folder)) for path in open_ if not shut & {*path.parents}}
+
+
+def test_keys_and_kits_of_a_federation(tmp_path: Path) -> None:
+    """Whatever is made to join or to run a federation; what is handed over holds nothing secret."""
+    made_here, theirs, own = tmp_path / "here", tmp_path / "authority", tmp_path / "own"
+    provision(made_here, ["a", "b"], server="localhost")
+    request, _ = enroll(own, "site", "north")
+    sign(theirs, [request], server="localhost", port=8002)
+    install(theirs / "sites" / "north.kit", own)
+    keys = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.name in ("key", "coterie.key", "cert.json") or ".key" in path.name
+    ]
+    assert len(keys) >= 8
+    assert not within_reach(tmp_path)
+    with zipfile.ZipFile(theirs / "sites" / "north.kit") as archive:
+        assert not [name for name in archive.namelist() if b"PRIVATE" in archive.read(name) or ".key" in name]
+
+
+def test_a_run_of_several_sites_shows_others_no_line_of_a_row(tmp_path: Path) -> None:
+    for name in "abc":
+        np.savez(tmp_path / f"{name}.npz", X=ROWS)
+    out = tmp_path / "out"
+    data = [str(tmp_path / f"{name}.npz") for name in "abc"]
+    Job(data=data, out=str(out), clusters=2, method="lloyd").run(resume=False, watch=lambda _: None)
+    shown = {"result.json", "centers.csv", "model.json", "report.html", "clusters.png", "ledger.json"}
+    assert within_reach(out) == shown
+    assert {path.name for path in out.rglob("*")} >= {"a.parquet", "ledger.jsonl", "ledger.jsonl.head"}
+    assert shown <= {*RESULT_FILES}
+
+
 def test_results_keep_the_umask_and_the_journal_beside_them_does_not(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{name}.npz") for name in "abc"]
     for name in names:
@@ -119,7 +162,7 @@ def test_results_keep_the_umask_and_the_journal_beside_them_does_not(tmp_path: P
     out = tmp_path / "out"
     Job(data=names, out=str(out), clusters=2, method="lloyd").run(resume=False, watch=lambda _: None)
     readable = modes(out)
-    assert {"result.json", "report.html", "model.json", "centers.csv", "labels"} <= readable.keys()
-    assert not [name for name in readable if "journal" in name or "events" in name]
+    assert {"result.json", "report.html", "model.json", "centers.csv"} <= readable.keys()
+    assert not [name for name in readable if "journal" in name or "events" in name or "labels" in name]
     coterie.save_model(coterie.load_model(out / "model.json"), tmp_path / "model.json")
     assert stat.S_IMODE((tmp_path / "model.json").stat().st_mode) == 0o666

@@ -46,6 +46,14 @@ def opened_private(path: str | Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def private_file(path: Path) -> Path:
+    """A new, empty file that only its owner reads and writes, for writers that open it by name."""
+    private_folder(path.parent)
+    path.unlink(missing_ok=True)
+    os.close(opened_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    return path
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Replace a file at once by one that only its owner reads and writes."""
     temporary = path.with_name(path.name + ".tmp")

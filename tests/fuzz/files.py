@@ -7,12 +7,9 @@ import io
 import json
 import lzma
 import random
-import re
-import signal
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,10 +33,9 @@ from coterie.sites.policy_files import PRESETS, explain_policy, policy_text, rea
 from coterie.sites.tables import open_table, read_columns, read_keys
 from coterie.sites.tables.phrases import UNREADABLE
 
+from .bounds import bounded
 from .mutator import FLOATS, NUMBERS, TEXTS, _bits, _cut, _noise, _splice
 
-SECONDS, BYTES = 1.0, 300_000_000
-"""The most that one input may take, of the processor and of memory."""
 Mutate = Callable[[random.Random, bytes, list[bytes]], bytes]
 BLIND: tuple[Mutate, ...] = (_bits, _splice, _cut, _noise)
 JSON_VALUES = (*NUMBERS, *FLOATS, *TEXTS, None, True, [], {}, 10**400, -1.5, 1e20, [[1.0]], {"a": 1})
@@ -73,6 +69,7 @@ def fuzz(target: Target, count: int, seed: int, folder: Path) -> int:
     n_read = 0
     with bounded() as check:
         for data in inputs(target, count, seed):
+            check.begin()
             error = fuzz_one(target, data, folder)
             assert error is None or (error and "more memory than there is" not in error), data[:2000]
             check(data)
@@ -87,39 +84,6 @@ def fuzz_one(target: Target, data: bytes, folder: Path) -> str | None:
     except CoterieError as problem:
         return str(problem)
     return None
-
-
-@contextmanager
-def bounded() -> Iterator[Callable[[bytes], None]]:
-    """A check that the last input took neither long nor much; one that never ends is ended."""
-
-    def hang(*_: Any) -> None:
-        raise AssertionError("an input takes more than ten seconds")
-
-    Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
-    first, began = _largest_size(), time.process_time()
-    handler = signal.signal(signal.SIGVTALRM, hang)
-
-    def check(data: bytes) -> None:
-        nonlocal began
-        took = time.process_time() - began
-        assert took < SECONDS, f"{took:.1f} s for {data[:2000]!r}"
-        grown = _largest_size() - first
-        assert grown < BYTES, f"{grown:,} bytes for {data[:2000]!r}"
-        signal.setitimer(signal.ITIMER_VIRTUAL, 10 * SECONDS)
-        began = time.process_time()
-
-    try:
-        yield check
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, handler)
-
-
-def _largest_size() -> int:
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert match is not None
-    return 1024 * int(match[1])
 
 
 def changed_json(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:

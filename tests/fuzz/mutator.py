@@ -16,14 +16,14 @@ import msgspec
 import coterie.methods
 import coterie.secure
 from coterie.errors import MalformedMessage
-from coterie.messages.codec import HEADER, Form, header, read_envelope, request_digest
+from coterie.messages.codec import _QUESTION, HEADER, NO_TRANSCRIPT, Form, header, read_envelope, request_digest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import _KINDS
 
 NUMBERS = (0, 1, 2, 3, 4, 5, 8, -1, 127, 128, 255, 256, 65535, 65536, 2**31 - 1, 2**32, 2**53, 2**63 - 1, 2**64 - 1)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-310, 1e300, -1e300, float("nan"), float("inf"), 5e4)
 TEXTS = ("", "mean", "drop", "refuse", "float16", "uint3", "x0", "x1", "{seed}", "../x", "größe", "\0", "rows", "box")
-QUESTION_BYTES = 13  # transcript, seen and checksum
+SUM_BYTES = 4
 
 
 def _kinds() -> tuple[bytes, ...]:
@@ -41,16 +41,23 @@ KINDS = _kinds()
 def mutations(corpus: list[bytes], count: int, seed: int) -> Iterator[bytes]:
     """``count`` inputs, made from valid frames by small and by knowing changes."""
     rng = random.Random(seed)
-    ways = (_bits, _splice, _cut, _noise, _envelope, _envelope, *[_body] * 3, *[_fields] * 4, _answer)
     for _ in range(count):
-        data = rng.choice(corpus)
-        for _ in range(rng.choice((1, 1, 1, 2, 3))):
-            data = rng.choice(ways)(rng, data, corpus)
-        yield _with_digest(data) if rng.random() < 0.5 else data
+        yield mutated(rng, rng.choice(corpus), corpus)
 
 
-def in_turn(data: bytes, number: int) -> bytes:
-    """The frame as the next question of a run of forty, so that most, not all, are neither stale nor repeated."""
+def mutated(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """The frame with a few changes; half of the questions with digests and checksums that fit."""
+    ways = (_bits, _splice, _cut, _noise, _envelope, _envelope, *[_body] * 3, *[_fields] * 4, _attached, _answer)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        data = rng.choice(ways)(rng, data, corpus)
+    return _with_digest(data) if rng.random() < 0.5 else data
+
+
+def in_turn(data: bytes, number: int, transcript: bytes) -> bytes:
+    """The frame as the next question of a run of forty, so that most, not all, are neither stale nor repeated.
+
+    What was asked after an introduction is asked after that of this run, whose transcript is given.
+    """
     try:
         form, said, start = read_envelope(data)
     except MalformedMessage:
@@ -58,7 +65,15 @@ def in_turn(data: bytes, number: int) -> bytes:
     round = max(0, number % 40 - (2 if number % 7 == 0 else 0))
     if number % 5 == 0:
         return data
-    return _sealed(header(form, said._replace(run=(number // 40).to_bytes(16), round=round)) + data[start:])
+    rest = data[start:]
+    if form is Form.QUESTION and not rest.startswith(NO_TRANSCRIPT):
+        rest = transcript + rest[len(transcript) :]
+    return _sealed(header(form, said._replace(run=run_of(number), round=round)) + rest)
+
+
+def run_of(number: int) -> bytes:
+    """The name of the run that the input of this number belongs to."""
+    return (number // 40).to_bytes(16, "big")
 
 
 def _bits(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
@@ -159,6 +174,28 @@ def _changed(rng: random.Random, value: Any) -> Any:
     return rng.choice((*TEXTS, value)) if isinstance(value, str) else rng.choice((*NUMBERS, *FLOATS, *TEXTS, None))
 
 
+def _attached(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes:
+    """A question that comes with something else: with a field of it changed, or what came with another question."""
+    parts, other = _with_attached(data), _with_attached(rng.choice(corpus))
+    if parts is None:
+        return data
+    before, attached, after = parts
+    try:
+        attached = msgspec.msgpack.encode(_changed(rng, msgspec.msgpack.decode(attached)))
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, ValueError, TypeError):
+        attached = b"" if other is None else other[1]
+    return _sealed(before[:-4] + len(attached).to_bytes(4, "little") + attached + after)
+
+
+def _with_attached(data: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """What comes with a question besides its request, and what stands before and after that."""
+    parts = _parts(data)
+    if parts is None or read_envelope(data)[0] is not Form.QUESTION:
+        return None
+    place, ends = read_envelope(data)[2] + _QUESTION.size, len(parts[0]) - SUM_BYTES
+    return (data[:place], data[place:ends], data[ends:]) if place <= ends else None
+
+
 def _is_array(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], bytes)
 
@@ -194,8 +231,15 @@ def _parts(data: bytes) -> tuple[bytes, bytes] | None:
         return None
     if form not in (Form.QUESTION, Form.RECALL):
         return None
-    start += QUESTION_BYTES if form is Form.QUESTION else 0
+    if form is Form.QUESTION:
+        start = _head_ends(data, start) + SUM_BYTES
     return data[:start], data[start:]
+
+
+def _head_ends(data: bytes, start: int) -> int:
+    """Where the checksum of a question's head stands."""
+    ends = start + _QUESTION.size
+    return ends + _QUESTION.unpack_from(data, start)[2] if len(data) >= ends else ends
 
 
 def _with_digest(data: bytes) -> bytes:
@@ -213,7 +257,7 @@ def _sealed(data: bytes) -> bytes:
         form, _, start = read_envelope(data)
     except MalformedMessage:
         return data
-    ends = start + QUESTION_BYTES
-    if form is not Form.QUESTION or len(data) < ends:
+    ends = _head_ends(data, start)
+    if form is not Form.QUESTION or len(data) < ends + SUM_BYTES:
         return data
-    return data[: ends - 4] + zlib.crc32(data[: ends - 4]).to_bytes(4, "little") + data[ends:]
+    return data[:ends] + zlib.crc32(data[:ends]).to_bytes(SUM_BYTES, "little") + data[ends + SUM_BYTES :]

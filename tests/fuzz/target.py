@@ -6,6 +6,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,13 +74,17 @@ from coterie.methods.vertical.sites import (
     Treat,
 )
 from coterie.secure.masked_sums import (
-    AskCard,
+    HELLO_BYTES,
+    SEALED_PART_BYTES,
+    AskHello,
     AskMasked,
     Context,
+    Hello,
     Introduce,
     Masked,
     Reveal,
     Revealed,
+    ShareKey,
     _seal,
     keep_keys,
 )
@@ -216,9 +221,13 @@ ROSTER = tuple(SECRETS)
 UPLOAD_ROUND = 1
 
 
-def _introduction() -> Introduce:
-    cards = [identity(name).card(secret).to_bytes() for name, secret in SECRETS.items()]
-    return Introduce(ROSTER, np.array([list(card) for card in cards]))
+def introduction(run: bytes = RUN) -> Introduce:
+    """The sites of a run, as they began it: nothing was ordered."""
+    hellos = []
+    for name, secret in SECRETS.items():
+        blank = Hello(identity(name).card(secret), False, b"", b"")
+        hellos.append(blank._replace(signature=identity(name).sign(blank.signed(run, b""))).to_bytes())
+    return Introduce(0, ROSTER, np.array([list(hello) for hello in hellos]))
 
 
 def masked(request: Request[Any], bits: int = 64, roster: tuple[str, ...] = ROSTER) -> AskMasked:
@@ -227,8 +236,16 @@ def masked(request: Request[Any], bits: int = 64, roster: tuple[str, ...] = ROST
     return AskMasked(bits, request.layout.numbers, len(roster), roster, body)
 
 
-INTRODUCE, UPLOAD = _introduction(), masked(PLAIN[0])
-INTRODUCED = codec.extend_transcript(codec.NO_TRANSCRIPT, codec.encode_body(INTRODUCE, {}).data)
+@lru_cache(maxsize=2)
+def introduced(run: bytes = RUN) -> tuple[bytes, bytes]:
+    """The recall that introduces the sites of a run, and the transcript of a site after it."""
+    body = codec.encode_body(introduction(run), {}).data
+    recall = codec.encode_recall(envelope()._replace(run=run), [body])
+    return recall, codec.extend_transcript(codec.NO_TRANSCRIPT, body)
+
+
+HELLO, INTRODUCE, UPLOAD = AskHello(b"", HELLO_BYTES), introduction(), masked(PLAIN[0])
+INTRODUCED = introduced()[1]
 
 
 def _reveal() -> Reveal:
@@ -278,7 +295,7 @@ def questions() -> list[bytes]:
 
 def answers() -> list[bytes]:
     """A valid answer of every kind that is the same every time, and every refusal."""
-    frames = [new_site(ROWS).answer(question(request, {})) for request in (*PLAIN, AskCard(), INTRODUCE)]
+    frames = [new_site(ROWS).answer(question(request, {})) for request in (*PLAIN, HELLO, INTRODUCE)]
     return [*frames, *(codec.encode_refusal(envelope(), code) for code in Refusal)]
 
 
@@ -302,7 +319,7 @@ def fuzz_one(data: bytes) -> None:
             _read_body(body)
     _read_body(data)
     said = _said(data) or envelope()
-    for request in (*PLAIN, AskCard(), INTRODUCE, UPLOAD, SAMPLES[-1])[:: 1 + len(data) % 3]:
+    for request in (*PLAIN, HELLO, INTRODUCE, UPLOAD, SAMPLES[-1])[len(data) % 12 :: 12]:
         layout = request.layout
         try:
             found = codec.decode_answer(data, said, layout, layout.bounds(LIMITS))
@@ -361,8 +378,9 @@ def _site(name: str, rows: np.ndarray, policy: Policy = AVERAGES) -> Site:
 
 SAMPLES: tuple[Request[Any], ...] = (
     *PLAIN,
-    AskCard(),
+    HELLO,
     INTRODUCE,
+    ShareKey(ROSTER, np.ones((len(ROSTER), SEALED_PART_BYTES))),
     *(masked(request) for request in PLAIN),
     masked(PLAIN[0], bits=24),
     masked(PLAIN[0], roster=ROSTER[:2]),
@@ -379,7 +397,7 @@ def new_site(rows: np.ndarray, policy: Policy = AVERAGES) -> Site:
 def acquainted_site(rows: np.ndarray, policy: Policy = AVERAGES, *, has_uploaded: bool = True) -> Site:
     """A site that knows the others of the roster, and has uploaded a masked answer that may now be unmasked."""
     site = new_site(rows, policy)
-    site.answer(codec.encode_recall(envelope(), [codec.encode_body(INTRODUCE, {}).data]))
+    site.answer(introduced()[0])
     if has_uploaded:
         assert isinstance(answered(site, question(UPLOAD, {})), Masked)
     return site
@@ -417,7 +435,7 @@ def answered(site: Site, data: bytes) -> Reply | Refusal:
     if isinstance(found, Reply) and not isinstance(found, Revealed | Masked) and site.policy.protection == "groups":
         _check_counts(found, site.policy.min_group)
     if isinstance(found, Masked):
-        _check_masked(found, decoded)
+        _check_masked(found, decoded, site.policy.min_roster)
     if isinstance(found, Revealed):
         _check_revealed(found, decoded)
     return found
@@ -457,22 +475,21 @@ def _check_counts(found: Reply, fewest: int) -> None:
             assert ((counts == 0) | (counts >= fewest)).all(), f"{name} of {counts} left the site"
 
 
-def _check_masked(found: Masked, decoded: Decoded | None) -> None:
+def _check_masked(found: Masked, decoded: Decoded | None, fewest: int) -> None:
     """Enough sites hide the numbers, and none stands there as it is: a masked nothing would be 0."""
     assert decoded is not None
     assert isinstance(decoded.request, AskMasked)
-    assert decoded.request.n >= AVERAGES.min_roster
+    assert decoded.request.n >= fewest
     if decoded.request.bits >= 48:
         assert found.numbers.all()
         assert len({*found.numbers.tolist()}) == len(found.numbers)
 
 
 def _check_revealed(found: Revealed, decoded: Decoded | None) -> None:
-    """A share of every other site's own mask for the whole roster, and none of one's own."""
+    """A share of every other site's own mask, and none of one's own."""
     assert decoded is not None
     assert isinstance(decoded.request, Reveal)
-    assert decoded.request.roster == ROSTER
-    assert [bool(share.any()) for share in found.shares] == [name != SITE for name in ROSTER]
+    assert [bool(share.any()) for share in found.shares] == [name != SITE for name in decoded.request.roster]
 
 
 def _row_texts() -> tuple[bytes, ...]:

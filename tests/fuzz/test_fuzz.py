@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import resource
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from coterie.messages import codec, schema, site_api
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Reply, reply_type
+from coterie.messages.schema import Nothing, Reply, reply_type
 from coterie.methods.kernel.dspgd.sites import Multiply, ReportFeatureLength, SendGram, SumFeatures
 from coterie.methods.kernel.landmarks.sites import MeanByCell, SendFeatureGram
 from coterie.methods.kernel.landmarks.summed import CountCells, ShareCells, SumProjected
 from coterie.methods.method import PREPARATION
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset
-from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
+from coterie.secure import replay
+from coterie.secure.masked_sums import AskMasked, Masked, Parts, PublicSeed, Reveal, Revealed, SiteHello
 
-from .mutator import in_turn, mutations
+from .bounds import Bounds, bounded, small_machine
+from .history import Walk, recordings, walk
+from .mutator import in_turn, mutations, run_of
 from .target import (
     AVERAGES,
     HOLES,
@@ -39,8 +41,10 @@ from .target import (
     answered,
     answers,
     corpus,
+    envelope,
     fuzz_one,
     fuzz_site,
+    introduced,
     masked,
     method_of,
     new_site,
@@ -48,49 +52,85 @@ from .target import (
     questions,
 )
 
-COUNTS = [4_000, pytest.param(100_000, marks=pytest.mark.slow)]
-RUNS = [(5_000, 3), *[pytest.param(100_000, seed, marks=pytest.mark.slow) for seed in range(3, 8)]]
+QUICK, SLOW = 3_000, {"codec": 140_000, "new": 5_000, "seen much": 80_000, "run": 80_000}
+"""How many inputs, in the quick suite and in the whole."""
+
+
+def both(name: str, quick: int = QUICK) -> list[Any]:
+    return [quick, pytest.param(SLOW[name], marks=pytest.mark.slow)]
 
 
 @pytest.fixture
-def small_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One thread, two gigabytes more, small answers: a question that asks for more than that fails by itself."""
+def few_resources(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bounds]:
+    """A question that asks for much fails by itself, before it takes as much as a check finds too much."""
     monkeypatch.setattr(codec, "MAX_ANSWER_BYTES", 1 << 18)
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    with threadpool_limits(1):
-        resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), before[1]))
-        yield
-        resource.setrlimit(resource.RLIMIT_AS, before)
+    with small_machine(2 << 30), bounded() as check:
+        yield check
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_the_codec_reads_any_bytes_as_a_message_or_one_clear_error(count):
+@pytest.mark.parametrize("count", both("codec"))
+def test_the_codec_reads_any_bytes_as_a_message_or_one_clear_error(few_resources, count):
     for data in mutations(corpus(), count, seed=1):
+        few_resources.begin()
         fuzz_one(data)
+        few_resources(data)
 
 
 @pytest.mark.filterwarnings("ignore")  # at a real site a warning stops nothing either
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_new_site_answers_any_bytes_and_gives_nothing_away(small_machine, count):
+@pytest.mark.parametrize("count", both("new", 1_500))
+def test_a_new_site_answers_any_bytes_and_gives_nothing_away(few_resources, count):
     seen = Counter()
     for data in mutations(questions(), count, seed=2):
+        few_resources.begin()
         seen.update(map(_outcome, fuzz_site(data)))
+        few_resources(data)
     assert {Masked, Revealed, Refusal.ROSTER_FORBIDDEN} <= {*seen}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("count", "seed"), RUNS)
-def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(small_machine, count, seed):
+@pytest.mark.parametrize("count", both("seen much", 5_000))
+def test_a_site_that_has_seen_much_answers_any_bytes_and_gives_nothing_away(few_resources, count):
     sites, seen = [new_site(ROWS), new_site(HOLES)], Counter()
-    for number, data in enumerate(mutations(questions(), count, seed=seed)):
+    for number, data in enumerate(mutations(questions(), count, seed=3)):
+        few_resources.begin()
+        recall, transcript = introduced(run_of(number))
         for site in sites:
-            seen[_outcome(answered(site, in_turn(data, number)))] += 1
+            if number % 80 == 40:  # in every second run the site knows the others
+                site.answer(recall)
+            seen[_outcome(answered(site, in_turn(data, number, transcript)))] += 1
+        few_resources(data)
     # the inputs are worth something only if they get past the door
     assert {Refusal.MALFORMED, Refusal.FOREIGN, Refusal.UNKNOWN_QUESTION, Refusal.STALE, Refusal.CONFLICT} <= {*seen}
     assert {Refusal.FORGOT, Refusal.MISSING_VALUES, Refusal.OUT_OF_RANGE, Refusal.FAILED} <= {*seen}
     assert Masked in seen
     assert sum(issubclass(kind, Reply) for kind in seen if isinstance(kind, type)) >= 8
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", both("run"))
+def test_a_site_in_the_middle_of_a_run_answers_what_is_due_whatever_else_it_is_asked(few_resources, count):
+    seen = walk(count, 4, few_resources)
+    assert {Masked, Revealed, SiteHello, Parts, PublicSeed, Nothing} <= {*seen}
+    assert {Refusal.MALFORMED, Refusal.NOT_ORDERED, Refusal.UNTRUSTED, Refusal.FORGOT, Refusal.STALE} <= {*seen}
+    assert seen["finished"]
+
+
+@pytest.mark.parametrize("recording", range(5))
+def test_a_site_that_forgot_a_run_is_brought_up_to_date_wherever_it_stands(recording):
+    """The control: without other questions in between all is answered; a recall of nothing makes a site forget."""
+    on_the_way = Walk(recordings()[recording], Counter())
+    forgets = codec.encode_recall(envelope(), [])
+    on_the_way.site.answer(forgets)
+    while on_the_way.go_on():
+        on_the_way.site.answer(forgets)
+    assert on_the_way.place == len(on_the_way.recording.frames)
+
+
+def test_a_question_beside_the_ordered_one_is_found(monkeypatch):
+    """The control: sites that take any question for the ordered one."""
+    monkeypatch.setattr(replay.Replay, "expect", lambda *_: None)
+    with bounded() as check, pytest.raises(AssertionError, match="another question than the ordered one"):
+        walk(4 * QUICK, 4, check)
 
 
 def _outcome(found):

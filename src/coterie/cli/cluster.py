@@ -22,6 +22,7 @@ from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
 from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
 from coterie.errors import InputError
+from coterie.files import private_file
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.schema import message_fields, reply_type, request_type
@@ -211,7 +212,7 @@ def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
     opt.check_new(path, force)
     temporary = path.with_name(path.name + ".partial")
     try:
-        yield temporary
+        yield private_file(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from coterie import errors
 from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
-from coterie.files import write_private
+from coterie.files import MEGABYTE, read_bounded, write_private
+from coterie.report.outputs import RESULT_FILES
 from coterie.runtime.events import Line
 
 POLL = 0.5
@@ -29,6 +31,10 @@ STARTING = 60.0
 """Seconds a job may take from its submission until it is heard of."""
 ENDING = 15.0
 """Seconds in which a job that answers no more is over, if it is about to end."""
+
+
+MOST_EVENTS = MOST_RESULT = 256 * MEGABYTE
+"""Of a run's events, and of its result, as files."""
 
 
 class Stopped(RunError):
@@ -213,32 +219,60 @@ class Remote:
             return bool(self.session.idle())
         return False
 
-    def _take(self, lines: Sequence[Line]) -> None:
-        self._seen += len(lines)
-        for line in lines:
-            if line["time"] > self.seen_until:
-                self.tell(line)
+    def _take(self, lines: Any) -> None:
+        """Report events; whatever else a server says for them is one clear error."""
+        try:
+            self._seen += len(lines)
+            for line in lines:
+                if line["time"] > self.seen_until:
+                    self.tell(line)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise CoterieError("the server reports events that this version of coterie does not know.") from None
 
     def _fetched(self, job: str) -> dict[str, Any]:
-        """What came of a job that is over."""
-        path, events = self.out / OUTCOME, self.out / EVENT_LINES
-        path.unlink(missing_ok=True)
-        try:
-            self.session.fetch(job, self.out)
-            outcome: dict[str, Any] = json.loads(path.read_text())
-            self._take(json.loads(events.read_text())[self._seen :])
-        except (CoterieError, OSError, ValueError):
-            words = ""
-            with contextlib.suppress(CoterieError):
-                words = "; ".join(self.session.problems(job))
-            return {
-                "status": JobStatus.LOST,
-                "message": f"the job ended before the run did{words and f' ({words})'}.",
-            }
-        finally:
-            path.unlink(missing_ok=True)
-            events.unlink(missing_ok=True)
+        """What came of a job that is over; of the files that the server has for it, those of a result are kept."""
+        with tempfile.TemporaryDirectory(dir=self.out) as folder:
+            received = Path(folder)
+            try:
+                self.session.fetch(job, received)
+                raw = read_bounded(received / OUTCOME, MEGABYTE)
+                outcome: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(raw, type=_Outcome))
+                events = msgspec.json.decode(read_bounded(received / EVENT_LINES, MOST_EVENTS), type=list[Line])
+                self._take(events[self._seen :])
+                if outcome["status"] == JobStatus.DONE:
+                    msgspec.convert(json.loads(read_bounded(received / "result.json", MOST_RESULT)), _Result)
+            except (CoterieError, OSError, ValueError, RecursionError, msgspec.MsgspecError):
+                words = ""
+                with contextlib.suppress(CoterieError):
+                    words = "; ".join(self.session.problems(job))
+                return {
+                    "status": JobStatus.LOST,
+                    "message": f"the job ended before the run did{words and f' ({words})'}.",
+                }
+            for name in RESULT_FILES:
+                if (received / name).is_file():
+                    (received / name).replace(self.out / name)
         return outcome
+
+
+class _Result(msgspec.Struct):
+    """What is shown of a result."""
+
+    title: str
+    summary: str
+    columns: list[str]
+    centers: list[list[float]]
+    counts: list[float]
+
+
+class _Outcome(msgspec.Struct):
+    """What the server says came of a job."""
+
+    status: JobStatus
+    message: str = ""
+    kind: str = ""
+    absent: list[str] = []
+    carried: dict[str, Any] = {}
 
 
 def _problem(outcome: Mapping[str, Any]) -> CoterieError:

@@ -1,4 +1,7 @@
-"""The result files of a run, written after it has succeeded."""
+"""The result files of a run, written after it has succeeded.
+
+Files with a line for every row are for their owner alone; the others are made to be shown, and keep the umask.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from coterie.errors import InputError, Unaligned
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
+from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.report.page import write_page
@@ -29,6 +33,11 @@ from coterie.sites.policy import Policy
 from coterie.text import count_of
 
 RESULT_SCHEMA = 1
+RESULT_FILES = (
+    *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
+    *("model.json", "clusters.png", "report.html"),
+)
+"""What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
 DRAWN_SHARED_ROWS = 4000
 """Of a clustering of rows whose columns are at several sites."""
@@ -36,9 +45,8 @@ DRAWN_SHARED_ROWS = 4000
 
 def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
     """Write a Parquet column ``cluster`` (null: no label); return the numbers of rows and of rows without a label."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
-    with pq.ParquetWriter(path, schema) as writer:
+    with pq.ParquetWriter(private_file(path), schema) as writer:
         for block in table.raw_blocks():
             labels = estimator.label_rows(block.rows)
             column = pa.array(labels, pa.int32(), mask=labels < 0)
@@ -172,7 +180,7 @@ def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list
     """What the server has of every row: its tag, its components and its cluster."""
     named = {} if estimator.tags_ is None else {"tag": pa.array(estimator.tags_, pa.uint64())}
     parts = {name: estimator.embedding_[:, i] for i, name in enumerate(columns)}
-    pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), path)
+    pq.write_table(pa.table({**named, **parts, "cluster": estimator.labels_}), private_file(path))
 
 
 def _write_shared_labels(
@@ -189,8 +197,7 @@ def _write_shared_labels(
         if (estimator.tags_[places] != tags).any():
             raise Unaligned("a site's rows do not match the clustered rows: the keys or the alignment_key changed.")
         labels = labels[places]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), path)
+    pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), private_file(path))
 
 
 def _draw_components(path: Path, estimator: VerticalKernelKMeans) -> None:

@@ -276,13 +276,14 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
         order = Order.from_bytes(ask.order)
         if order.method != envelope.method:
             raise MalformedMessage("the order is for another method")
-        exit_.settle(envelope.run, "order", ask.order)
         answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
         report = pack_report(answer.reply)
     blank = Hello(exit_.card(), exit_.verifies, report, b"")
     hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
     if len(hello) != ask.size:
         raise MalformedMessage(f"first words have {len(hello)} bytes, not {ask.size}")
+    if ask.order:  # last: what is refused orders nothing
+        exit_.settle(envelope.run, "order", ask.order)
     return SiteHello(np.frombuffer(hello, np.uint8))
 
 

@@ -241,9 +241,22 @@ def test_whatever_is_in_a_file_from_others_there_is_one_sentence(joined, tmp_pat
 def test_a_zip_whose_parts_lie_about_their_size_is_one_sentence(places):
     file = places.out / "sites" / "north.kit"
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("readme.txt", b"x" * 1000)
     for raw in (out.getvalue().replace((1000).to_bytes(4, "little"), (10).to_bytes(4, "little")), b"PK\x05\x06", b""):
+        file.write_bytes(raw)
+        with pytest.raises(InputError, match=r"north\.kit"):
+            install(file, places.own("north"))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_kit_is_packed_as_coterie_packs_it(places, method):
+    file = places.out / "sites" / "north.kit"
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("readme.txt", b"x" * 1000)
+    damaged = bytearray(file.read_bytes())
+    damaged[60:80] = bytes(20)
+    for raw in (file.read_bytes(), bytes(damaged)):
         file.write_bytes(raw)
         with pytest.raises(InputError, match=r"north\.kit"):
             install(file, places.own("north"))

@@ -109,7 +109,8 @@ def _entries(file: Path) -> dict[str, bytes]:
 
 def _is_regular(entry: zipfile.ZipInfo) -> bool:
     mode = entry.external_attr >> 16
-    return not entry.is_dir() and (not stat.S_IFMT(mode) or stat.S_ISREG(mode))
+    is_packed_as_here = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return is_packed_as_here and not entry.is_dir() and (not stat.S_IFMT(mode) or stat.S_ISREG(mode))
 
 
 def _check_names(file: Path, entries: Any) -> None:
