@@ -12,14 +12,16 @@ import numpy as np
 from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
 from coterie.messages import codec
+from coterie.messages.heads import witnessed_by
 from coterie.messages.schema import Layout
-from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each, present
 from coterie.methods.method import RunResult
 from coterie.methods.order import Order
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
+from coterie.secure.certificates import compared
 from coterie.secure.masked_sums import (
     HELLO_BYTES,
     REPORT_BYTES,
@@ -82,8 +84,9 @@ class MaskedSums:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
         raw = order.to_bytes()
         size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
-        hellos = yield from each(AskHello(raw, size), phase="masking")
-        self._hellos = {name: reply.hello for name, reply in hellos.items()}
+        there = yield from present()
+        asked = AskHello(raw, size, len(witnessed_by(there, "")), there)
+        self._hellos = yield from compared(there, (yield from each(asked, phase="masking")))
         if not any(Hello.from_bytes(bytes(hello.astype(np.uint8))).verifies for hello in self._hellos.values()):
             self._hellos = {}
             return (yield from order.protocol(seed))

@@ -17,6 +17,7 @@ from coterie.messages.verbs import Present, Question
 from coterie.methods.order import Order
 from coterie.methods.shared.agreement import Agree, ColumnReport
 from coterie.methods.shared.limits import with_limits
+from coterie.secure.certificates import Compare, Conclude
 from coterie.secure.masked_sums import (
     TAG_BYTES,
     AskHello,
@@ -37,7 +38,8 @@ from coterie.secure.masked_sums import (
 
 CLOSE = 1e-9
 """Floats of a question may differ from the site's own by this share of the largest: arithmetic differs by machine."""
-HANDSHAKE = (AskHello, Introduce, ShareKey)
+HANDSHAKE = (AskHello, Compare, Introduce, ShareKey)
+WITHOUT_ORDER = (Agree, Conclude)
 
 
 class Proof(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -153,12 +155,14 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     if isinstance(request, HANDSHAKE):
         return
     if "masked_sums.group" not in memory:
-        if exit_.verifies and not isinstance(request, Agree):
+        if exit_.verifies and not isinstance(request, WITHOUT_ORDER):
             raise NotOrdered("the site answers only what it can check, and the run has no order")
         return
     replay = memory.cached("replay", lambda: _rebuilt(exit_, memory, envelope))
     if decoded.proof:
         _take(exit_, memory, envelope, replay, _read(decoded.proof))
+    if isinstance(request, Conclude):
+        return
     if isinstance(request, Reveal):
         _check_reveal(exit_, envelope, replay, request)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,16 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.errors import InputError
+from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
+from coterie.messages.chain import head_path, read_open_chain
+from coterie.messages.heads import Head
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.ledger import SiteLedger
+from coterie.sites.ledger import SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
+from coterie.sites.peers import acknowledge
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
@@ -108,6 +112,34 @@ class InstalledSite:
     def identity(self, name: str) -> Identity:
         """Who this site is, and whom it trusts; raises what is wrong with its certificate."""
         return IdentityFiles(self.folder).read("site", name)
+
+    def signed_head(self) -> Head | None:
+        """The signed head of this site's ledger; ``LedgerBroken`` if the ledger does not hold it."""
+        lines = read_open_chain(self.ledger_path) if self.ledger_path.exists() else []
+        key = IdentityFiles(self.folder).own_public_key()
+        return None if key is None else signed_head_of(self.ledger_path, lines, key)
+
+    def acknowledge(self, name: str) -> int:
+        """Go on after a break of the ledger, which every later head names; how many breaks there were.
+
+        A ledger that cannot be read on is kept under another name, and a new one begins.
+        """
+        identity = self.identity(name)
+        with self._locked():
+            try:
+                ledger = self._signed_ledger(identity)
+            except LedgerBroken:
+                for path in (self.ledger_path, head_path(self.ledger_path)):
+                    if path.exists():
+                        path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
+                ledger = self._signed_ledger(identity)
+            with closing(ledger):
+                return acknowledge(ledger)
+
+    def _signed_ledger(self, identity: Identity) -> SiteLedger:
+        ledger = SiteLedger(self.ledger_path, durable=True)
+        ledger.signed_with(identity.certificate.signing_key, identity.sign)
+        return ledger
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""

@@ -13,7 +13,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
-import coterie.secure.masked_sums  # noqa: F401  (so that masked questions are known here)
+import coterie.secure.replay  # noqa: F401  (so that masked questions are known here, and checked)
 from coterie.engines.nvflare.gate import hear_the_server_only
 from coterie.engines.nvflare.wire import CODE, FRAME, HELLO, QUESTION, VERSION, begin_job, forget_old_jobs
 from coterie.sites.installed import InstalledSite
