@@ -26,11 +26,11 @@ from coterie.methods.shared.alignment import row_tags
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
 from coterie.text import count_of
 
 RESULT_SCHEMA = 1
-CERTIFICATE = "certificate.json"
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
 DRAWN_SHARED_ROWS = 4000
 """Of a clustering of rows whose columns are at several sites."""

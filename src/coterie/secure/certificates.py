@@ -24,7 +24,7 @@ from coterie.messages.verbs import Protocol, Question, each
 
 T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
-CERTIFICATE_SCHEMA = 1
+CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 1
 MAX_CERTIFICATE_BYTES = 1 << 24
 
 

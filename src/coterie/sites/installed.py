@@ -13,14 +13,13 @@ from filelock import FileLock, Timeout
 
 from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
-from coterie.messages.chain import head_path, read_open_chain
-from coterie.messages.heads import Head
+from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
-from coterie.sites.peers import acknowledge
+from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
@@ -113,11 +112,18 @@ class InstalledSite:
         """Who this site is, and whom it trusts; raises what is wrong with its certificate."""
         return IdentityFiles(self.folder).read("site", name)
 
-    def signed_head(self) -> Head | None:
-        """The signed head of this site's ledger; ``LedgerBroken`` if the ledger does not hold it."""
-        lines = read_open_chain(self.ledger_path) if self.ledger_path.exists() else []
-        key = IdentityFiles(self.folder).own_public_key()
-        return None if key is None else signed_head_of(self.ledger_path, lines, key)
+    def breaks(self) -> tuple[int, bool]:
+        """How many breaks of the ledger were acknowledged, and whether others contradict it and nobody has.
+
+        ``LedgerBroken`` if it is not as this site signed it.
+        """
+        path, key = self.ledger_path, IdentityFiles(self.folder).own_public_key()
+        if not path.exists() or key is None:
+            return 0, False
+        lines = read_open_chain(path)
+        with known_lines(path):
+            signed_head_of(path, lines, key)
+            return breaks_in(lines)
 
     def acknowledge(self, name: str) -> int:
         """Go on after a break of the ledger, which every later head names; how many breaks there were.
