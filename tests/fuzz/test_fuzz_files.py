@@ -18,6 +18,7 @@ SLOW = {
     **dict.fromkeys(("certificate", "card", "revocations", "ledger", "header", "records", "policy", "job"), 20_000),
     **dict.fromkeys(("model", "npz", "parquet", "arrow", "csv", "csv.gz"), 20_000),
     "order": 40_000,
+    "run certificate": 20_000,
 }
 
 

@@ -116,7 +116,10 @@ class Signed(NamedTuple):
             raise Untrusted(f"a statement has {len(raw)} bytes, not {SIGNED_BYTES}")
         certificate = Certificate.from_bytes(raw[:CERTIFICATE_BYTES])
         statement = Statement.from_bytes(raw[CERTIFICATE_BYTES:-SIGNATURE_BYTES])
-        return cls(certificate, statement, raw[-SIGNATURE_BYTES:])
+        found = cls(certificate, statement, raw[-SIGNATURE_BYTES:])
+        if found.to_bytes() != raw:
+            raise Untrusted("a statement is not as sites write it")
+        return found
 
 
 class Concluded(Reply, content="nothing"):
@@ -215,9 +218,11 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
             found.append("The certificate names another authority.")
         if not statements:
             found.append("No site signed.")
+        met = 0
         for name, signed in statements.items():
-            found += [f"{name}: {problem}" for problem in self._problems_of(name, signed, Trust(authority))]
-        met = max((signed.statement.sites for signed in statements.values()), default=0)
+            own = self._problems_of(name, signed, Trust(authority))
+            found += [f"{name}: {problem}" for problem in own]
+            met = met if own else max(met, signed.statement.sites)
         if met > len(self.sites):
             found.append(f"Sites say that {met} took part, and the certificate names {len(self.sites)}.")
         return found
