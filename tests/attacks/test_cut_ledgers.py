@@ -169,7 +169,24 @@ def test_a_ledger_with_a_new_head_is_found_by_the_site_itself(places):
         cut(places.path, None)
     assert places.kits["a"].acknowledge("a") == 1
     assert places.kits["a"].breaks() == (1, False)
+    assert len(read_chain(places.path)) == 11  # it goes on where it was cut
+    places.path.write_bytes(places.path.read_bytes().replace(b"note", b"nope", 1))
+    assert places.kits["a"].acknowledge("a") == 1  # one that cannot be read is kept, and a new one begins
     assert len(list(places.path.parent.glob("ledger.jsonl*.broken-*"))) == 2
+    assert places.kits["a"].breaks() == (1, False)
+
+
+def test_a_new_signing_key_cannot_vouch_for_old_lines(places):
+    for path in (places.path.parents[1] / "startup" / "identity").iterdir():
+        path.unlink()
+    certify(places.path.parents[1], "a")
+    with pytest.raises(LedgerBroken, match=r"another key than this site's\. A data officer .* `coterie site ack"):
+        places.kits["a"].open("a")
+    places.kits["a"].close()
+    n_lines = len(read_chain(places.path))
+    assert places.kits["a"].acknowledge("a") == 1
+    assert len(read_chain(places.path)) == n_lines + 1
+    assert places.run() == dict.fromkeys(NAMES, Refusal.TOO_MANY_QUESTIONS)  # budgets go on
 
 
 @pytest.mark.parametrize("way", WAYS)

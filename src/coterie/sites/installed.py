@@ -128,24 +128,20 @@ class InstalledSite:
     def acknowledge(self, name: str) -> int:
         """Go on after a break of the ledger, which every later head names; how many breaks there were.
 
-        A ledger that cannot be read on is kept under another name, and a new one begins.
+        A ledger whose lines do not hold is kept under another name, and a new one begins.
         """
         identity = self.identity(name)
         with self._locked():
             try:
-                ledger = self._signed_ledger(identity)
+                ledger = SiteLedger(self.ledger_path, durable=True)
             except LedgerBroken:
                 for path in (self.ledger_path, head_path(self.ledger_path)):
                     if path.exists():
                         path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
-                ledger = self._signed_ledger(identity)
+                ledger = SiteLedger(self.ledger_path, durable=True)
             with closing(ledger):
+                ledger.signed_with(identity.certificate.signing_key, identity.sign, is_checked=False)
                 return acknowledge(ledger)
-
-    def _signed_ledger(self, identity: Identity) -> SiteLedger:
-        ledger = SiteLedger(self.ledger_path, durable=True)
-        ledger.signed_with(identity.certificate.signing_key, identity.sign)
-        return ledger
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
