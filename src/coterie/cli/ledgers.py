@@ -75,7 +75,7 @@ class _Left(NamedTuple):
 def _show_site(path: Path, lines: list[Line]) -> None:
     runs: dict[str, list[Line]] = {}
     for line in lines:
-        if line["event"] != "groups":
+        if line["event"] != "groups" and (line["event"], line["run"]) != ("note", NO_RUN):
             runs.setdefault(line["run"], []).append(line)
     left_by_run = {run: left for run, of_run in runs.items() if (left := _left(of_run))}
     for run, left in left_by_run.items():
