@@ -21,6 +21,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 import coterie
+from coterie.cli.certificates import read_certificate
 from coterie.cli.jobs import read_job
 from coterie.deployment.order import Order, read_order
 from coterie.errors import CoterieError
@@ -389,12 +390,26 @@ def _lists() -> list[bytes]:
     return [AUTHORITY.revoke(serials[:n], n).to_bytes() for n in (1, 2, 5)]
 
 
+def _run_certificates() -> list[bytes]:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    tables = {name: rows[i::3] for i, name in enumerate("abc")}
+    found = coterie.fit(coterie.FederatedKMeans(2, random_state=0), tables).certificate_
+    assert found is not None
+    return [msgspec.json.encode(found), msgspec.json.encode(msgspec.structs.replace(found, sites={"a": None}))]
+
+
+def _read_run_certificate(path: Path) -> None:
+    found = read_certificate(path)
+    found.problems(found.authority_key)
+
+
 JSON, TEXT = (*BLIND, *[changed_json] * 12), (*BLIND, *[changed_lines] * 8)
 TARGETS: dict[str, Target] = {
     "order": Target(orders, _read_order, JSON),
     "certificate": Target(lambda: [IDENTITY.certificate.to_bytes()], _read_certificate),
     "card": Target(lambda: [IDENTITY.card(bytes(range(2, 34))).to_bytes()], _read_card),
     "revocations": Target(_lists, _read_revocations),
+    "run certificate": Target(_run_certificates, _in_file("c.json", _read_run_certificate), JSON),
     "model": Target(models, _in_file("model.json", coterie.load_model), JSON),
     "policy": Target(_policies, _in_file("policy.toml", _read_policies), TEXT),
     "job": Target(_jobs, _in_file("job.toml", _read_job), TEXT),

@@ -18,7 +18,7 @@ QUICK = 200
 SLOW = {
     **dict.fromkeys(("order", "certificate", "card", "revocations"), 90_000),
     **dict.fromkeys(("policy", "job", "npz", "ledger", "header", "records"), 40_000),
-    **dict.fromkeys(("model", "parquet", "arrow", "csv", "csv.gz"), 20_000),
+    **dict.fromkeys(("model", "parquet", "arrow", "csv", "csv.gz", "run certificate"), 20_000),
 }
 """More inputs where one takes less."""
 

@@ -1,4 +1,4 @@
-"""Federations: ``server``, ``site start|status|regroup``."""
+"""Federations: ``server``, ``site start|status|acknowledge|regroup``."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def site_start(
     own_kit.check()
     installed = InstalledSite(own_kit.folder)
     installed.identity(own_kit.name)
+    installed.breaks()
     given = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
     held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **given)
     table = installed.tell(held)
@@ -121,6 +122,7 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     installed = InstalledSite(own_kit.folder)
     held, running = installed.holdings(), find_running(own_kit)
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
+    breaks, contradicted = installed.breaks()
     answers = [line for line in lines if line["event"] == "answer"]
     facts: dict[str, Any] = {
         "site": own_kit.name,
@@ -136,6 +138,8 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
         "bytes_up": sum(line["bytes"] for line in lines),
         "last_answer": answers[-1]["time"] if answers else None,
         "last_method": answers[-1]["method"] if answers else None,
+        "acknowledged_breaks": breaks,
+        "is_contradicted": contradicted,
     }
     grouped = list(groups_sentences(lines))
     if as_json:
@@ -157,10 +161,37 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
             ["answers", f"{len(answers):,}, and {facts['refusals']:,} refusals"],
             ["bytes sent", f"{facts['bytes_up']:,}"],
             ["last answer", when],
+            ["acknowledged breaks of the ledger", str(breaks)],
         ],
     )
+    if contradicted:
+        tell(
+            "Another site holds a head that this site signed and its ledger does not hold: the ledger was cut, "
+            f"rewritten, deleted or replaced. No run is answered until `coterie site acknowledge --kit {kit}`."
+        )
     for sentence in (*grouped, f"For details, run coterie ledger show {installed.ledger_path}"):
         tell(sentence)
+
+
+@site.command("acknowledge")
+def site_acknowledge(
+    kit: opt.Kit, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
+) -> None:
+    """Go on with a ledger that was cut, rewritten, deleted or replaced. This is the data officer's decision.
+
+    Budgets such as max_runs count what the ledger holds. The ledger, every later certificate and every other site
+    will show that a break was acknowledged. A ledger that cannot be verified is kept under another name.
+    """
+    from coterie.sites.installed import InstalledSite
+
+    own_kit = _kit(kit, "site")
+    if not yes:
+        typer.confirm(
+            "Lines of this site's ledger are missing, and budgets do not count them. Go on with the ledger as it is?",
+            abort=True,
+        )
+    breaks = InstalledSite(own_kit.folder).acknowledge(own_kit.name)
+    tell(f"Acknowledged; the ledger and every certificate from now on say: {count_of(breaks, 'break')}.")
 
 
 @site.command("regroup")

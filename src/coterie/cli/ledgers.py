@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from coterie.cli.certificates import check_heads, check_signature
 from coterie.cli.options import AsJson, ledger
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
@@ -74,7 +75,7 @@ class _Left(NamedTuple):
 def _show_site(path: Path, lines: list[Line]) -> None:
     runs: dict[str, list[Line]] = {}
     for line in lines:
-        if line["event"] != "groups":
+        if line["event"] != "groups" and (line["event"], line["run"]) != ("note", NO_RUN):
             runs.setdefault(line["run"], []).append(line)
     left_by_run = {run: left for run, of_run in runs.items() if (left := _left(of_run))}
     for run, left in left_by_run.items():
@@ -137,10 +138,12 @@ def _left(lines: list[Line]) -> list[_Left]:
 
 
 def _answer(line: Line, unmasked: Sequence[str] | None) -> _Left:
+    from coterie.secure.certificates import Compare, Conclude
     from coterie.secure.masked_sums import AskHello, Introduce, Reveal, ShareKey
 
     plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
-    if line.get("asked") in (AskHello.kind, Introduce.kind, Reveal.kind, ShareKey.kind):
+    keys = (AskHello, Compare, Introduce, ShareKey, Reveal, Conclude)
+    if line.get("asked") in [request.kind for request in keys]:
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])
@@ -291,20 +294,28 @@ def _names(names: Sequence[str], most: int = 8) -> str:
 
 @ledger.command("verify")
 def ledger_verify(place: Place, as_json: AsJson = False) -> None:
-    """Verify a ledger's hash chain; in a run's folder, also reconcile the sites' ledgers with the server's."""
+    """Verify a ledger's hash chain, and its signed head where the site's key is there.
+
+    In a run's folder, also reconcile the sites' ledgers with the server's, and with the run's certificate.
+    """
     path = _ledger_file(place)
     lines = read_chain(path)
     with known_lines(path):
-        compared = reconcile(place, lines) if place.is_dir() and lines and "sites" in lines[0] else None
+        is_run = place.is_dir() and lines and "sites" in lines[0]
+        compared = reconcile(place, lines) if is_run else None
+        heads = check_heads(place, lines[0]["run"]) if is_run else 0
+        is_signed = bool(lines) and "event" in lines[0] and check_signature(path, lines)
     if as_json:
-        result = {"file": str(path), "lines": len(lines), "holds": True}
+        result = {"file": str(path), "lines": len(lines), "holds": True, "signed": is_signed, "heads": heads}
         print_json(result if compared is None else {**result, "sites": compared.sites, "resent": compared.resent})
         return
-    tell(f"{path}: verified all {len(lines)} lines.")
+    tell(f"{path}: verified all {len(lines)} lines{' and the signed head' * is_signed}.")
     if compared is None or not compared.sites:
         tell("This is not a run's folder with the sites' own ledgers, so nothing was reconciled.")
         return
     tell(f"Reconciled the ledgers of {compared.sites} sites with the server's: every byte agrees.")
+    if heads:
+        tell(f"The certificate names the heads of {heads} of these ledgers, and they are as signed.")
     if compared.resent:
         tell(f"The run was interrupted: {compared.resent:,} bytes did not arrive and were sent again.")
 
@@ -351,7 +362,9 @@ def reconcile(folder: Path, lines: list[dict[str, Any]]) -> Compared:
 def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
     left: dict[int, list[int]] = defaultdict(list)
     unread: list[int] = []
-    for line in read_chain(path):
+    lines = read_chain(path)
+    check_signature(path, lines)
+    for line in lines:
         if line["run"] == run and line["event"] not in ("once", "note"):
             left[line["round"]].append(line["bytes"])
         if line["run"] == NO_RUN and line["event"] == "refusal":

@@ -49,7 +49,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    epilog="Exit codes: 0 success, 2 bad input, 3 a failed run (too few sites), 4 a broken ledger, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 a certificate that does not fit, 2 bad input, 3 a failed run (too few sites), "
+    "4 a broken ledger, 130 interrupted.",
 )
 
 

@@ -26,6 +26,8 @@ from coterie.report.outputs import write_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
 from coterie.runtime.outcomes import HEARD, OutcomeKind, SiteOutcome
+from coterie.secure.certificates import RunAuthority
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.logs import log_to
 
 PATIENCE = 15.0
@@ -52,7 +54,7 @@ class Conductor(Center):
             order = read_order(self.arguments)
             home = kit / "coterie" / "runs" / order.run
             with _claimed(home):
-                self._fit(order, channel, home, out, lines)
+                self._fit(order, channel, kit, home, out, lines)
                 shutil.rmtree(home, ignore_errors=True)
         except Ended as problem:
             outcome = {"status": JobStatus.ENDED, "message": str(problem)}
@@ -68,7 +70,7 @@ class Conductor(Center):
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
         logging.getLogger("coterie").info("the run ended: %s", outcome["status"])
 
-    def _fit(self, order: Order, channel: AuxChannel, home: Path, out: Path, lines: EventLines) -> None:
+    def _fit(self, order: Order, channel: AuxChannel, kit: Path, home: Path, out: Path, lines: EventLines) -> None:
         wrong = channel.greet()
         if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
             sentences = "; ".join(f"{name} {outcome}" for name, outcome in wrong.items())
@@ -77,6 +79,7 @@ class Conductor(Center):
             raise QuorumLost(f"too few sites are ready. {sentences}.", outcomes)
         estimator = order.estimator()
         columns = {} if estimator.splits_columns else {"": tuple(Column(name) for name in order.columns)}
+        authority = IdentityFiles(kit).authority()
         fitted: Any = fit_over(
             channel,
             estimator,
@@ -86,6 +89,7 @@ class Conductor(Center):
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),
             events=lines.take,
+            authority=None if authority is None else RunAuthority(authority, "federation"),
         )
         write_run(out, fitted, {}, order.settings)
 

@@ -83,8 +83,15 @@ class InProcess:
     """
 
     def __init__(
-        self, sites: Iterable[Site], *, schedule: Schedule | None = None, threads: int | None = None
+        self,
+        sites: Iterable[Site],
+        *,
+        schedule: Schedule | None = None,
+        threads: int | None = None,
+        authority: bytes = b"",
     ) -> None:
+        self.authority = authority
+        """The public key of who certified the sites."""
         self.members = {site.name: site for site in sites}
         self.threads = threads or min(len(os.sched_getaffinity(0)), max(1, len(self.members)))
         self._schedule = schedule
@@ -206,4 +213,4 @@ def in_process(
         sites.append(
             Site(name, table, policy=rules or Policy.simulation(), ledger=ledger, identity=identity, seed=seed)
         )
-    return InProcess(sites, schedule=schedule, threads=threads)
+    return InProcess(sites, schedule=schedule, threads=threads, authority=authority.public)

@@ -22,6 +22,7 @@ from coterie.methods.shared.prepared import Preparation
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
+from coterie.secure.certificates import RunCertificate
 from coterie.sites.tables import ArrayTable
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -42,6 +43,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     result_: Any
     public_seed_: int
     """What all random choices of the run were drawn from; in a verified run the sites draw it together."""
+    certificate_: RunCertificate | None = None
+    """What the sites of the run signed; None where sums were plain or columns at several sites."""
     capabilities_ = Capabilities()
     """What the sites of the run allow; simulated sites allow everything."""
     cost_over_groups = "at most"

@@ -25,6 +25,7 @@ from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
+from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
@@ -98,6 +99,7 @@ def fit(
             watch=watch,
             events=events,
             settings=extra,
+            authority=RunAuthority(channel.authority, "run"),
         )
 
 
@@ -113,14 +115,20 @@ def fit_over(
     watch: Callable[[Progress], None] | None = None,
     events: Write | None = None,
     settings: Mapping[str, Any] | None = None,
+    authority: RunAuthority | None = None,
 ) -> E:
-    """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on."""
+    """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on.
+
+    ``authority`` is who certified the sites, for the certificate of the run.
+    """
     names = column_names(estimator, columns)
     estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
-    ledger, (layer,) = Ledger(), layers_of(sums)
+    ledger, (layer,), conclusion = Ledger(), layers_of(sums), None
     protocol = estimator.whole_protocol(columns, options, estimator.run_seed)
     if isinstance(layer, MaskedSums) and not estimator.splits_columns:
-        protocol = layer.ordered(Order.of(estimator, next(iter(columns.values())), options), estimator.run_seed)
+        order = Order.of(estimator, next(iter(columns.values())), options)
+        conclusion = Conclusion(order.to_bytes(), authority)
+        protocol = conclusion.after(layer.ordered(order, estimator.run_seed))
     outcome = run(
         protocol,
         channel,
@@ -138,6 +146,7 @@ def fit_over(
     estimator.capabilities_ = outcome.capabilities
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
+    estimator.certificate_ = None if conclusion is None else conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
 

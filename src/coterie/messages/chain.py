@@ -2,7 +2,8 @@
 
 A line is a JSON object whose ``chain`` is the SHA-256 of the previous ``chain`` and the line itself. Editing,
 dropping, adding or reordering a line breaks the chain there. A head file beside the lines holds their number and
-the last hash, so that truncation is detected as well.
+the last hash, so that truncation is detected as well. Whoever rewrites the whole file can rewrite its head file, so
+that a second line of the head file has room for a head that the owner of the lines signed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from coterie.files import opened_private, private_folder
 START = "0" * 64
 _MARK = b',"chain":"'
 _HEAD = "{:020d} {}\n"
+_SEAL_AT = len(_HEAD.format(0, START))
+_HASH_BYTES = 32
 _HEAD_BYTES, _LINE_BYTES = 1 << 10, 1 << 29
 """The most that is read of a head file and of a line, which holds an answer at most."""
 
@@ -45,6 +48,7 @@ class Chain:
         self.head = START
         self.size = 0
         """Bytes in the file: the start of the next line."""
+        self._hashes = bytearray()
         self._files: tuple[int, int] | None = None
         self._is_abandoned = False
 
@@ -58,7 +62,7 @@ class Chain:
         written, head = _read_head(self.path) or (0, START)
         for line, end in _lines(self.path, torn_tail_allowed=True):
             start, self.size = self.size, end
-            self.head, self.n_lines = line["chain"], self.n_lines + 1
+            self._extend(line["chain"])
             if written == self.n_lines and head != self.head:
                 raise LedgerBroken(f"{self.path}: line {self.n_lines} is not the line that was written last")
             yield start, line
@@ -78,9 +82,22 @@ class Chain:
         head = seal(self.head, raw)
         if self.path is not None:
             self._write(raw[:-1] + _MARK + head.encode() + b'"}\n', head)
-        self.head = head
-        self.n_lines += 1
+        self._extend(head)
         return head
+
+    def hash_at(self, n_lines: int) -> bytes | None:
+        """The hash of the first ``n_lines`` lines; None where there are fewer."""
+        end = n_lines * _HASH_BYTES
+        return bytes(self._hashes[end - _HASH_BYTES : end]) if 0 < n_lines <= self.n_lines else None
+
+    def seal(self, signed: str) -> None:
+        """Keep a signed head in the head file, in place of the one before."""
+        if self.path is not None and not self._is_abandoned:
+            os.pwrite(self._open()[1], signed.encode() + b"\n", _SEAL_AT)
+
+    def _extend(self, head: str) -> None:
+        self.head, self.n_lines = head, self.n_lines + 1
+        self._hashes += bytes.fromhex(head)
 
     def line_at(self, start: int) -> dict[str, Any]:
         """The line that begins at byte ``start`` of the file."""
@@ -131,6 +148,12 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
+def read_seal(path: Path) -> str | None:
+    """The signed head in the head file; None if there is none."""
+    parts = _head_parts(path)
+    return parts[2] if len(parts) > 2 else None
+
+
 def read_chain(path: Path) -> list[dict[str, Any]]:
     """All lines of a finished chain; :class:`LedgerBroken` names the first line that fails verification."""
     lines = [line for line, _ in _lines(path, torn_tail_allowed=False)]
@@ -156,17 +179,27 @@ def read_open_chain(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_head(path: Path) -> tuple[int, str] | None:
-    head = head_path(path)
-    if not head.exists() or not head.stat().st_size:  # a crash before the first line was complete
+    parts = _head_parts(path)
+    if not parts:  # a crash before the first line was complete
         return None
+    if len(parts) < 2 or not parts[0].isdecimal():
+        raise LedgerBroken(f"{head_path(path)} cannot be read")
+    return int(parts[0]), parts[1]
+
+
+def _head_parts(path: Path) -> list[str]:
+    """The number of lines, the last hash and, where the owner signs heads, a signed head."""
+    head = head_path(path)
+    if not head.exists():
+        return []
     try:
         with head.open() as file:
-            lines, chain = file.read(_HEAD_BYTES).split()
-        if not lines.isdecimal():
-            raise ValueError
-        return int(lines), chain
+            parts = file.read(_HEAD_BYTES).split()
     except ValueError:
-        raise LedgerBroken(f"{head} cannot be read") from None
+        parts = ["?"]
+    if len(parts) > 3:
+        raise LedgerBroken(f"{head} cannot be read")
+    return parts
 
 
 def _lines(path: Path, *, torn_tail_allowed: bool) -> Iterator[tuple[dict[str, Any], int]]:

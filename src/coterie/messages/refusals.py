@@ -41,6 +41,11 @@ class Refusal(IntEnum):
     UNALIGNED = 20, "the site has no keys or no alignment_key to match rows by, or not the rows asked for", "run"
     OTHER_ROWS = 21, "the site's rows have changed since this run began", "run"
     UNTRUSTED = 22, "the site does not trust the keys it was introduced to, or has no certificate of its own", "run"
-    IN_FULL = 25, "the site asks for the whole question, which its own arithmetic gives with other last digits"
+    IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
     NOT_ORDERED = 24, "the question is not the next one of the ordered method, or a sum is not the sites' own", "run"
+    LEDGER_BROKEN = (
+        31,
+        "the site's ledger is not as others remember it; its data officer must acknowledge that",
+        "run",
+    )
     ROWS_PROTECTED = 23, "the method needs single rows, and the site's policy protects them by groups", "run"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from coterie.arrays import Floats, Integers, Mask
 from coterie.arrays import Rows as Rows
 from coterie.messages.bounds import Limits
+from coterie.messages.heads import Head
 from coterie.messages.identity import Card
 from coterie.messages.schema import Nothing, Reply, Request, reply_type
 
@@ -175,8 +176,23 @@ class Exit(Protocol):
     def notes(self, run: bytes, what: str) -> list[bytes]:
         """What was kept, in order."""
 
-    def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
+    def meet(self, run: bytes, cards: Mapping[str, Card], heads: Mapping[str, Head]) -> None:
         """Accept the sites of a run; ``Untrusted`` if a card is not signed, or not as it was before."""
+
+    def head(self) -> Head:
+        """The head of the site's ledger as it is now."""
+
+    def remembered(self, names: Sequence[str]) -> list[bytes]:
+        """The heads of some of these sites' ledgers, as this site saw them last."""
+
+    def compare(self, heads: Sequence[bytes]) -> None:
+        """Compare the site's ledger with what others remember of it; ``LedgerBroken`` if it is another."""
+
+    def counts(self, run: bytes) -> tuple[int, int, int]:
+        """How many questions of a run were answered and refused, and how many bytes left."""
+
+    def protection(self, method: str) -> int:
+        """How many rows a group of a method has at least; 0 where the method sees single rows."""
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to sums over these sites; the site's policy may refuse."""

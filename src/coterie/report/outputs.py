@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,6 +30,7 @@ from coterie.methods.shared.alignment import row_tags
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
 from coterie.text import count_of
 
@@ -130,7 +132,7 @@ def write_run(
     settings: Mapping[str, Any],
     policies: Mapping[str, Policy] | None = None,
 ) -> dict[str, Any]:
-    """Write all files of a run: result, centers, labels by site, ledger, model, picture and report.
+    """Write all files of a run: result, centers, labels by site, ledger, certificate, model, picture and report.
 
     If sites hold columns of the same rows, components by tag are written, too, and labels are matched by the sites'
     ``policies``. If the tables are at remote sites there are no labels, and no picture of rows the server never has.
@@ -159,6 +161,9 @@ def write_run(
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:g}", *center])
     estimator.ledger_.write(folder)
+    if estimator.certificate_ is not None:
+        text = msgspec.json.format(msgspec.json.encode(estimator.certificate_), indent=2)
+        (folder / CERTIFICATE).write_bytes(text + b"\n")
     save_model(estimator, folder / "model.json")
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     write_page(folder)

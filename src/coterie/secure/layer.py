@@ -13,13 +13,15 @@ from msgspec import structs
 from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
 from coterie.messages import codec
+from coterie.messages.heads import witnessed_by
 from coterie.messages.schema import Layout
-from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each, present
 from coterie.methods.method import RunResult
 from coterie.methods.order import Order
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
+from coterie.secure.certificates import compared
 from coterie.secure.masked_sums import (
     HELLO_BYTES,
     REPORT_BYTES,
@@ -83,11 +85,13 @@ class MaskedSums:
     def ordered(self, order: Order, seed: int) -> Protocol[RunResult]:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
         size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
-        replies = yield from each(AskHello(order.to_bytes(), size), phase="masking")
-        hellos = {name: Hello.from_bytes(bytes(reply.hello.astype(np.uint8))) for name, reply in replies.items()}
+        there = yield from present()
+        asked = AskHello(order.to_bytes(), size, len(witnessed_by(there, "")), there)
+        introduced_as = yield from compared(there, (yield from each(asked, phase="masking")))
+        hellos = {name: Hello.from_bytes(bytes(raw.astype(np.uint8))) for name, raw in introduced_as.items()}
         if not any(hello.verifies for hello in hellos.values()):
             return (yield from order.protocol(seed))
-        self._hellos = {name: reply.hello for name, reply in replies.items()}
+        self._hellos = introduced_as
         names = tuple(sorted(self._hellos))
         introduced = Introduce(len(names), names, np.array([self._hellos[name] for name in names]))
         parts = yield from each(introduced, to=names, phase="masking")
@@ -119,7 +123,8 @@ class MaskedSums:
     def lower(self, question: Question) -> Lowering:
         """Masked upload, then unmasking; what holds no numbers travels as it is."""
         if not question.summed:
-            return (yield question)
+            asked = self._hellos if self._replay is not None else ()
+            return (yield replace(question, attached=self._attached(tuple(asked), ())[0]))
         if isinstance(question.request, Mapping):
             raise TypeError("a sum is over answers to one request")
         layout = question.request.layout
@@ -181,7 +186,7 @@ class MaskedSums:
             run, round_, attempt = yield Place()
             context = Context(run, round_, attempt, codec.roster_digest(roster), codec.encode_body(ask, {}).digest)
             complete = question.complete and question.to is None
-            attached, in_full = self._attached(roster)
+            attached, in_full = self._attached(roster, roster)
             uploads: dict[str, Masked] = yield replace(
                 asked, request=ask, to=roster, complete=complete, attached=attached, in_full=in_full
             )
@@ -220,16 +225,18 @@ class MaskedSums:
         body = codec.encode_body(question.request, question.limits).data
         return AskMasked(bits, layout.numbers, n, roster, body), coded
 
-    def _attached(self, roster: tuple[str, ...]) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        """To each site the sums it has not seen; and the same with the question in full."""
+    def _attached(self, names: tuple[str, ...], roster: tuple[str, ...]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+        """To each site the sums it has not seen; and the same with the question over this roster in full."""
         if self._replay is None:
             return {}, {}
         sums = [structs.replace(proven, roster=()) if proven.roster == roster else proven for proven in self._sums]
         known = {name: proven.position for proven in self._sums if not proven.is_broken for name in proven.roster}
-        missing = {name: sums[known.get(name, 0) :] for name in roster}
-        body = self._replay.body.data
-        by_start = {len(new): (encode(Attachment(new)), encode(Attachment(new, body))) for new in missing.values()}
-        pairs = {name: by_start[len(new)] for name, new in missing.items()}
+        body = self._replay.body.data if roster else b""
+        encoded = {
+            start: (encode(Attachment(sums[start:])), encode(Attachment(sums[start:], body)))
+            for start in {known.get(name, 0) for name in names}
+        }
+        pairs = {name: encoded[known.get(name, 0)] for name in names}
         return {name: short for name, (short, _) in pairs.items()}, {name: full for name, (_, full) in pairs.items()}
 
     def _unmasked(self, ask: AskMasked, context: Context, uploads: Mapping[str, Masked]) -> Lowering:

@@ -27,6 +27,7 @@ from coterie.errors import BadAnswer, MalformedMessage, Untrusted
 from coterie.maths.masks import TAGS, FixedPoint, Narrow, Ring, WholeNumbers, add_streams, inner_product
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
+from coterie.messages.heads import HEAD_BYTES, Head
 from coterie.messages.identity import CARD_BYTES, SIGNATURE_BYTES, Card, check_signed
 from coterie.messages.schema import Layout, Reply, Request, array, request_type
 from coterie.messages.site_api import Exit, Memory, Table, carries, remembers
@@ -51,9 +52,10 @@ def threshold(n_sites: int) -> int:
 
 
 class Hello(NamedTuple):
-    """How a site begins a run: its card, whether it verifies the run, what columns it holds; signed."""
+    """How a site begins a run: its card, its ledger's head, whether it verifies the run, what columns it holds."""
 
     card: Card
+    head: Head
     verifies: bool
     report: bytes
     signature: bytes
@@ -61,19 +63,21 @@ class Hello(NamedTuple):
     @classmethod
     def from_bytes(cls, raw: bytes) -> Hello:
         card, rest = Card.from_bytes(raw[:CARD_BYTES]), raw[CARD_BYTES:]
-        if len(rest) < 1 + SIGNATURE_BYTES:
+        if len(rest) < HEAD_BYTES + 1 + SIGNATURE_BYTES:
             raise MalformedMessage("a site's first words are cut short")
-        return cls(card, rest[0] != 0, rest[1:-SIGNATURE_BYTES], rest[-SIGNATURE_BYTES:])
+        head, rest = Head.from_bytes(rest[:HEAD_BYTES]), rest[HEAD_BYTES:]
+        return cls(card, head, rest[0] != 0, rest[1:-SIGNATURE_BYTES], rest[-SIGNATURE_BYTES:])
 
     def to_bytes(self) -> bytes:
-        return self.card.to_bytes() + bytes([self.verifies]) + self.report + self.signature
+        return self.card.to_bytes() + self.head.to_bytes() + bytes([self.verifies]) + self.report + self.signature
 
     def signed(self, run: bytes, order: bytes) -> bytes:
         """The bytes that the site signs."""
-        return b"coterie/hello/" + run + hashlib.sha256(order).digest() + bytes([self.verifies]) + self.report
+        said = self.head.to_bytes() + bytes([self.verifies]) + self.report
+        return b"coterie/hello/" + run + hashlib.sha256(order).digest() + said
 
 
-HELLO_BYTES = CARD_BYTES + 1 + SIGNATURE_BYTES
+HELLO_BYTES = CARD_BYTES + HEAD_BYTES + 1 + SIGNATURE_BYTES
 """Of a site that was not asked about columns."""
 SEALED_PART_BYTES = KEY_BYTES + 16
 
@@ -82,6 +86,8 @@ class SiteHello(Reply, content="schema"):
     """How a site begins a run."""
 
     hello: Bytes = array("size", dtype="uint8", is_counted=False)
+    heads: Bytes = array("witnessed", HEAD_BYTES, dtype="uint8", is_counted=False)
+    """Of other sites' ledgers, as this site saw them last and as those sites signed them; zeros where it saw none."""
 
 
 class AskHello(Request[SiteHello], remembered=True, doing="exchanging public keys"):
@@ -89,6 +95,9 @@ class AskHello(Request[SiteHello], remembered=True, doing="exchanging public key
 
     order: bytes
     size: int
+    witnessed: int = 0
+    """Of how many sites, those that follow this one in ``names``, it is to say what it remembers."""
+    names: tuple[str, ...] = ()
 
 
 class Parts(Reply, content="nothing"):
@@ -278,13 +287,16 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
             raise MalformedMessage("the order is for another method")
         answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
         report = pack_report(answer.reply)
-    blank = Hello(exit_.card(), exit_.verifies, report, b"")
+    blank = Hello(exit_.card(), exit_.head(), exit_.verifies, report, b"")
     hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
     if len(hello) != ask.size:
         raise MalformedMessage(f"first words have {len(hello)} bytes, not {ask.size}")
+    heads = exit_.remembered(ask.names)
+    if len(heads) != ask.witnessed:
+        raise MalformedMessage(f"{len(heads)} heads of ledgers can be remembered, not {ask.witnessed}")
     if ask.order:  # last: what is refused orders nothing
         exit_.settle(envelope.run, "order", ask.order)
-    return SiteHello(np.frombuffer(hello, np.uint8))
+    return SiteHello(np.frombuffer(hello, np.uint8), _array_of(heads, HEAD_BYTES))
 
 
 def pack_report(reply: Any) -> bytes:
@@ -316,7 +328,8 @@ def local_acquaintance(exit_: Exit, memory: Memory, envelope: Envelope, ask: Int
     """Accept the sites whose cards the authority vouches for, and give each one's part of the common key."""
     hellos: dict[str, Hello] = memory["masked_sums.hellos"]
     try:
-        exit_.meet(envelope.run, {name: hello.card for name, hello in hellos.items()})
+        cards = {name: hello.card for name, hello in hellos.items()}
+        exit_.meet(envelope.run, cards, {name: hello.head for name, hello in hellos.items()})
         for name, hello in hellos.items():
             check_signed(hello.card, name, hello.signature, hello.signed(envelope.run, memory.get("order", b"")))
     except Untrusted:

@@ -27,6 +27,7 @@ from coterie.methods.method import RunResult
 from coterie.methods.order import Order
 from coterie.methods.shared.agreement import Agree, ColumnReport
 from coterie.methods.shared.limits import with_limits
+from coterie.secure.certificates import Compare, Conclude
 from coterie.secure.masked_sums import (
     TAG_BYTES,
     AskHello,
@@ -47,7 +48,8 @@ from coterie.secure.masked_sums import (
 
 CLOSE, NOTHING = 1e-9, 1e-12
 """Floats of a question may differ from a site's own by this share of their column, or of all: arithmetic differs."""
-HANDSHAKE = (AskHello, Introduce, ShareKey)
+HANDSHAKE = (AskHello, Compare, Introduce, ShareKey)
+WITHOUT_ORDER = (Agree, Conclude)
 
 
 class ProvenSum(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -214,7 +216,7 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     if isinstance(request, HANDSHAKE):
         return
     if "masked_sums.group" not in memory:
-        if exit_.verifies and not isinstance(request, Agree):
+        if exit_.verifies and not isinstance(request, WITHOUT_ORDER):
             raise NotOrdered("the site answers only what it can check, and the run has no order")
         return
     replay = memory.cached("masked_sums.replay", lambda: _rebuilt(exit_, memory, envelope))
@@ -223,6 +225,8 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
             _check_sum(exit_, memory, envelope, replay, request, _read(decoded.attached))
         elif isinstance(request, Reveal):
             _check_reveal(exit_, envelope, replay, request)
+        elif isinstance(request, Conclude):
+            _take_all(exit_, memory, envelope, replay, _read(decoded.attached).sums, ())
         else:
             raise NotOrdered("a verified run asks for masked sums only")
     except QuestionDiffers:
@@ -244,9 +248,7 @@ def _check_sum(
     exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, ask: AskMasked, attached: Attachment
 ) -> None:
     """The sums before, and that this is the next one, over sites that are there."""
-    for proven in attached.sums:
-        whole = proven if proven.roster else msgspec.structs.replace(proven, roster=ask.roster)
-        _take(exit_, memory, envelope, replay, whole)
+    _take_all(exit_, memory, envelope, replay, attached.sums, ask.roster)
     expected = replay.ask(ask.roster)
     if not replay.allows(ask.roster):
         raise NotOrdered("the sum is over other sites than the ordered method asks")
@@ -269,6 +271,15 @@ def _check_reveal(exit_: Exit, envelope: Envelope, replay: Replay, ask: Reveal) 
     expected = codec.encode_body(replay.ask(ask.roster), {}).digest
     if upload is None or codec.read_envelope(upload)[1].request != expected:
         raise NotOrdered("the sum to unmask is not the one that is asked for now")
+
+
+def _take_all(
+    exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, sums: list[ProvenSum], roster: tuple[str, ...]
+) -> None:
+    """Check the sums of a run in turn."""
+    for proven in sums:
+        whole = proven if proven.roster else msgspec.structs.replace(proven, roster=roster)
+        _take(exit_, memory, envelope, replay, whole)
 
 
 def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, proven: ProvenSum) -> None:

@@ -35,6 +35,11 @@ class IdentityFiles:
         for file, raw in parts.items():
             write_private(self.folder / file, as_text(raw).encode())
 
+    def own_public_key(self) -> bytes | None:
+        """The public half of the signing key; None if there is none yet."""
+        path = self.folder / "key"
+        return public_signing_key(path.read_bytes()) if path.exists() else None
+
     def authority(self) -> bytes | None:
         """The public key of the authority, if there is one yet."""
         path = self.folder / "authority"

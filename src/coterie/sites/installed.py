@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,15 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.errors import InputError
+from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
+from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.ledger import SiteLedger
+from coterie.sites.ledger import SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
+from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
@@ -108,6 +111,37 @@ class InstalledSite:
     def identity(self, name: str) -> Identity:
         """Who this site is, and whom it trusts; raises what is wrong with its certificate."""
         return IdentityFiles(self.folder).read("site", name)
+
+    def breaks(self) -> tuple[int, bool]:
+        """How many breaks of the ledger were acknowledged, and whether others contradict it and nobody has.
+
+        ``LedgerBroken`` if it is not as this site signed it.
+        """
+        path, key = self.ledger_path, IdentityFiles(self.folder).own_public_key()
+        if not path.exists() or key is None:
+            return 0, False
+        lines = read_open_chain(path)
+        with known_lines(path):
+            signed_head_of(path, lines, key)
+            return breaks_in(lines)
+
+    def acknowledge(self, name: str) -> int:
+        """Go on after a break of the ledger, which every later head names; how many breaks there were.
+
+        A ledger whose lines do not hold is kept under another name, and a new one begins.
+        """
+        identity = self.identity(name)
+        with self._locked():
+            try:
+                ledger = SiteLedger(self.ledger_path, durable=True)
+            except LedgerBroken:
+                for path in (self.ledger_path, head_path(self.ledger_path)):
+                    if path.exists():
+                        path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
+                ledger = SiteLedger(self.ledger_path, durable=True)
+            with closing(ledger):
+                ledger.signed_with(identity.certificate.signing_key, identity.sign, is_checked=False)
+                return acknowledge(ledger)
 
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""

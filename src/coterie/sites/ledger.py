@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from coterie.errors import LedgerBroken, Untrusted
 from coterie.files import opened_private, private_folder
-from coterie.messages.chain import Chain, known_lines
+from coterie.messages.chain import Chain, known_lines, read_seal
 from coterie.messages.codec import Envelope
+from coterie.messages.heads import Head
 
 NO_RUN = bytes(16)
 """Under which name lines stand that belong to no run, or to the only run of a folder."""
@@ -22,6 +28,43 @@ MAX_RUNS = 8
 
 SIGNING_KEY = ".sign"
 """What follows a ledger's name in that of the file with the site's signing key."""
+
+
+IDENTITY = "identity"
+"""The note with a ledger's random identity, which its signed heads name."""
+
+
+def check_signed_head(
+    path: Path, key: bytes, hash_at: Callable[[int], bytes | None], *, needed: bool = True
+) -> Head | None:
+    """The signed head in a head file, if it is ``needed`` or there; ``LedgerBroken`` if it is not of these lines."""
+    sealed = read_seal(path)
+    if sealed is None:
+        if needed:
+            raise LedgerBroken(f"{path}: its head file has no head that this site signed{_REMEDY}")
+        return None
+    try:
+        head = Head.from_bytes(base64.b64decode(sealed, validate=True))
+    except (ValueError, Untrusted):
+        raise LedgerBroken(f"{path}: the signed head in its head file cannot be read{_REMEDY}") from None
+    if not head.is_signed_by(key):
+        raise LedgerBroken(f"{path}: the head in its head file is signed by another key than this site's{_REMEDY}")
+    if hash_at(head.lines) != head.hash:
+        raise LedgerBroken(f"{path} does not hold the {head.lines} lines that this site signed{_REMEDY}")
+    return head
+
+
+_REMEDY = ". A data officer who knows why goes on with `coterie site acknowledge`."
+
+
+def signed_head_of(path: Path, lines: Sequence[Mapping[str, Any]], key: bytes) -> Head | None:
+    """The same, of the lines of a file that is only read."""
+
+    def hash_at(number: int) -> bytes | None:
+        return bytes.fromhex(lines[number - 1]["chain"]) if 0 < number <= len(lines) else None
+
+    is_named = any(line["event"] == "note" and line["what"] == IDENTITY for line in lines[:-1])
+    return check_signed_head(path, key, hash_at, needed=is_named)
 
 
 def kept_secret(path: Path | None) -> bytes:
@@ -55,6 +98,7 @@ class _RunPages:
 
     answers: int = 0
     refusals: int = 0
+    n_bytes: int = 0
     newest: tuple[int, int] = (-1, -1)
     stored: dict[tuple[int, int], tuple[bytes, bytes | int]] = field(default_factory=dict)
     once: set[str] = field(default_factory=set)
@@ -76,6 +120,8 @@ class SiteLedger:
         self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
+        self._sign: Callable[[bytes], bytes] | None = None
+        self._was_named = False
         with known_lines(path):
             for start, line in self._chain.reopen():
                 self._take(start, line)
@@ -84,6 +130,7 @@ class SiteLedger:
         """Remember a line of the file."""
         self._count(line["floats"], line["bytes"], line["event"] == "answer")
         event, run = line["event"], bytes.fromhex(line["run"])
+        self._was_named |= bool(self._runs.get(NO_RUN, _NO_PAGES).notes.get(IDENTITY))
         if event == "once":
             self._pages(run).once.add(line["what"])
         elif event == "refusal" and run in self._runs:
@@ -92,6 +139,8 @@ class SiteLedger:
             self._pages(run).notes.setdefault(line["what"], []).append(start)
         elif event == "answer":
             self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
+        if run in self._runs:
+            self._runs[run].n_bytes += line["bytes"]
 
     def total(self, what: str) -> int:
         """``floats_up``, ``bytes_up`` or the number of ``answers``, over all runs."""
@@ -110,6 +159,11 @@ class SiteLedger:
         """How many questions of ``run`` this site has answered or refused."""
         pages = self._runs.get(run, _NO_PAGES)
         return pages.answers + pages.refusals
+
+    def counts(self, run: bytes) -> tuple[int, int, int]:
+        """How many questions of ``run`` were answered and refused, and how many bytes left."""
+        pages = self._runs.get(run, _NO_PAGES)
+        return pages.answers, pages.refusals, pages.n_bytes
 
     def n_runs_besides(self, run: bytes) -> int:
         """How many other runs this site has answered in."""
@@ -175,8 +229,52 @@ class SiteLedger:
         """Thirty-two bytes that are this site's own: kept beside the ledger, or made anew where there is no file."""
         return kept_secret(None if self.path is None else self.path.with_name(self.path.name + suffix))
 
+    def signed_with(self, key: bytes, sign: Callable[[bytes], bytes], *, is_checked: bool = True) -> None:
+        """From now on heads are signed; ``LedgerBroken`` where this ledger is not as the key's owner signed it."""
+        if self.path is not None and is_checked:
+            check_signed_head(self.path, key, self._chain.hash_at, needed=self._was_named)
+        self._sign = sign
+        if not self.notes(NO_RUN, IDENTITY):
+            self.begin_anew(0)
+        else:
+            self.head()
+
+    def contradicts(self, head: Head) -> bool:
+        """Whether a head that this site signed is not of this ledger, nor of one before an acknowledged break."""
+        if head.breaks != self.breaks:
+            return head.breaks > self.breaks
+        return head.ledger != self._identity[0] or self._chain.hash_at(head.lines) != head.hash
+
+    @property
+    def _identity(self) -> tuple[bytes, int]:
+        """The random identity of this ledger, and how many breaks in it were acknowledged."""
+        kept = self.notes(NO_RUN, IDENTITY)
+        return msgspec.msgpack.decode(kept[-1], type=tuple[bytes, int]) if kept else (bytes(16), 0)
+
+    @property
+    def breaks(self) -> int:
+        """How many breaks the data officer has acknowledged."""
+        return self._identity[1]
+
+    def begin_anew(self, breaks: int) -> None:
+        """Give the ledger another random identity, after so many breaks."""
+        self.note(NO_RUN, IDENTITY, msgspec.msgpack.encode((secrets.token_bytes(16), breaks)))
+        self.head()
+
+    def head(self) -> Head:
+        """The head of the ledger as it is now, signed, and kept in the head file."""
+        if self._sign is None:
+            raise Untrusted("a ledger without a signing key has no signed head")
+        blank = Head(*self._identity, self._chain.n_lines, bytes.fromhex(self._chain.head))
+        head = blank._replace(signature=self._sign(blank.signed()))
+        self._chain.seal(base64.b64encode(head.to_bytes()).decode())
+        return head
+
     def close(self) -> None:
-        """Give the file back."""
+        """Sign the head once more, and give the file back."""
+        if self._sign is not None:
+            with contextlib.suppress(OSError):  # of a full disk; the head signed before stands
+                self.head()
         self._chain.close()
 
     def abandon(self) -> None:
@@ -208,6 +306,8 @@ class SiteLedger:
             }
         )
         self._count(floats, n_bytes, event == "answer")
+        if event == "answer" or envelope.run in self._runs:
+            self._pages(envelope.run).n_bytes += n_bytes
 
     def _count(self, floats: int, n_bytes: int, is_answer: bool) -> None:
         self._totals["floats_up"] += floats

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 
 from coterie.errors import (
     BadAnswer,
+    LedgerBroken,
     MalformedMessage,
     MissingValues,
     NotOrdered,
@@ -28,13 +29,15 @@ from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
-from coterie.messages.identity import KEY_BYTES, Card, Identity
+from coterie.messages.heads import Head
+from coterie.messages.identity import Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
 from coterie.messages.site_api import ANSWERS, CARRIERS, CHECKS, KEEPERS, Evaluated, Memory, Table, rows_behind
 from coterie.messages.verbs import Seen
-from coterie.sites.ledger import MAX_RUNS, NO_RUN, Key, SiteLedger
+from coterie.sites.ledger import MAX_RUNS, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
+from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, grouped_view
 
@@ -56,6 +59,7 @@ _CODES: dict[type[Exception], Refusal] = {
     Untrusted: Refusal.UNTRUSTED,
     NotOrdered: Refusal.NOT_ORDERED,
     QuestionDiffers: Refusal.IN_FULL,
+    LedgerBroken: Refusal.LEDGER_BROKEN,
 }
 
 
@@ -120,11 +124,12 @@ class Site:
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
         self._log = log or logging.getLogger(LOGGER)
+        self.peers = Peers(name, identity, self.ledger, self._log)
         self._tables = self._views(table, table_name)
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
-        self._identity, self._seed = identity, seed
+        self._seed = seed
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -215,6 +220,7 @@ class Site:
         request, envelope = decoded.request, decoded.envelope
         if request is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
+        self.peers.check_ledger()
         if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
@@ -261,10 +267,30 @@ class Site:
 
     def card(self) -> Card:
         """The site's own card."""
-        return self._certified.card(self.masking_key)
+        return self.peers.identity.card(self.masking_key)
+
+    def head(self) -> Head:
+        """The head of the site's ledger as it is now."""
+        return self.ledger.head()
+
+    def remembered(self, names: Sequence[str]) -> list[bytes]:
+        """The heads of some of these sites' ledgers, as this site saw them last."""
+        return self.peers.remembered(names)
+
+    def compare(self, heads: Sequence[bytes]) -> None:
+        """Compare the site's ledger with what others remember of it."""
+        self.peers.compare(heads)
+
+    def counts(self, run: bytes) -> tuple[int, int, int]:
+        """How many questions of a run were answered and refused, and how many bytes left."""
+        return self.ledger.counts(run)
 
     def sign(self, data: bytes) -> bytes:
-        return self._certified.sign(data)
+        return self.peers.identity.sign(data)
+
+    def protection(self, method: str) -> int:
+        """How many rows a group of a method has at least; 0 where the method sees single rows."""
+        return self.policy.min_group if self.policy.protection_of(method) == "groups" else 0
 
     @property
     def verifies(self) -> bool:
@@ -293,40 +319,25 @@ class Site:
         """What was kept."""
         return self.ledger.notes(run, what)
 
-    @property
-    def _certified(self) -> Identity:
-        if self._identity is None:
-            raise Untrusted(f"{self.name} has no certificate of its federation's authority")
-        return self._identity
-
-    def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
+    def meet(self, run: bytes, cards: Mapping[str, Card], heads: Mapping[str, Head] | None = None) -> None:
         """Accept the sites of a run: all certified, as pinned by the policy, and none that is new once sums began."""
         pinned = self.policy.peers
         for name, card in cards.items():
-            self._certified.trust.check_card(card, name)
+            self.peers.identity.trust.check_card(card, name)
             if name == self.name and card[1:] != self.card()[1:]:
                 raise Untrusted(f"{name} is introduced by another key than its own")
             if name != self.name and pinned is not None and pinned.get(name) != card.masking_key:
                 raise Untrusted(f"the masking key of {name} is not the one that the policy pins")
+        for name, head in (heads or {}).items():
+            if not head.is_signed_by(cards[name].certificate.signing_key):
+                raise Untrusted(f"the head of the ledger of {name} is not signed by it")
         keys = {name: card.certificate.signing_key + card.masking_key for name, card in cards.items()}
         first = [msgspec.msgpack.decode(data, type=dict[str, bytes]) for data in self.ledger.notes(run, "met")]
         if first and self.ledger.notes(run, "roster") and not keys.items() <= first[-1].items():
             raise Untrusted("a run introduces its sites once, and this is another introduction")
         if not first or (keys != first[-1] and not self.ledger.notes(run, "roster")):
             self.ledger.note(run, "met", msgspec.msgpack.encode(keys))
-            self._notice(keys)
-
-    def _notice(self, keys: Mapping[str, bytes]) -> None:
-        """Remember the others' signing keys; say where one is not that of an earlier run."""
-        known: dict[str, bytes] = dict(
-            msgspec.msgpack.decode(data, type=tuple[str, bytes]) for data in self.ledger.notes(NO_RUN, "peer")
-        )
-        for name, key in keys.items():
-            signing = key[:KEY_BYTES]
-            if name != self.name and known.get(name) != signing:
-                self.ledger.note(NO_RUN, "peer", msgspec.msgpack.encode((name, signing)))
-                if name in known:
-                    self._log.warning("%s: the signing key of %s has changed since an earlier run", self.name, name)
+            self.peers.notice(cards, heads or {})
 
     def join(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before."""

@@ -1,0 +1,273 @@
+"""Certificates of runs: what every site signs at the end. And ledgers compared with what others remember of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import InputError, MalformedMessage, QuorumLost, Untrusted
+from coterie.messages.codec import Envelope
+from coterie.messages.heads import HEAD_BYTES, witnessed_by
+from coterie.messages.identity import CERTIFICATE_BYTES, KEY_BYTES, SIGNATURE_BYTES, Certificate, Trust, is_signed
+from coterie.messages.schema import Nothing, Reply, Request, array
+from coterie.messages.site_api import Exit, Memory, carries
+from coterie.messages.verbs import Protocol, Question, each
+
+T = TypeVar("T")
+Bytes = npt.NDArray[np.uint8]
+CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 1
+MAX_CERTIFICATE_BYTES = 1 << 24
+
+
+class Compare(Request[Nothing], doing="comparing ledgers with what others remember of them"):
+    """These are heads of your ledger that others remember."""
+
+    heads: Bytes = array("n", HEAD_BYTES, dtype="uint8")
+
+
+@carries(Compare)
+def local_comparison(exit_: Exit, memory: Memory, envelope: Envelope, ask: Compare) -> Nothing:
+    """Nothing, where the site's ledger is what others remember."""
+    exit_.compare([row.astype(np.uint8).tobytes() for row in ask.heads])
+    return Nothing()
+
+
+def compared(names: Sequence[str], hellos: Mapping[str, Any]) -> Protocol[dict[str, Bytes]]:
+    """The hellos of the sites whose ledgers are as others remember them; each is sent what these signed for it."""
+    remembered: dict[str, list[Bytes]] = {name: [] for name in hellos}
+    for witness, reply in hellos.items():
+        for name, head in zip(witnessed_by(names, witness), reply.heads, strict=True):
+            if name in hellos and head.any():
+                remembered[name].append(head)
+    left = set(hellos)
+    if any(remembered.values()):
+        heads = {name: np.array(rows, np.uint8).reshape(-1, HEAD_BYTES) for name, rows in remembered.items()}
+        left = set((yield from each({name: Compare(rows) for name, rows in heads.items()}, phase="masking")))
+    return {name: reply.hello for name, reply in hellos.items() if name in left}
+
+
+class Statement(NamedTuple):
+    """What a site says of its part in a run."""
+
+    run: bytes
+    order: bytes
+    """SHA-256 of the order that the site accepted."""
+    at: int
+    """By the site's clock, seconds since 1970."""
+    sites: int
+    """How many sites were introduced to each other."""
+    ledger: bytes
+    breaks: int
+    lines: int
+    hash: bytes
+    """The head of the site's ledger before it signed this: :class:`~coterie.messages.heads.Head`."""
+    min_group: int
+    """The fewest rows of a group; 0 where the method saw single rows."""
+    verified: int
+    """How many sums the site verified; 0 where it did not run the method itself."""
+    is_whole: bool
+    """Whether the site ran the ordered method itself, to its end."""
+    answered: int
+    refused: int
+    n_bytes: int
+    """Questions answered and refused, and bytes sent, in this run."""
+    epsilon: float
+    """What the run spent of a privacy budget; 0: no noise was asked for."""
+
+    def to_bytes(self) -> bytes:
+        return _STATEMENT.pack(*self)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Statement:
+        return cls(*_STATEMENT.unpack(raw))
+
+    def signed(self, name: str) -> bytes:
+        """The bytes that the site signs."""
+        who = name.encode()
+        return b"coterie/statement/" + len(who).to_bytes(2, "big") + who + self.to_bytes()
+
+
+_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQd")
+SIGNED_BYTES = CERTIFICATE_BYTES + _STATEMENT.size + SIGNATURE_BYTES
+
+
+class Signed(NamedTuple):
+    """A statement, its signature, and the authority's certificate of the key that signed it."""
+
+    certificate: Certificate
+    statement: Statement
+    signature: bytes
+
+    def to_bytes(self) -> bytes:
+        return self.certificate.to_bytes() + self.statement.to_bytes() + self.signature
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Signed:
+        if len(raw) != SIGNED_BYTES:
+            raise Untrusted(f"a statement has {len(raw)} bytes, not {SIGNED_BYTES}")
+        certificate = Certificate.from_bytes(raw[:CERTIFICATE_BYTES])
+        statement = Statement.from_bytes(raw[CERTIFICATE_BYTES:-SIGNATURE_BYTES])
+        found = cls(certificate, statement, raw[-SIGNATURE_BYTES:])
+        if found.to_bytes() != raw:
+            raise Untrusted("a statement is not as sites write it")
+        return found
+
+
+class Concluded(Reply, content="nothing"):
+    """A signed statement."""
+
+    signed: Bytes = array("size", dtype="uint8", is_counted=False)
+
+
+class Conclude(Request[Concluded], doing="signing the certificate of the run"):
+    """The run is over: sign what you did in it."""
+
+    size: int
+
+
+@carries(Conclude)
+def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclude) -> Concluded:
+    """The site's statement, from its ledger."""
+    order, met = exit_.notes(envelope.run, "order"), exit_.notes(envelope.run, "met")
+    if not order:
+        raise MalformedMessage("a run without an order has no certificate")
+    head, replay = exit_.head(), memory.get("masked_sums.replay")
+    statement = Statement(
+        envelope.run,
+        hashlib.sha256(order[0]).digest(),
+        int(time.time()),
+        len(msgspec.msgpack.decode(met[-1], type=dict[str, bytes])) if met else 0,
+        *head[:4],
+        exit_.protection(envelope.method),
+        0 if replay is None else replay.position,
+        replay is not None and replay.question is None,
+        *exit_.counts(envelope.run),
+        0.0,
+    )
+    signature = exit_.sign(statement.signed(exit_.name))
+    raw = Signed(exit_.card().certificate, statement, signature).to_bytes()
+    if ask.size != len(raw):
+        raise MalformedMessage(f"a statement has {len(raw)} bytes, not {ask.size}")
+    return Concluded(np.frombuffer(raw, np.uint8))
+
+
+class RunAuthority(NamedTuple):
+    """Who vouches for the sites of a run."""
+
+    public: bytes
+    made_for: Literal["run", "federation"]
+
+
+class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
+    """The statements of a run's sites, and what is needed to check them."""
+
+    schema: int
+    coterie: str
+    run: str
+    order: str
+    """As the sites accepted it, letter for letter."""
+    authority: str
+    authority_made_for: Literal["run", "federation"]
+    sites: dict[str, str | None]
+    """Signed statements; None for a site that did not sign."""
+
+    @classmethod
+    def read(cls, raw: bytes, where: object) -> RunCertificate:
+        """A certificate from the bytes of a file; ``InputError`` where they are none."""
+        try:
+            found = msgspec.json.decode(raw, type=cls)
+            bytes.fromhex(found.run), base64.b64decode(found.authority, validate=True)
+            _ = found.statements
+        except (ValueError, RecursionError, Untrusted) as problem:
+            raise InputError(f"{where}: is not the certificate of a run ({problem}).") from None
+        if found.schema != CERTIFICATE_SCHEMA:
+            raise InputError(
+                f"{where}: is of schema {found.schema}, and this version of coterie reads {CERTIFICATE_SCHEMA}."
+            )
+        return found
+
+    @property
+    def statements(self) -> dict[str, Signed]:
+        """The statements by site."""
+        return {
+            name: Signed.from_bytes(base64.b64decode(text, validate=True))
+            for name, text in self.sites.items()
+            if text is not None
+        }
+
+    @property
+    def authority_key(self) -> bytes:
+        """The authority that the file names."""
+        return base64.b64decode(self.authority)
+
+    def problems(self, authority: bytes) -> list[str]:
+        """Everything that does not fit, in sentences."""
+        found, statements = [], self.statements
+        if len(authority) != KEY_BYTES:
+            return ["The certificate names no authority; nobody vouches for its sites."]
+        if self.authority_key not in (b"", authority):
+            found.append("The certificate names another authority.")
+        if not statements:
+            found.append("No site signed.")
+        met = 0
+        for name, signed in statements.items():
+            own = self._problems_of(name, signed, Trust(authority))
+            found += [f"{name}: {problem}" for problem in own]
+            met = met if own else max(met, signed.statement.sites)
+        if met > len(self.sites):
+            found.append(f"Sites say that {met} took part, and the certificate names {len(self.sites)}.")
+        return found
+
+    def _problems_of(self, name: str, signed: Signed, trust: Trust) -> list[str]:
+        certificate, statement = signed.certificate, signed.statement
+        found = []
+        try:
+            trust.check(certificate, "site", name, now=statement.at)
+        except Untrusted:
+            found.append("its key is not certified by the authority for this name and time.")
+        if not is_signed(certificate.signing_key, signed.signature, statement.signed(name)):
+            found.append("the statement is not signed by this site's key.")
+        if statement.run.hex() != self.run:
+            found.append("the statement is of another run.")
+        if statement.order != hashlib.sha256(self.order.encode("utf-8", "replace")).digest():
+            found.append("the site accepted another order than the certificate shows.")
+        return found
+
+
+class Conclusion:
+    """Asks for the sites' statements when a protocol has ended."""
+
+    def __init__(self, order: bytes, authority: RunAuthority | None) -> None:
+        self._order, self._authority = order, authority
+        self._statements: dict[str, Bytes] = {}
+
+    def after(self, protocol: Protocol[T]) -> Protocol[T]:
+        """The protocol, and the statements of those who sign; its result is there even if nobody does."""
+        result = yield from protocol
+        try:
+            replies = yield Question(Conclude(SIGNED_BYTES), phase="masking", needed=1)
+            self._statements = {name: reply.signed for name, reply in replies.items()}
+        except QuorumLost:
+            pass
+        return result
+
+    def certificate(self, run: str, names: Sequence[str]) -> RunCertificate:
+        """The certificate of the run with these sites."""
+        public, made_for = self._authority or RunAuthority(b"", "federation")
+        texts = {name: _text(raw.astype(np.uint8).tobytes()) for name, raw in self._statements.items()}
+        sites: dict[str, str | None] = {name: texts.get(name) for name in names}
+        order = self._order.decode()
+        return RunCertificate(CERTIFICATE_SCHEMA, version("coterie"), run, order, _text(public), made_for, sites)
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
