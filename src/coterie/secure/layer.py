@@ -15,7 +15,7 @@ from coterie.messages import codec
 from coterie.messages.schema import Layout
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each
 from coterie.methods.method import RunResult
-from coterie.methods.order import Order
+from coterie.methods.order import SignedOrder
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
@@ -78,12 +78,9 @@ class MaskedSums:
     def state(self, state: bytes) -> None:
         self._position, self._proof = int.from_bytes(state[:8], "big"), state[8:]
 
-    def ordered(self, order: Order, seed: int) -> Protocol[RunResult]:
+    def ordered(self, signed: SignedOrder, seed: int) -> Protocol[RunResult]:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
-        raw = order.to_bytes()
-        size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
-        hellos = yield from each(AskHello(raw, size), phase="masking")
-        self._hellos = {name: reply.hello for name, reply in hellos.items()}
+        order, self._hellos = signed.read(), (yield from begun(signed))
         if not any(Hello.from_bytes(bytes(hello.astype(np.uint8))).verifies for hello in self._hellos.values()):
             self._hellos = {}
             return (yield from order.protocol(seed))
@@ -235,6 +232,20 @@ class MaskedSums:
             numbers, mark = total.astype("<u8").tobytes(), (tag % TAGS).to_bytes(TAG_BYTES, "little")
             place = (self._position, context.round, context.attempt)
             self._proof = msgspec.msgpack.encode(Proof(*place, ask.roster, ask.bits, numbers, mark))
+
+
+def begun(signed: SignedOrder) -> Protocol[dict[str, Bytes]]:
+    """Put an order to the sites; the first words of those that accept it."""
+    columns = signed.read().columns
+    ask = AskHello(signed.to_bytes(), HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0))
+    hellos = yield from each(ask, phase="masking")
+    return {name: reply.hello for name, reply in hellos.items()}
+
+
+def ordered_plainly(signed: SignedOrder, seed: int) -> Protocol[RunResult]:
+    """The protocol of an order, with sums in the clear."""
+    hellos, order = (yield from begun(signed)), signed.read()
+    return (yield from _informed(order.protocol(seed), hellos if order.columns else {}))
 
 
 def _informed(protocol: Protocol[T], hellos: Mapping[str, Bytes]) -> Protocol[T]:

@@ -88,6 +88,7 @@ class AskHello(Request[SiteHello], remembered=True, doing="exchanging public key
     """This is what the run is ordered to do; who are you, and do you hold the columns?"""
 
     order: bytes
+    """As the analyst signed it."""
     size: int
 
 
@@ -265,17 +266,15 @@ def keep_order(table: Table, memory: Memory, ask: AskHello) -> None:
     memory["order"] = ask.order
 
 
-@carries(AskHello)
+@carries(AskHello, begins=True)
 def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) -> SiteHello:
     """The site's own card and, where the run has an order, whether it holds the columns; signed for this run."""
     report = b""
     if ask.order:
-        order = Order.from_bytes(ask.order)
-        if order.method != envelope.method:
-            raise MalformedMessage("the order is for another method")
-        exit_.begin(envelope.run, ask.order)
-        answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
-        report = pack_report(answer.reply)
+        order: Order = exit_.begin(envelope, ask.order)
+        if order.columns:
+            answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
+            report = pack_report(answer.reply)
     blank = Hello(exit_.card(), exit_.verifies, report, b"")
     hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
     if len(hello) != ask.size:

@@ -14,7 +14,7 @@ from coterie.messages.codec import Decoded, Envelope
 from coterie.messages.schema import Request, message_fields
 from coterie.messages.site_api import CHECKS, Exit, Memory
 from coterie.messages.verbs import Present, Question
-from coterie.methods.order import Order
+from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.agreement import Agree, ColumnReport
 from coterie.methods.shared.limits import with_limits
 from coterie.secure.masked_sums import (
@@ -271,7 +271,7 @@ def _rebuilt(exit_: Exit, memory: Memory, envelope: Envelope) -> Replay:
         for name, hello in memory["masked_sums.hellos"].items()
         if name in memory["masked_sums.parts"]
     }
-    replay = Replay(Order.from_bytes(memory["order"]), seed_from(public_seed(memory)), reports)
+    replay = Replay(SignedOrder.from_bytes(memory["order"]).read(), seed_from(public_seed(memory)), reports)
     for data in exit_.notes(envelope.run, "sum"):
         while not replay.is_sum:  # it was put before the sum that follows
             _is_known(memory, replay)

@@ -35,6 +35,11 @@ class IdentityFiles:
         for file, raw in parts.items():
             write_private(self.folder / file, as_text(raw).encode())
 
+    @property
+    def is_certified(self) -> bool:
+        """Whether there is a certificate."""
+        return (self.folder / "certificate").exists()
+
     def authority(self) -> bytes | None:
         """The public key of the authority, if there is one yet."""
         path = self.folder / "authority"

@@ -14,6 +14,7 @@ from coterie.errors import InputError
 from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
+from coterie.sites.approvals import Approvals
 from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
@@ -64,6 +65,8 @@ class InstalledSite:
         """What happened here, a JSON line each."""
         self._settings_path = folder / "local" / "coterie.json"
         self._held = ExitStack()
+        self.approvals = Approvals(self.ledger_folder / "orders")
+        """The orders that a data officer decides about."""
 
     def tell(self, holdings: Holdings) -> Table:
         """Write down what the site holds, once it has been seen that it can be opened; relative paths are made
@@ -123,6 +126,7 @@ class InstalledSite:
             rows=fingerprint(table),
             table_name=holdings.table_name,
             identity=self.identity(name),
+            approvals=self.approvals,
         )
 
     def close(self) -> None:

@@ -21,8 +21,20 @@ from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.identity import KEY_BYTES, Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import ANSWERS, CARRIERS, CHECKS, KEEPERS, Evaluated, Memory, Table, rows_behind
+from coterie.messages.site_api import (
+    ANSWERS,
+    BEGINNINGS,
+    CARRIERS,
+    CHECKS,
+    KEEPERS,
+    Evaluated,
+    Memory,
+    Table,
+    rows_behind,
+)
 from coterie.messages.verbs import Seen
+from coterie.methods.order import Order, SignedOrder
+from coterie.sites.approvals import Approvals, Decision
 from coterie.sites.ledger import MAX_RUNS, NO_RUN, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.policy import Policy, Protection
@@ -32,8 +44,8 @@ from coterie.sites.views import FEW_GROUPS, grouped_view
 class _Refused(Exception):
     """Carries a code to the exit; the sentence stays in the site's log."""
 
-    def __init__(self, code: Refusal) -> None:
-        super().__init__(code.sentence)
+    def __init__(self, code: Refusal, reason: str = "") -> None:
+        super().__init__(reason or code.sentence)
         self.code = code
 
 
@@ -101,10 +113,12 @@ class Site:
         table_name: str = "table",
         identity: Identity | None = None,
         seed: int | None = None,
+        approvals: Approvals | None = None,
     ) -> None:
         """``rows`` is a fingerprint of the table: a run that began with another one does not go on. Groups are kept
         under ``table_name``. Without an ``identity`` a site takes part in no masked sum. ``seed`` is for an owner who
-        plays all sites: from it the public seed of a run follows."""
+        plays all sites: from it the public seed of a run follows. With ``approvals`` (an installed site has them)
+        nothing but an accepted order opens a run, and a data officer decides about those that the policy says."""
         self.name = name
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
@@ -114,6 +128,9 @@ class Site:
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
         self._identity, self._seed = identity, seed
+        self._approvals, self._table_name = approvals, table_name
+        self._accepted: OrderedDict[bytes, str] = OrderedDict()
+        """The method that was ordered, by run."""
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -194,7 +211,12 @@ class Site:
         if request.remembered:
             self._remember(envelope, request, decoded.bodies[0])
         carrier = CARRIERS.get(type(request))
-        reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
+        try:
+            reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
+        except Exception:
+            if type(request) in BEGINNINGS:  # it is asked again as if for the first time
+                self._memories.forget(envelope.run)
+            raise
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(envelope, frame, layout.numbers, **_facts(request, decoded.seen))
         return frame
@@ -204,6 +226,7 @@ class Site:
         request, envelope = decoded.request, decoded.envelope
         if request is None:
             raise _Refused(Refusal.UNKNOWN_QUESTION)
+        is_open = self._is_open(decoded, request)
         if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
@@ -211,15 +234,43 @@ class Site:
         allowed = self.policy.max_questions
         if allowed is not None and self.ledger.replies(envelope.run) >= allowed:
             raise _Refused(Refusal.TOO_MANY_QUESTIONS)
-        if self.policy.max_runs is not None and self.ledger.n_runs_besides(envelope.run) >= self.policy.max_runs:
-            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+        if is_open:
+            self._check_table(envelope, decoded.limits)
+        return request
+
+    def _is_open(self, decoded: Decoded, request: Request[Any]) -> bool:
+        """Whether rows may be looked at for a question; one of a run that has no order here is refused."""
+        if self._approvals is None:
+            return True
+        envelope = decoded.envelope
+        ordered = self._ordered(envelope.run)
+        if ordered is None and type(request) in BEGINNINGS:
+            return False
+        if ordered is None and self._memory(envelope).transcript != decoded.transcript:
+            raise _Refused(Refusal.FORGOT)
+        if ordered != envelope.method:
+            raise NotOrdered(f"the run has an order for {ordered or 'nothing'}, and is asked for {envelope.method}")
+        return True
+
+    def _ordered(self, run: bytes) -> str | None:
+        """The method of the order that was accepted for a run."""
+        if run not in self._accepted:
+            kept = self.ledger.notes(run, "order")
+            if not kept:
+                return None
+            self._accepted[run] = SignedOrder.from_bytes(kept[0]).read().method
+            if len(self._accepted) > MAX_RUNS:
+                self._accepted.popitem(last=False)
+        return self._accepted[run]
+
+    def _check_table(self, envelope: Envelope, limits: Limits) -> None:
+        """Refuse where the rows are not those the run began with, or too few, or more than declared."""
         if not self._began_so(envelope.run):
             raise _Refused(Refusal.OTHER_ROWS)
         held = rows_behind(self._table(envelope.method))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
             raise _Refused(Refusal.TOO_FEW_ROWS)
-        self._check_rows(envelope, decoded.limits)
-        return request
+        self._check_rows(envelope, limits)
 
     def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
@@ -266,13 +317,40 @@ class Site:
             return hmac.digest(self._seed.to_bytes(8, "big"), self.name.encode(), "sha256")
         return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
 
-    def begin(self, run: bytes, order: bytes) -> None:
-        """One order a run; it is kept with the ledger."""
-        before = self.ledger.notes(run, "order")
+    def begin(self, envelope: Envelope, order: bytes) -> Order:
+        """Accept the order of a run: one for it, signed by a certified analyst, within the site's rules."""
+        signed = SignedOrder.from_bytes(order)
+        asked = signed.checked(self._certified.trust)
+        if (asked.identity, asked.method) != (envelope.run, envelope.method):
+            raise NotOrdered(f"the order is for {asked.method} in another run, or for another method")
+        before = self.ledger.notes(envelope.run, "order")
         if before and before[0] != order:
             raise NotOrdered("the run was ordered to do something else before")
         if not before:
-            self.ledger.note(run, "order", order)
+            self._approve(signed, asked)
+        self._check_table(envelope, {})
+        if not before:
+            self.ledger.begin(envelope.run, order, signed.analyst, self._table_name)
+        return asked
+
+    def _approve(self, signed: SignedOrder, asked: Order) -> None:
+        """Refuse an order that the rules forbid, or that a data officer has not approved."""
+        wrong = asked.unsupported()
+        if wrong:
+            raise _Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
+        forbidden = self.policy.forbidden(asked)
+        if forbidden:
+            raise _Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
+        most = self.policy.max_runs
+        if most is not None and self.ledger.n_runs(signed.analyst, self._table_name) >= most:
+            raise _Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")
+        if self._approvals is None:  # one owner plays all sites, and gave the order
+            return
+        decision = self._approvals.decision(signed, asked, self.policy.approval)
+        if decision is not Decision.APPROVED:
+            is_named, waits = self.policy.name_decisions, decision is Decision.WAITING
+            codes = (Refusal.WAITING, Refusal.WAITING_HERE) if waits else (Refusal.DECLINED, Refusal.DECLINED_HERE)
+            raise _Refused(codes[is_named], f"the order {asked.run[:8]} of {signed.analyst}: {decision}")
 
     def note(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run over restarts."""
@@ -382,6 +460,9 @@ class Site:
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
             carrier = CARRIERS.get(type(request))
+            if self._approvals is not None and type(request) not in BEGINNINGS:
+                if self._ordered(envelope.run) != envelope.method:
+                    raise NotOrdered("the site is brought up to date with a run that it has no order for")
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             self._remember(envelope, request, body)
