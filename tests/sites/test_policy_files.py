@@ -54,9 +54,16 @@ def written(tmp_path):
 
 
 def test_presets_are_the_policies_their_names_promise():
-    assert preset("standard") == Policy(max_questions=2000, min_rows=20)
+    assert preset("standard") == Policy(max_questions=2000, max_runs=100, min_rows=20)
     assert preset("strict") == Policy(
-        min_group=10, min_roster=5, rosters="fixed", max_questions=500, max_runs=100, min_rows=100
+        min_group=10,
+        min_roster=5,
+        rosters="fixed",
+        max_questions=500,
+        max_runs=100,
+        min_rows=100,
+        orders_may_choose=frozenset(),
+        approval="first",
     )
     assert preset("research") == Policy(per_site_results="averages", min_group=3, min_roster=2, rosters="any")
 
@@ -139,6 +146,9 @@ GOOD = {
     "peers": (f'{{north = "{KEY.hex()}"}}', {"north": KEY}),
     "max_questions": ("1", 1),
     "max_runs": ("1", 1),
+    "orders_may_choose": ('["points"]', frozenset({"points"})),
+    "approval": ('"always"', "always"),
+    "name_decisions": ("true", True),
     "min_rows": ("0", 0),
     "alignment_key": (f'"{KEY.hex()}"', KEY),
     "method_protection": ('{lloyd = {protection = "groups"}}', {"lloyd": "groups"}),

@@ -45,10 +45,10 @@ class Refusal(IntEnum):
     NOT_ORDERED = 24, "the question is not what was ordered, or a sum is not the sites' own", "run"
     OTHER_VERSIONS = 25, "the site has other versions of coterie or its libraries than the order names", "run"
     CHOICE_FORBIDDEN = 26, "the site's policy does not let an order choose points, ranges or parameters", "run"
-    WAITING = 27, "the order waits for the approval of a site"
-    DECLINED = 28, "the order was declined by a site", "run"
-    WAITING_HERE = 29, "the order waits for the approval of this site"
-    DECLINED_HERE = 30, "the order was declined by this site", "run"
+    WAITING = 27, "waiting for the approval of a site"
+    DECLINED = 28, "declined by a site", "run"
+    WAITING_HERE = 29, "waiting for the approval of the site's data officer"
+    DECLINED_HERE = 30, "declined by the site's data officer", "run"
 
     @property
     def is_waiting(self) -> bool:
