@@ -239,7 +239,7 @@ def explain_policy(policy: Policy) -> list[str]:
         text["any_runs" if policy.max_runs is None else "max_runs"],
         text["orders_may_choose" if policy.orders_may_choose else "orders_choose_nothing"],
         text["approval"][policy.approval],
-        *([] if policy.approval == "automatic" else [text["name_decisions"][str(policy.name_decisions).lower()]]),
+        text["name_decisions"][str(policy.name_decisions).lower()],
         *text["protection"][policy.protection],
         *([text["exempt"][policy.protection]] if facts["exempt"] else []),
         text["per_site_results"][policy.per_site_results],
