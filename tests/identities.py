@@ -14,12 +14,7 @@ AUTHORITY = Authority(bytes(range(100, 132)))
 
 
 def identity(
-    name: str,
-    authority: Authority = AUTHORITY,
-    *,
-    ends: int = 1 << 40,
-    serial: bytes = bytes(8),
-    role: Role = "site",
+    name: str, authority: Authority = AUTHORITY, *, ends: int = 1 << 40, serial: bytes = bytes(8), role: Role = "site"
 ) -> Identity:
     """An identity with a key made from its name."""
     key = hashlib.sha256(name.encode()).digest()

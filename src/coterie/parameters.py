@@ -75,20 +75,26 @@ def parameter(default: Any, doc: str, allowed: Allowed | None = None, *, chooses
     return field(default=default, metadata={"doc": doc, "allowed": allowed, "chooses": chooses})
 
 
+def changed(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given parameters that are not the default."""
+    return {
+        item.name: given[item.name] for item in fields(kind) if given.get(item.name, item.default) != item.default
+    }
+
+
 def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:
     """What kind of choice each given parameter is that is not the default; words and whole numbers are none."""
-    found: dict[str, Choice] = {}
-    for item in fields(kind):
-        value, default = given.get(item.name, item.default), item.default
-        choice = None if value is None or value == default else _choice(item.metadata, value)
+    declared, found = {item.name: item.metadata for item in fields(kind)}, dict[str, Choice]()
+    for name, value in changed(kind, given).items():
+        choice = _choice(declared[name], value)
         if choice is not None:
-            found[item.name] = choice
+            found[name] = choice
     return found
 
 
 def _choice(declared: Mapping[str, Any], value: Any) -> Choice | None:
     allowed: Allowed | None = declared.get("allowed")
-    if isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | str):
         return None
     if not isinstance(value, int | float):
         chooses: Choice | None = declared.get("chooses")

@@ -10,14 +10,14 @@ import pytest
 
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
-from coterie.messages.identity import Authority, Certificate, Identity, Trust
+from coterie.messages.identity import Authority, Identity, Trust
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Nothing
 from coterie.messages.verbs import Seen
 from coterie.methods.order import Order, SignedOrder, installed_versions
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.lloyd import Assign
 from coterie.methods.shared.preparation import SumColumns
+from coterie.methods.shared.prepared import Prepare
 from coterie.secure.masked_sums import HELLO_BYTES, REPORT_BYTES, AskHello, SiteHello
 from coterie.sites.approvals import Approvals, Decision
 from coterie.sites.ledger import SiteLedger
@@ -102,8 +102,9 @@ def test_without_an_order_a_site_answers_nothing_but_the_first_question(server):
     assert server.ask(SUMS, run, limits={"rows": 1.0, "box": 100.0}) is Refusal.NOT_ORDERED  # says nothing of rows
     assert isinstance(server.ask(AskHello(b"", HELLO_BYTES), run, limits={}), SiteHello)
     assert server.ask(SUMS, run) is Refusal.NOT_ORDERED
-    assert server.recall(run, SumColumns(False, np.zeros(2))) is not Nothing()
-    assert server.ask(SUMS, run) is Refusal.NOT_ORDERED
+    prepare = Prepare("drop", True, np.zeros(2), np.zeros(2), np.ones(2))  # a site says whether rows are in range
+    assert server.recall(run, prepare) is Refusal.NOT_ORDERED
+    assert server.ask(SUMS, run) in (Refusal.FORGOT, Refusal.NOT_ORDERED)
     assert server.site.ledger.total("floats_up") == 0
 
 

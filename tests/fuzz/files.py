@@ -37,7 +37,6 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy_files import PRESETS, explain_policy, policy_text, read_policy, upgraded_policy
 from coterie.sites.tables import open_table, read_columns, read_keys
 from coterie.sites.tables.phrases import UNREADABLE
-
 from tests.orders import ANALYST, a_job
 
 from .mutator import FLOATS, NUMBERS, TEXTS, _bits, _cut, _noise, _splice

@@ -18,7 +18,6 @@ from coterie.messages.chain import START, head_path, read_chain, read_open_chain
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy_files import read_policy
-
 from tests.orders import a_job
 
 from .files import models

@@ -69,7 +69,9 @@ def test_it_answers_from_its_own_file_by_its_own_rules(folder):
     made.close()
     assert found.counts.tolist() == [30, 30]
     lines = list(read_chain(made.ledger_path))
-    assert sum(line["event"] == "answer" for line in lines) == found.n_rounds + 1
+    asked = [line["asked"] for line in lines if line["event"] == "answer"]
+    assert asked[0] == "secure.AskHello"
+    assert sum(kind in ("shared.Assign", "shared.Close") for kind in asked) == found.n_rounds + 1
     assert json.loads(made.log_path.read_text().splitlines()[0])["site"] == "north"
 
 

@@ -179,7 +179,9 @@ class Remote:
         sites = self._gathered(state, ordered)
         least = ordered.terms().needed(len(sites))
         try:
-            job = self.session.submit(msgspec.to_builtins(ordered), name=f"coterie-{ordered.read().run[:8]}", least=least)
+            job = self.session.submit(
+                msgspec.to_builtins(ordered), name=f"coterie-{ordered.read().run[:8]}", least=least
+            )
         except Unreachable as problem:
             return {"status": JobStatus.LOST, "message": str(problem)}
         state["jobs"].append(job)

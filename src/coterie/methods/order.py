@@ -132,7 +132,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if library not in here:
                 wrong.append(f"the order needs {library}, which this version of coterie does not know")
             elif not _numbers(low) <= _numbers(here[library]) < _numbers(high):
-                wrong.append(f"the order needs {library} from {low} up to, not including, {high}; here is {here[library]}")
+                wrong.append(
+                    f"the order needs {library} from {low} up to, not including, {high}; here is {here[library]}"
+                )
         return wrong
 
     def agreement(self) -> Agree:

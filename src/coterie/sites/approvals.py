@@ -109,7 +109,9 @@ class Approvals:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            raise InputError(f"{path} cannot be read; the order in it has to be given anew: remove the file.") from None
+            raise InputError(
+                f"{path} cannot be read; the order in it has to be given anew: remove the file."
+            ) from None
 
     def _locked(self) -> AbstractContextManager[object]:
         """The folder, for this process alone."""

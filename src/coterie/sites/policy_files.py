@@ -155,7 +155,13 @@ def upgraded_policy(path: Path) -> str:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, list | tuple | frozenset) else value)
+    return json.dumps(
+        sorted(value)
+        if isinstance(value, frozenset)
+        else list(value)
+        if isinstance(value, list | tuple | frozenset)
+        else value
+    )
 
 
 def _checked(where: object, key: str, value: Any) -> Any:

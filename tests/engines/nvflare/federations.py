@@ -27,8 +27,8 @@ from coterie.engines.nvflare.session import Session
 from coterie.messages.identity import Identity
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.terms import Terms
-from coterie.sites.installed import Holdings
 from coterie.sites.identity_files import IdentityFiles
+from coterie.sites.installed import Holdings
 from coterie.sites.policy_files import read_policy
 from tests.orders import a_job
 

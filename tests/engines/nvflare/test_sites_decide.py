@@ -16,7 +16,6 @@ from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.session import Session
 from coterie.errors import RunError
 from coterie.sites.installed import Holdings
-
 from tests.orders import a_job
 
 from .federations import dealt_rows, rules
