@@ -114,7 +114,7 @@ def _describe_groups(installed: Any, table: Any) -> None:
 
 @site.command("status")
 def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
-    """Show what this site holds, whether it runs, what it has sent so far, and the runs that each analyst has spent."""
+    """Show what this site holds, whether it runs, what it has sent, and the runs each analyst has begun."""
     from coterie.sites.approvals import Decision
     from coterie.sites.installed import InstalledSite
 

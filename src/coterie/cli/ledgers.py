@@ -137,10 +137,10 @@ def _left(lines: list[Line]) -> list[_Left]:
 
 
 def _answer(line: Line, unmasked: Sequence[str] | None) -> _Left:
-    from coterie.secure.masked_sums import AskHello, Introduce, Reveal, ShareKey
+    from coterie.secure.masked_sums import Introduce, Reveal, ShareKey
 
     plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
-    if line.get("asked") in (AskHello.kind, Introduce.kind, Reveal.kind, ShareKey.kind):
+    if line.get("asked") in (Introduce.kind, Reveal.kind, ShareKey.kind):
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])

@@ -20,7 +20,7 @@ from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Request, message_fields, reply_type, request_type
+from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.messages.site_api import CARRIERS, Table
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.preparation import PreparationOptions
@@ -32,7 +32,7 @@ HEADS = ["question", "answer", "content", "times", "values", "bytes", "example",
 class _Played(Policy):
     """The rules of a site, but what they refuse is played: a preview says it instead."""
 
-    def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
+    def objection(self, *_: Any, **__: Any) -> Refusal | None:
         """None: everything is answered."""
         return None
 

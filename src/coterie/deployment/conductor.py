@@ -35,8 +35,8 @@ PATIENCE = 15.0
 class Conductor(Center):
     """Fits what was ordered and leaves the result where the analyst fetches it.
 
-    What a job may say is a signed order and how to carry it out; sites check the order. The run's journal lies in the server's own folder and is removed
-    when the result is written.
+    What a job may say is a signed order and how to carry it out; sites check the order. The run's journal lies in
+    the server's own folder and is removed when the result is written.
     """
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:

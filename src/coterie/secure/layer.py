@@ -238,7 +238,7 @@ def begun(signed: SignedOrder) -> Protocol[dict[str, Bytes]]:
     """Put an order to the sites; the first words of those that accept it."""
     columns = signed.read().columns
     ask = AskHello(signed.to_bytes(), HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0))
-    hellos = yield from each(ask, phase="masking")
+    hellos = yield from each(ask)
     return {name: reply.hello for name, reply in hellos.items()}
 
 

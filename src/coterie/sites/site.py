@@ -460,9 +460,9 @@ class Site:
             if request is None or not request.remembered:
                 raise _Refused(Refusal.UNKNOWN_QUESTION)
             carrier = CARRIERS.get(type(request))
-            if self._approvals is not None and type(request) not in BEGINNINGS:
-                if self._ordered(envelope.run) != envelope.method:
-                    raise NotOrdered("the site is brought up to date with a run that it has no order for")
+            has_begun = self._approvals is None or self._ordered(envelope.run) == envelope.method
+            if not has_begun and type(request) not in BEGINNINGS:
+                raise NotOrdered("the site is brought up to date with a run that it has no order for")
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             self._remember(envelope, request, body)
