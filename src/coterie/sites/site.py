@@ -33,21 +33,13 @@ from coterie.messages.site_api import (
     rows_behind,
 )
 from coterie.messages.verbs import Seen
-from coterie.methods.order import Order, SignedOrder
-from coterie.sites.approvals import Approvals, Decision
+from coterie.methods.order import Order
+from coterie.sites.approvals import Approvals
 from coterie.sites.ledger import MAX_RUNS, NO_RUN, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
+from coterie.sites.orders import Orders, Refused
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, grouped_view
-
-
-class _Refused(Exception):
-    """Carries a code to the exit; the sentence stays in the site's log."""
-
-    def __init__(self, code: Refusal, reason: str = "") -> None:
-        super().__init__(reason or code.sentence)
-        self.code = code
-
 
 _CODES: dict[type[Exception], Refusal] = {
     MalformedMessage: Refusal.MALFORMED,
@@ -128,9 +120,7 @@ class Site:
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
         self._identity, self._seed = identity, seed
-        self._approvals, self._table_name = approvals, table_name
-        self._accepted: OrderedDict[bytes, str] = OrderedDict()
-        """The method that was ordered, by run."""
+        self._orders = Orders(self.policy, self.ledger, table_name, approvals)
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -161,7 +151,7 @@ class Site:
             try:
                 decoded = codec.decode_question(frame)
                 if decoded.envelope.site != self._tag:
-                    raise _Refused(Refusal.FOREIGN)
+                    raise Refused(Refusal.FOREIGN)
                 envelope = decoded.envelope
                 event, given = self._given(decoded)
             except Exception as problem:
@@ -192,11 +182,11 @@ class Site:
         if stored is not None:
             request, frame = stored
             if request != envelope.request:
-                raise _Refused(Refusal.CONFLICT)
+                raise Refused(Refusal.CONFLICT)
             self.ledger.resend(envelope, len(frame))
             return frame
         if (envelope.attempt, envelope.round) <= self.ledger.newest(envelope.run):
-            raise _Refused(Refusal.STALE)
+            raise Refused(Refusal.STALE)
         return None
 
     def _answer(self, decoded: Decoded) -> bytes:
@@ -204,7 +194,7 @@ class Site:
         request = self._permitted(decoded)
         run = self._memory(envelope)
         if run.transcript != decoded.transcript:
-            raise _Refused(Refusal.FORGOT)
+            raise Refused(Refusal.FORGOT)
         for check in CHECKS:
             check(self, run, envelope, decoded)
         layout = _layout(request)
@@ -225,51 +215,40 @@ class Site:
         """The request, once the site's policy has nothing against it."""
         request, envelope = decoded.request, decoded.envelope
         if request is None:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         is_open = self._is_open(decoded, request)
         if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
-            raise _Refused(Refusal.METHOD_FORBIDDEN)
+            raise Refused(Refusal.METHOD_FORBIDDEN)
         allowed = self.policy.max_questions
         if allowed is not None and self.ledger.replies(envelope.run) >= allowed:
-            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+            raise Refused(Refusal.TOO_MANY_QUESTIONS)
         if is_open:
             self._check_table(envelope, decoded.limits)
         return request
 
     def _is_open(self, decoded: Decoded, request: Request[Any]) -> bool:
         """Whether rows may be looked at for a question; one of a run that has no order here is refused."""
-        if self._approvals is None:
+        if not self._orders.are_needed:
             return True
         envelope = decoded.envelope
-        ordered = self._ordered(envelope.run)
+        ordered = self._orders.method_of(envelope.run)
         if ordered is None and type(request) in BEGINNINGS:
             return False
         if ordered is None and self._memory(envelope).transcript != decoded.transcript:
-            raise _Refused(Refusal.FORGOT)
+            raise Refused(Refusal.FORGOT)
         if ordered != envelope.method:
             raise NotOrdered(f"the run has an order for {ordered or 'nothing'}, and is asked for {envelope.method}")
         return True
 
-    def _ordered(self, run: bytes) -> str | None:
-        """The method of the order that was accepted for a run."""
-        if run not in self._accepted:
-            kept = self.ledger.notes(run, "order")
-            if not kept:
-                return None
-            self._accepted[run] = SignedOrder.from_bytes(kept[0]).read().method
-            if len(self._accepted) > MAX_RUNS:
-                self._accepted.popitem(last=False)
-        return self._accepted[run]
-
     def _check_table(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the rows are not those the run began with, or too few, or more than declared."""
         if not self._began_so(envelope.run):
-            raise _Refused(Refusal.OTHER_ROWS)
+            raise Refused(Refusal.OTHER_ROWS)
         held = rows_behind(self._table(envelope.method))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
-            raise _Refused(Refusal.TOO_FEW_ROWS)
+            raise Refused(Refusal.TOO_FEW_ROWS)
         self._check_rows(envelope, limits)
 
     def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
@@ -294,10 +273,10 @@ class Site:
     def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""
         if ANSWERS.get(type(request)) is None:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         objection = self.policy.objection(method, type(request), is_masked=is_masked)
         if objection is not None:
-            raise _Refused(objection)
+            raise Refused(objection)
 
     def card(self) -> Card:
         """The site's own card."""
@@ -318,39 +297,8 @@ class Site:
         return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
 
     def begin(self, envelope: Envelope, order: bytes) -> Order:
-        """Accept the order of a run: one for it, signed by a certified analyst, within the site's rules."""
-        signed = SignedOrder.from_bytes(order)
-        asked = signed.checked(self._certified.trust)
-        if (asked.identity, asked.method) != (envelope.run, envelope.method):
-            raise NotOrdered(f"the order is for {asked.method} in another run, or for another method")
-        before = self.ledger.notes(envelope.run, "order")
-        if before and before[0] != order:
-            raise NotOrdered("the run was ordered to do something else before")
-        if not before:
-            self._approve(signed, asked)
-        self._check_table(envelope, {})
-        if not before:
-            self.ledger.begin(envelope.run, order, signed.analyst, self._table_name)
-        return asked
-
-    def _approve(self, signed: SignedOrder, asked: Order) -> None:
-        """Refuse an order that the rules forbid, or that a data officer has not approved."""
-        wrong = asked.unsupported()
-        if wrong:
-            raise _Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
-        forbidden = self.policy.forbidden(asked)
-        if forbidden:
-            raise _Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
-        most = self.policy.max_runs
-        if most is not None and self.ledger.n_runs(signed.analyst, self._table_name) >= most:
-            raise _Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")
-        if self._approvals is None:  # one owner plays all sites, and gave the order
-            return
-        decision = self._approvals.decision(signed, asked, self.policy.approval)
-        if decision is not Decision.APPROVED:
-            is_named, waits = self.policy.name_decisions, decision is Decision.WAITING
-            codes = (Refusal.WAITING, Refusal.WAITING_HERE) if waits else (Refusal.DECLINED, Refusal.DECLINED_HERE)
-            raise _Refused(codes[is_named], f"the order {asked.run[:8]} of {signed.analyst}: {decision}")
+        """Accept the order of a run."""
+        return self._orders.accept(envelope, order, self._certified.trust, lambda: self._check_table(envelope, {}))
 
     def note(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run over restarts."""
@@ -406,7 +354,7 @@ class Site:
     def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
         before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
         if not self.policy.lets_join(roster, before):
-            raise _Refused(otherwise)
+            raise Refused(otherwise)
         if not before or before[-1] != list(roster):
             self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
 
@@ -414,7 +362,7 @@ class Site:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
         request, limits = codec.decode_body(body)
         if request is None or request.remembered:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope.method, request, is_masked=True)
         self._check_rows(envelope, limits)
         _layout(request)
@@ -458,9 +406,9 @@ class Site:
         for body in decoded.bodies:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
-                raise _Refused(Refusal.UNKNOWN_QUESTION)
+                raise Refused(Refusal.UNKNOWN_QUESTION)
             carrier = CARRIERS.get(type(request))
-            has_begun = self._approvals is None or self._ordered(envelope.run) == envelope.method
+            has_begun = not self._orders.are_needed or self._orders.method_of(envelope.run) == envelope.method
             if not has_begun and type(request) not in BEGINNINGS:
                 raise NotOrdered("the site is brought up to date with a run that it has no order for")
             if carrier is None:
@@ -478,8 +426,8 @@ class Site:
 
     def _refuse(self, envelope: Envelope, problem: Exception) -> bytes:
         """A bare code; why it is sent is for the site's log alone."""
-        is_meant = isinstance(problem, _Refused)
-        code = problem.code if isinstance(problem, _Refused) else _CODES.get(type(problem), Refusal.FAILED)
+        is_meant = isinstance(problem, Refused)
+        code = problem.code if isinstance(problem, Refused) else _CODES.get(type(problem), Refusal.FAILED)
         self._log.warning(
             "%s, round %d: refused: %s" if is_meant else "%s, round %d: %s",
             *(self.name, envelope.round, problem),
@@ -511,5 +459,5 @@ def _facts(request: Request[Any], said: Seen) -> dict[str, Any]:
 def _layout(request: Request[Any]) -> Layout:
     layout = request.layout
     if layout.n_bytes > codec.MAX_ANSWER_BYTES or layout.size > codec.MAX_ANSWER_BYTES // 8:
-        raise _Refused(Refusal.TOO_LARGE)
+        raise Refused(Refusal.TOO_LARGE)
     return layout
