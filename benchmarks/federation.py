@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from coterie.deployment.order import Order
 
 from benchmarks.echo_center import PHASE
 from benchmarks.measure import Line, Result
 from coterie.deployment.federation import Federation
-from coterie.deployment.order import Order
 from coterie.deployment.remote import Remote
 from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.session import Session

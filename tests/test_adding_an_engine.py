@@ -79,7 +79,7 @@ def _failing(channel, process):
 
     with pytest.raises(QuorumLost) as stopped:
         estimator, terms = FederatedKMeans(3, random_state=0), Terms(quorum=1.0, deadline=300.0, resends=0)
-        fit_over(channel, estimator, columns, PreparationOptions(), terms=terms, watch=watch)
+        fit_over(channel, estimator, columns, PreparationOptions(), order=channel.analyst, terms=terms, watch=watch)
     return stopped.value.outcomes
 
 

@@ -16,7 +16,6 @@ import coterie
 from coterie.cli.jobs import Job
 from coterie.deployment.conductor import _claimed
 from coterie.deployment.federation import deal_out
-from coterie.deployment.order import Order
 from coterie.deployment.remote import Remote
 from coterie.engines.nvflare.handover import install
 from coterie.engines.nvflare.kits import provision
@@ -30,6 +29,7 @@ from coterie.sites.ledger import SiteLedger
 from coterie.sites.logs import log_to
 from coterie.sites.tables import ArrayTable, open_table
 from tests.identities import certify
+from tests.orders import a_job
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
 
@@ -100,7 +100,7 @@ def test_a_run_s_folder_at_the_server(tmp_path: Path) -> None:
 def test_what_an_analyst_keeps_of_a_remote_run(tmp_path: Path) -> None:
     run = object.__new__(Remote)
     run.out, run.sites = tmp_path / "out", ()
-    run._begin(Order("0" * 32, "lloyd", {}), resume=False)
+    run._begin(a_job(), resume=False)
     assert modes(tmp_path / "out").keys() == {"."}  # the folder is the user's
 
 

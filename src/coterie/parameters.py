@@ -6,15 +6,18 @@ import functools
 import inspect
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from coterie.errors import InputError, UnknownParameter
 from coterie.text import nearest_name
 
 C = TypeVar("C", bound=type)
+Choice: TypeAlias = Literal["points", "ranges", "parameters"]
+"""What an order may choose: places in the space of rows, ranges of values, numbers on a continuous scale. Each of
+them lets an analyst vary a question by as little as they like."""
 
 
 class Allowed:
@@ -64,9 +67,40 @@ class Allowed:
         )
 
 
-def parameter(default: Any, doc: str, allowed: Allowed | None = None) -> Any:
-    """A parameter: a field of a dataclass with its sentence and, where it can be said, its allowed values."""
-    return field(default=default, metadata={"doc": doc, "allowed": allowed})
+def parameter(default: Any, doc: str, allowed: Allowed | None = None, *, chooses: Choice | None = None) -> Any:
+    """A parameter: a field of a dataclass with its sentence and, where it can be said, its allowed values.
+
+    ``chooses`` says what kind of choice a value is that is neither a word nor a number.
+    """
+    return field(default=default, metadata={"doc": doc, "allowed": allowed, "chooses": chooses})
+
+
+def changed(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given parameters that are not the default."""
+    return {
+        item.name: given[item.name] for item in fields(kind) if given.get(item.name, item.default) != item.default
+    }
+
+
+def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:
+    """What kind of choice each given parameter is that is not the default; words and whole numbers are none."""
+    declared, found = {item.name: item.metadata for item in fields(kind)}, dict[str, Choice]()
+    for name, value in changed(kind, given).items():
+        choice = _choice(declared[name], value)
+        if choice is not None:
+            found[name] = choice
+    return found
+
+
+def _choice(declared: Mapping[str, Any], value: Any) -> Choice | None:
+    allowed: Allowed | None = declared.get("allowed")
+    if value is None or isinstance(value, bool | str):
+        return None
+    if not isinstance(value, int | float):
+        chooses: Choice | None = declared.get("chooses")
+        is_nested = isinstance(value, list | tuple) and any(isinstance(one, list | tuple) for one in value)
+        return chooses or ("points" if is_nested else "parameters")
+    return None if allowed is not None and allowed.whole else "parameters"
 
 
 def checked(allowed: Allowed, default: Any = MISSING) -> Any:

@@ -14,7 +14,8 @@ from coterie.messages.schema import Nothing, Reply, Request
 from coterie.messages.site_api import Table
 from coterie.messages.verbs import Seen
 from coterie.methods.shared.preparation import SumColumns
-from coterie.secure.masked_sums import HELLO_BYTES, AskHello, AskMasked, Introduce, Masked, Reveal
+from coterie.secure.handshake import HELLO_BYTES, AskHello, Introduce
+from coterie.secure.masked_sums import AskMasked, Masked, Reveal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.secure.masked_sums import Context, _common_seed, _opened, _seal, codings, own_seed, threshold
+from coterie.secure.keys import Context, common_seed, opened, own_seed, seal
+from coterie.secure.masked_sums import codings, threshold
 from coterie.sites.policy import Policy
 from tests.maths.rings import add_in_ring, mask_stream
 from tests.secure.shares import combine
@@ -28,13 +29,13 @@ def believing(site, frames, name, gone):
     assert len(roster) - len(gone) >= FEWEST
     place = roster.index(name)
     shares = {
-        peer: _opened(
-            _seal(site, memory, context, peer, name), bytes(reply_of(frames[peer]).shares[place].astype(np.uint8))
+        peer: opened(
+            seal(site, memory, context, peer, name), bytes(reply_of(frames[peer]).shares[place].astype(np.uint8))
         )
         for peer in roster
         if peer != name and peer not in gone
     }
-    return shares, {peer: _common_seed(site, memory, context, peer) for peer in gone}
+    return shares, {peer: common_seed(site, memory, context, peer) for peer in gone}
 
 
 def test_sites_that_believe_stories_give_the_sum_over_four_of_ten():

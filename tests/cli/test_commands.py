@@ -126,11 +126,16 @@ def test_preview_shows_what_would_be_sent_and_sends_nothing(cli, three, tmp_path
     before = set(tmp_path.iterdir())
     code, out, _ = cli("site", "preview", "north.csv", "-k", 3)
     assert code == 0
-    assert "LocalCenters" in out
+    assert "WeightedCenters" in out  # the standard policy allows no per-site results, so a start by sums
+    assert "a sum over" in out
+    assert "refused" not in out
     assert "Nothing was sent" in out
+    assert "LocalCenters" in cli("site", "preview", "north.csv", "-k", 3, "--policy", "research")[1]
+    told = cli("site", "preview", "north.csv", "-k", 3, "--method", "one-shot")[1]
+    assert "Where it says refused: the site's policy does not allow this per-site result." in " ".join(told.split())
     assert set(tmp_path.iterdir()) == before
     answers = json.loads(cli("site", "preview", "north.csv", "-k", 3, "--method", "lloyd", "--json")[1])
-    assert [a["answer"] for a in answers] == ["ColumnReport", "ColumnSums", "CellSums", "Moments", "Sizes"]
+    assert [a["answer"] for a in answers] == ["SiteHello", "ColumnSums", "CellSums", "Moments", "Sizes"]
 
 
 def test_ledgers_are_shown_and_verified(cli, three, tmp_path):

@@ -81,7 +81,7 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
     assert "Everything that ever left is a function of" in below
     assert "Refused" not in below
     rows = rows_of(table)
-    assert ["0", "ColumnReport", "schema", "the answer", "6", "88"] in rows
+    assert ["0", "SiteHello", "schema", "the answer", "0", "371"] in rows
     assert {row[1]: row[3] for row in rows if row[2] == "sums"} == dict.fromkeys(
         ("Magnitudes", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
     )

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from coterie.deployment import remote
-from coterie.deployment.order import EVENT_LINES, OUTCOME, Order
+from coterie.deployment.job import EVENT_LINES, OUTCOME
 from coterie.deployment.remote import Remote
+from tests.orders import a_job
 
 RESULT = b'{"title": "2 clusters", "summary": "", "columns": ["a"], "centers": [[1], [NaN]], "counts": [5, 0.0]}'
-ORDER = Order("0" * 32, "lloyd", {"n_clusters": 3}, ["a", "b"])
+ORDER = a_job("lloyd", {"n_clusters": 3})
 
 
 class Ending:

@@ -118,6 +118,7 @@ class Setting:
                     self.method.make(),
                     columns,
                     PreparationOptions(),
+                    order=opened.analyst,
                     sums="masked" if self.method.is_masked else "plain",
                     journal=journal(self.folder / "journal", resume=resume) if self.journaled else None,
                     terms=self.terms,

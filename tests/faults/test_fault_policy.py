@@ -20,8 +20,8 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.outcomes import OutcomeKind
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.handshake import Hello, Introduce
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import Hello, Introduce
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable

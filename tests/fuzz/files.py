@@ -23,16 +23,19 @@ import pyarrow.parquet as pq
 import coterie
 from coterie.cli.certificates import read_certificate
 from coterie.cli.jobs import read_job
-from coterie.deployment.order import Order, read_order
+from coterie.deployment.job import RemoteJob
+from coterie.deployment.job import read_job as read_remote_job
 from coterie.errors import CoterieError
 from coterie.messages.chain import START, head_path, read_chain, read_open_chain, seal
 from coterie.messages.identity import Authority, Card, Certificate, Identity, Revocations, Trust
+from coterie.methods.order import Order, SignedOrder
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal, Record
 from coterie.runtime.roster import Standing
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy_files import PRESETS, explain_policy, policy_text, read_policy, upgraded_policy
 from coterie.sites.tables import open_table, read_columns, read_keys
 from coterie.sites.tables.phrases import UNREADABLE
+from tests.orders import ANALYST, a_job
 
 from .bounds import bounded
 from .mutator import FLOATS, NUMBERS, TEXTS, _bits, _cut, _noise, _splice
@@ -195,10 +198,22 @@ def models() -> list[bytes]:
 
 
 def orders() -> list[bytes]:
-    plain = Order(RUN, "lloyd", {"n_clusters": 3, "random_state": 1}, ["a", "b"], "minmax", ranges=([0, 1], [2, 3]))
-    kernel = Order(RUN, "landmarks", {"n_clusters": 2, "gamma": 0.1}, ["a"], "standard", "mean", quorum=0.5)
-    wide = Order(RUN, "vertical-kernel-kmeans", {"n_clusters": 2}, settings={"out": "x", "data": ["a"]})
-    return [msgspec.json.encode(order) for order in (plain, kernel, wide)]
+    return [job.order.order for job in _jobs()]
+
+
+def _jobs() -> list[RemoteJob]:
+    plain = a_job("lloyd", {"n_clusters": 3, "random_state": 1}, scale="minmax", ranges=([0, 1], [2, 3]))
+    kernel = a_job("landmarks", {"gamma": 0.1}, ["a"], scale="standard", missing="mean", quorum=0.5)
+    wide = a_job("vertical-kernel-pca", columns=[], settings={"out": "x", "data": ["a"]})
+    return [plain, kernel, wide]
+
+
+def signed_orders() -> list[bytes]:
+    return [job.order.to_bytes() for job in _jobs()]
+
+
+def remote_jobs() -> list[bytes]:
+    return [msgspec.json.encode(job) for job in _jobs()]
 
 
 def _jobs() -> list[bytes]:
@@ -319,12 +334,18 @@ def _records() -> list[bytes]:
     return [data]
 
 
-def _read_order(data: bytes, _: Path) -> None:
+def _read_remote_job(data: bytes, _: Path) -> None:
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):  # NVFlare has read it as JSON before
         return
-    read_order(raw)
+    read_remote_job(raw)
+
+
+def _read_order(data: bytes, _: Path) -> None:
+    order = Order.from_bytes(data)
+    order.chosen()
+    order.unsupported()
 
 
 def _in_file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes, Path], Any]:
@@ -406,6 +427,8 @@ def _read_run_certificate(path: Path) -> None:
 JSON, TEXT = (*BLIND, *[changed_json] * 12), (*BLIND, *[changed_lines] * 8)
 TARGETS: dict[str, Target] = {
     "order": Target(orders, _read_order, JSON),
+    "signed order": Target(signed_orders, lambda data, _: SignedOrder.from_bytes(data).checked(ANALYST.trust)),
+    "remote job": Target(remote_jobs, _read_remote_job, JSON),
     "certificate": Target(lambda: [IDENTITY.certificate.to_bytes()], _read_certificate),
     "card": Target(lambda: [IDENTITY.card(bytes(range(2, 34))).to_bytes()], _read_card),
     "revocations": Target(_lists, _read_revocations),

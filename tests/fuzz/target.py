@@ -73,21 +73,9 @@ from coterie.methods.vertical.sites import (
     SumProducts,
     Treat,
 )
-from coterie.secure.masked_sums import (
-    HELLO_BYTES,
-    SEALED_PART_BYTES,
-    AskHello,
-    AskMasked,
-    Context,
-    Hello,
-    Introduce,
-    Masked,
-    Reveal,
-    Revealed,
-    ShareKey,
-    _seal,
-    keep_keys,
-)
+from coterie.secure.handshake import HELLO_BYTES, SEALED_PART_BYTES, AskHello, Hello, Introduce, ShareKey
+from coterie.secure.keys import Context, seal
+from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed, keep_keys
 from coterie.secure.shamir import SHARE_BYTES
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -256,7 +244,7 @@ def _reveal() -> Reveal:
         peer, memory = _site(name, ROWS), Memory()
         keep_keys(ArrayTable(ROWS), memory, INTRODUCE)
         share = bytes([len(name)] * SHARE_BYTES)
-        sealed.append(_seal(peer, memory, Context.of(sent), name, SITE).encrypt(bytes(12), share, None))
+        sealed.append(seal(peer, memory, Context.of(sent), name, SITE).encrypt(bytes(12), share, None))
     return Reveal(len(ROSTER), UPLOAD_ROUND, 0, ROSTER, np.array([list(one) for one in sealed]))
 
 

@@ -24,7 +24,8 @@ from coterie.methods.method import PREPARATION
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset
 from coterie.secure import replay
-from coterie.secure.masked_sums import AskMasked, Masked, Parts, PublicSeed, Reveal, Revealed, SiteHello
+from coterie.secure.handshake import Parts, PublicSeed, SiteHello
+from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 
 from .bounds import Bounds, bounded, small_machine
 from .history import Walk, recordings, walk

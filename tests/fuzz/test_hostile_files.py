@@ -11,12 +11,14 @@ import pytest
 
 from coterie import load_model
 from coterie.cli.jobs import read_job
-from coterie.deployment.order import Order, read_order
-from coterie.errors import InputError, JournalMismatch, LedgerBroken
+from coterie.deployment.job import RemoteJob
+from coterie.deployment.job import read_job as read_remote_job
+from coterie.errors import CoterieError, InputError, JournalMismatch, LedgerBroken
 from coterie.messages.chain import START, head_path, read_chain, read_open_chain, seal
 from coterie.runtime.journal import JOURNAL_SCHEMA, Header, Journal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy_files import read_policy
+from tests.orders import a_job
 
 from .files import models
 
@@ -84,13 +86,21 @@ def _nested(depth: int) -> Any:
 
 @pytest.mark.parametrize("value", [10**400, _nested(50_000), "x" * (17 << 20)], ids=["number", "deep", "large"])
 def test_an_order_of_nonsense_is_one_clear_error(value: Any) -> None:
-    with pytest.raises(InputError, match=r"order|counted"):
-        read_order({"run": "0" * 32, "method": "lloyd", "parameters": {"n_clusters": value}, "columns": ["a"]})
+    with pytest.raises(CoterieError, match=r"order|counted"):
+        read_remote_job(msgspec.to_builtins(with_clusters(value)))
+
+
+def with_clusters(value: Any) -> RemoteJob:
+    """A job for so many clusters, whatever that is."""
+    job = a_job()
+    order = {**json.loads(job.order.order), "parameters": {"n_clusters": value}}
+    raw = json.dumps(order).encode() if not isinstance(value, list) else b'{"run":' + b"[" * 50_000
+    return msgspec.structs.replace(job, order=msgspec.structs.replace(job.order, order=raw))
 
 
 def test_an_analyst_s_own_number_beyond_any_count_is_one_clear_error() -> None:
     with pytest.raises(InputError, match="more than anything is counted to"):
-        Order("0" * 32, "lloyd", {"n_clusters": 10**400}, ["a"]).check()
+        with_clusters(10**400).check()
 
 
 def _chained(path: Path, body: bytes) -> Path:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.maths.masks import add_streams
-from coterie.secure.masked_sums import _expanded, _extracted, threshold
+from coterie.secure.keys import expanded, extracted
+from coterie.secure.masked_sums import threshold
 from coterie.secure.shamir import combine_others, split
 from tests.maths.rings import add_in_ring, mask_stream
 
@@ -20,7 +21,7 @@ from .shares import combine
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=200))
 def test_keys_are_hkdfs_in_two_steps(secret, info):
     whole = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(secret)
-    assert _expanded(_extracted(secret), info) == whole
+    assert expanded(extracted(secret), info) == whole
 
 
 @given(st.integers(8, 64), st.integers(0, 40), st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=5))

@@ -21,8 +21,9 @@ from coterie.runtime.layers import PlainSums
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.keys import Context, own_seed
 from coterie.secure.layer import MaskedSums
-from coterie.secure.masked_sums import AskMasked, Context, Reveal, codings, own_seed, threshold
+from coterie.secure.masked_sums import AskMasked, Reveal, codings, threshold
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.declared import Declared

@@ -24,7 +24,7 @@ from coterie.errors import QuorumLost
 from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.verbs import Question, Seen
-from coterie.methods.order import Order
+from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Prepare
 from coterie.runtime.run import run
@@ -163,8 +163,9 @@ def lied_to(lie, at=2):
     with in_process(TABLES, policy=Policy()) as channel:
         layer = Lying(lie, at)
         columns = next(iter(TABLES.values())).columns
-        protocol = layer.ordered(Order.of(estimator, columns, PreparationOptions()), 0)
-        return run(protocol, channel, method="federated-kmeans", layers=[layer])
+        order = Order.of(estimator, columns, PreparationOptions())
+        protocol = layer.ordered(SignedOrder.by(channel.analyst, order), 0)
+        return run(protocol, channel, method="federated-kmeans", layers=[layer], identity=order.identity)
 
 
 def test_without_a_lie_the_run_goes_on():

@@ -11,15 +11,17 @@ import pytest
 from coterie.errors import InputError, QuorumLost, Untrusted
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
-from coterie.methods.shared.lloyd import lloyd
 from coterie.runtime.channel import Outcome
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
+from coterie.secure.handshake import ordered_plainly
 from coterie.sites import installed
 from coterie.sites.installed import Holdings, InstalledSite
 from tests.identities import certify
+from tests.orders import RUN, an_order, signed
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 5.0]])
+LLOYD = {"init": CENTERS.tolist()}
 POLICY = 'per_site_results = "averages"\nprotection = "none"\nmin_rows = 1\n'
 
 
@@ -35,6 +37,13 @@ class Alone:
     def exchange(self, payloads, timeout):
         self.asked += 1
         return {name: Outcome("answered", self.site.answer(data)) for name, data in payloads.items()}
+
+
+def run_over(site, parameters=LLOYD, run_=None, **more):
+    """A run of an ordered method over one site, sums in the clear."""
+    order = an_order("lloyd", parameters, run=run_)
+    protocol = ordered_plainly(signed(order), 0)
+    return run(protocol, site, method="lloyd", identity=order.identity, **more).result
 
 
 def write_rows(path, shift=0.0):
@@ -56,11 +65,13 @@ def folder(tmp_path):
 def test_it_answers_from_its_own_file_by_its_own_rules(folder):
     made = InstalledSite(folder / "kit")
     site = made.open("north")
-    found = run(lloyd(CENTERS), Alone(site), method="lloyd")
+    found = run_over(Alone(site))
     made.close()
     assert found.counts.tolist() == [30, 30]
     lines = list(read_chain(made.ledger_path))
-    assert sum(line["event"] == "answer" for line in lines) == found.n_rounds + 1
+    asked = [line["asked"] for line in lines if line["event"] == "answer"]
+    assert asked[0] == "secure.AskHello"
+    assert sum(kind in ("shared.Assign", "shared.Close") for kind in asked) == found.n_rounds + 1
     assert json.loads(made.log_path.read_text().splitlines()[0])["site"] == "north"
 
 
@@ -115,7 +126,7 @@ def interrupted(folder, rounds):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(lloyd(CENTERS + 1), channel, method="lloyd", journal=Journal(folder / "journal"), watch=watch)
+        run_over(channel, run_=RUN, journal=Journal(folder / "journal"), watch=watch)
     made.close()
 
 
@@ -123,7 +134,7 @@ def resumed(folder):
     made = InstalledSite(folder / "kit")
     try:
         journal = Journal(folder / "journal", resume=True)
-        return run(lloyd(CENTERS + 1), Alone(made.open("north")), method="lloyd", journal=journal)
+        return run_over(Alone(made.open("north")), run_=RUN, journal=journal)
     finally:
         made.close()
 
@@ -140,7 +151,7 @@ def test_a_run_is_not_gone_on_with_over_other_rows(folder):
         resumed(folder)
     assert refused.value.outcomes["north"].refusal is Refusal.OTHER_ROWS
     made = InstalledSite(folder / "kit")  # a new run is none of that
-    assert run(lloyd(CENTERS), Alone(made.open("north")), method="lloyd").counts.tolist() == [30, 30]
+    assert run_over(Alone(made.open("north"))).counts.tolist() == [30, 30]
     made.close()
 
 

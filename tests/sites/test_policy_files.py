@@ -54,9 +54,16 @@ def written(tmp_path):
 
 
 def test_presets_are_the_policies_their_names_promise():
-    assert preset("standard") == Policy(max_questions=2000, min_rows=20)
+    assert preset("standard") == Policy(max_questions=2000, max_runs=100, min_rows=20)
     assert preset("strict") == Policy(
-        min_group=10, min_roster=5, rosters="fixed", max_questions=500, max_runs=100, min_rows=100
+        min_group=10,
+        min_roster=5,
+        rosters="fixed",
+        max_questions=500,
+        max_runs=100,
+        min_rows=100,
+        orders_may_choose=frozenset(),
+        approval="first",
     )
     assert preset("research") == Policy(per_site_results="averages", min_group=3, min_roster=2, rosters="any")
 
@@ -140,6 +147,9 @@ GOOD = {
     "verification": ('"off"', "off"),
     "max_questions": ("1", 1),
     "max_runs": ("1", 1),
+    "orders_may_choose": ('["points"]', frozenset({"points"})),
+    "approval": ('"always"', "always"),
+    "name_decisions": ("true", True),
     "min_rows": ("0", 0),
     "alignment_key": (f'"{KEY.hex()}"', KEY),
     "method_protection": ('{lloyd = {protection = "groups"}}', {"lloyd": "groups"}),
@@ -241,6 +251,9 @@ OTHER = {
     "verification": "required",
     "max_questions": 77,
     "max_runs": 78,
+    "orders_may_choose": frozenset({"points"}),
+    "approval": "always",
+    "name_decisions": True,
     "min_rows": 78,
     "alignment_key": KEY,
     "method_protection": {"lloyd": "none"},
@@ -256,7 +269,7 @@ def test_a_rule_that_changes_changes_the_explanation(name, rule):
         changed = replace(changed, method_protection={"lloyd": "groups"})  # there it means something
     is_same = changed == policy if rule != "verification" else changed.verifies == policy.verifies
     assert (explained(changed) == explained(policy)) == is_same
-    if isinstance(OTHER[rule], int):
+    if type(OTHER[rule]) is int:
         assert str(OTHER[rule]) in explained(changed)
 
 

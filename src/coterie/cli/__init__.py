@@ -6,7 +6,8 @@ import os
 import sys
 
 # isort: off
-from coterie.cli import cluster, watching, deployment, enrollment, federation, inspection, ledgers, certificates  # noqa: F401
+from coterie.cli import cluster, previews, watching, deployment, approvals, enrollment, federation  # noqa: F401
+from coterie.cli import inspection, ledgers, certificates  # noqa: F401
 
 # isort: on  (a module adds its commands when it is imported, and help lists them in this order)
 from coterie.cli.options import app

@@ -1,19 +1,15 @@
-"""Clustering: ``demo``, ``cluster``, ``run``, ``assign``, ``site preview``, ``site tags``."""
+"""Clustering: ``demo``, ``cluster``, ``run``, ``assign``, ``site tags``."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
-from itertools import groupby
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from coterie.cli import options as opt
@@ -23,9 +19,6 @@ from coterie.cli.run_state import read_state
 from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.files import private_file
-from coterie.messages import codec
-from coterie.messages.chain import read_chain
-from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.text import count_of
 
 
@@ -216,95 +209,6 @@ def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@site.command()
-def preview(
-    data: opt.OwnFile,
-    clusters: opt.Clusters,
-    method: opt.Method = "federated-kmeans",
-    settings: opt.Settings = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
-    as_json: opt.AsJson = False,
-) -> None:
-    """Show what this site would send: run the method here, with this site alone.
-
-    Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
-    and this site's share of a sample depend on the other sites.
-    """
-    job = Job(
-        [str(data)],
-        "",
-        clusters,
-        method,
-        scale=scale,
-        missing=missing,
-        settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
-    )
-    answers = _played(job)
-    if as_json:
-        print_json(answers)
-        return
-    heads = ["question", "answer", "content", "times", "values sent", "bytes sent", "example"]
-    names = ("answer", "content", "times", "numbers", "bytes", "example")
-    rows = [[a["asked"].rpartition(".")[2], *(str(a[name]) for name in names)] for a in answers]
-    show_table(f"What {data.name} would send", heads, rows)
-    tell("Values and bytes are totals over all answers of a kind. Nothing was sent.")
-
-
-def _played(job: Job) -> list[dict[str, Any]]:
-    """Every kind of answer of the job's only site, with its size and its first values."""
-    from coterie.estimators.fitting import fit
-    from coterie.methods.registry import METHODS
-    from coterie.sites.policy import Policy, Protection
-
-    estimator = job.estimator()
-    job.check_key(estimator)
-    shown: Protection = "none" if METHODS[estimator.method].needs_rows else "groups"
-    with tempfile.TemporaryDirectory() as folder:
-        fit(
-            estimator,
-            {name: table for name, (table, _) in job.scanned_tables().items()},
-            journal=Path(folder) / "journal",
-            policy=replace(Policy.simulation(), protection=shown),
-            sums="plain",
-            scale=job.scale,  # type: ignore[arg-type]
-            missing=job.missing,  # type: ignore[arg-type]
-        )
-        (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
-        lines = [line for line in read_chain(ledger) if line["event"] == "answer"]
-    groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
-    return [
-        {
-            **{name: group[0][name] for name in ("asked", "answer", "content")},
-            "times": len(group),
-            "numbers": sum(line["floats"] for line in group),
-            "bytes": sum(line["bytes"] for line in group),
-            "example": _example(group[0]),
-        }
-        for group in groups
-    ]
-
-
-def _example(line: Mapping[str, Any]) -> str:
-    """The first values of an answer if they are float64, else its size."""
-    frame = base64.b64decode(line["frame"])
-    start = codec.read_envelope(frame)[2] + 4
-    payload = frame[start:-4]
-    kind = request_type(line["asked"])
-    are_floats = kind and all(
-        item.array and item.array.dtype == "float64" for item in message_fields(reply_type(kind))
-    )
-    if not payload or not are_floats or len(payload) != 8 * line["floats"]:
-        return f"{len(payload)} bytes" if payload else "nothing"
-    numbers = np.frombuffer(payload, "<f8")
-    return ", ".join(f"{value:.4g}" for value in numbers[:4]) + (", ..." if len(numbers) > 4 else "")
 
 
 @site.command()

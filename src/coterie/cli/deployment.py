@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.approvals import runs_by_analyst
 from coterie.cli.ledgers import groups_sentences
 from coterie.cli.options import server, site
 from coterie.cli.remote_jobs import check_installed
 from coterie.cli.terminal import grouping_bar, print_json, show_table, tell
-from coterie.engines.nvflare.kits import Kit, read_kit
+from coterie.engines.nvflare.kits import kit_of
 from coterie.engines.nvflare.processes import find_running, run_here
-from coterie.errors import InputError
 from coterie.messages.chain import read_open_chain
 from coterie.text import count_of
 
@@ -25,14 +25,14 @@ from coterie.text import count_of
 def server_start(kit: opt.Kit) -> None:
     """Start the server in the foreground; Ctrl-C stops it. docs/operations.md has a systemd unit."""
     check_installed()
-    run_here(_kit(kit, "server"))
+    run_here(kit_of(kit, "server"))
 
 
 @server.command("status")
 def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """Show whether the server runs on this machine, and which runs can be resumed."""
     check_installed()
-    own_kit = _kit(kit, "server")
+    own_kit = kit_of(kit, "server")
     running = find_running(own_kit)
     runs = own_kit.folder / "coterie" / "runs"
     kept = sorted(path.name for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
@@ -72,7 +72,7 @@ def site_start(
     check_installed()
     from coterie.sites.installed import Holdings, InstalledSite
 
-    own_kit = _kit(kit, "site")
+    own_kit = kit_of(kit, "site")
     own_kit.check()
     installed = InstalledSite(own_kit.folder)
     installed.identity(own_kit.name)
@@ -115,15 +115,17 @@ def _describe_groups(installed: Any, table: Any) -> None:
 
 @site.command("status")
 def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
-    """Show what this site holds, whether it runs, and what it has sent so far."""
+    """Show what this site holds, whether it runs, what it has sent, and the runs each analyst has begun."""
+    from coterie.sites.approvals import Decision
     from coterie.sites.installed import InstalledSite
 
-    own_kit = _kit(kit, "site")
+    own_kit = kit_of(kit, "site")
     installed = InstalledSite(own_kit.folder)
     held, running = installed.holdings(), find_running(own_kit)
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     breaks, contradicted = installed.breaks()
     answers = [line for line in lines if line["event"] == "answer"]
+    began, rules = runs_by_analyst(lines), held.rules()
     facts: dict[str, Any] = {
         "site": own_kit.name,
         "server": f"{own_kit.host}:{own_kit.port}",
@@ -140,12 +142,15 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
         "last_method": answers[-1]["method"] if answers else None,
         "acknowledged_breaks": breaks,
         "is_contradicted": contradicted,
+        "runs_by_analyst": {analyst: n for (analyst, table), n in began.items() if table == held.table_name},
+        "max_runs": rules.max_runs,
+        "waiting": sum(kept.decision is Decision.WAITING for kept in installed.approvals.all()),
     }
     grouped = list(groups_sentences(lines))
     if as_json:
         print_json({**facts, "groups": grouped})
         return
-    last = facts["last_answer"]
+    last, spent = facts["last_answer"], facts["runs_by_analyst"]
     when = f"{datetime.fromtimestamp(last):%Y-%m-%d %H:%M:%S} ({facts['last_method']})" if last else "never"
     state = "down" if running is None else f"up, process {running.pid}" + (", in a job" if running.jobs else "")
     show_table(
@@ -158,6 +163,8 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
             ["data", held.data],
             ["policy", held.policy],
             ["runs", str(facts["runs"])],
+            *[["runs of " + name, f"{n} of {rules.max_runs or 'any number'}"] for name, n in spent.items()],
+            ["orders that wait", str(facts["waiting"])],
             ["answers", f"{len(answers):,}, and {facts['refusals']:,} refusals"],
             ["bytes sent", f"{facts['bytes_up']:,}"],
             ["last answer", when],
@@ -184,7 +191,7 @@ def site_acknowledge(
     """
     from coterie.sites.installed import InstalledSite
 
-    own_kit = _kit(kit, "site")
+    own_kit = kit_of(kit, "site")
     if not yes:
         typer.confirm(
             "Lines of this site's ledger are missing, and budgets do not count them. Go on with the ledger as it is?",
@@ -205,7 +212,7 @@ def site_regroup(
     """
     from coterie.sites.installed import InstalledSite
 
-    own_kit = _kit(kit, "site")
+    own_kit = kit_of(kit, "site")
     installed = InstalledSite(own_kit.folder)
     if not yes:
         typer.confirm(
@@ -215,10 +222,3 @@ def site_regroup(
     with grouping_bar() as progress:
         view = installed.grouped(progress, anew=True)
     tell(f"Formed {view.n_rows:,} groups of at least {view.min_group} rows; the ledger records it.")
-
-
-def _kit(path: Path, kind: str) -> Kit:
-    kit = read_kit(path)
-    if kit.kind != kind:
-        raise InputError(f"{path} is the kit of {kit.kind} {kit.name}; give the kit of a {kind}.")
-    return kit

@@ -139,11 +139,11 @@ def _left(lines: list[Line]) -> list[_Left]:
 
 def _answer(line: Line, unmasked: Sequence[str] | None) -> _Left:
     from coterie.secure.certificates import Compare, Conclude
-    from coterie.secure.masked_sums import AskHello, Introduce, Reveal, ShareKey
+    from coterie.secure.handshake import Introduce, ShareKey
+    from coterie.secure.masked_sums import Reveal
 
     plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
-    keys = (AskHello, Compare, Introduce, ShareKey, Reveal, Conclude)
-    if line.get("asked") in [request.kind for request in keys]:
+    if line.get("asked") in [request.kind for request in (Compare, Introduce, ShareKey, Reveal, Conclude)]:
         return plain._replace(what=KEYS, content="no data")
     if line["seen"] != "masked":
         return plain._replace(seen=line["seen"])

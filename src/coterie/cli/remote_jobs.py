@@ -15,9 +15,11 @@ from coterie.engines.nvflare.kits import read_kit
 from coterie.engines.nvflare.session import Session
 from coterie.errors import CoterieError, InputError, RunError
 from coterie.runtime.events import EVENTS, EventFile
+from coterie.sites.identity_files import IdentityFiles
 
 if TYPE_CHECKING:
-    from coterie.deployment.order import Order
+    from coterie.deployment.job import RemoteJob
+    from coterie.messages.identity import Identity
 
 DEADLINE = 60.0
 """Seconds an exchange may take, unless the job sets a deadline."""
@@ -29,27 +31,27 @@ def check_installed() -> None:
         raise InputError("this command needs NVFlare, which is not installed; run pip install 'coterie[nvflare]'.")
 
 
-def order_of(job: Job) -> Order:
-    """The order for a job; data and policies are the sites' own."""
-    from coterie.deployment.order import Order
+def remote_job(job: Job, analyst: Identity) -> RemoteJob:
+    """The same over a federation, ordered and signed by an analyst; data and policies are the sites' own."""
+    from coterie.deployment.job import RemoteJob
+    from coterie.messages.site_api import Column
+    from coterie.methods.order import Order, SignedOrder
+    from coterie.methods.shared.preparation import PreparationOptions
 
-    parameters = {"n_clusters": job.clusters, "random_state": job.seed, **job.settings}
-    columns = [] if job.estimator().splits_columns else _columns(job)
-    order = Order(
-        "0" * 32,
-        job.method,
-        parameters,
-        columns,
-        job.scale,  # type: ignore[arg-type]
-        job.missing,  # type: ignore[arg-type]
-        job.ranges_of(columns),
+    estimator = job.estimator()
+    columns = [] if estimator.splits_columns else _columns(job)
+    options = PreparationOptions(job.scale, job.missing, job.ranges_of(columns))  # type: ignore[arg-type]
+    order = Order.of(estimator, tuple(map(Column, columns)), options)
+    remote = RemoteJob(
+        SignedOrder.by(analyst, order),
+        job.seed,
         job.sums or "masked",  # type: ignore[arg-type]
         job.quorum,
         job.deadline or DEADLINE,
         {name: value for name, value in asdict(job).items() if name not in ("data", "policy", "out")},
     )
-    order.check()
-    return order
+    remote.check()
+    return remote
 
 
 def _columns(job: Job) -> list[str]:
@@ -68,8 +70,9 @@ def run_remotely(config: Path, kit: Path, *, resume: bool, attempts: int, patien
     job = read_job(config, needs_data=False)
     out = Path(job.out)
     job.check_folder(out, resume, kept="remote.json")
-    order = order_of(job)
-    with Session(read_kit(kit)) as session:
+    own_kit = read_kit(kit)
+    with Session(own_kit) as session:
+        order = remote_job(job, IdentityFiles(own_kit.folder).read("analyst", own_kit.name))
         session.connect(10.0)
         state = read_state(out)
         with Claimed(out) as claim, watching(state, quiet=as_json) as watch, EventFile(out / EVENTS, watch) as events:

@@ -7,21 +7,21 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order, read_order
+from coterie.deployment.job import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, RemoteJob, read_job
 from coterie.engines.nvflare.center import AuxChannel, Center, Ended
 from coterie.engines.nvflare.wire import forget_old_jobs
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
 from coterie.files import private_folder
+from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Column
-from coterie.methods.shared.preparation import PreparationOptions
 from coterie.report.outputs import write_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
@@ -37,8 +37,8 @@ PATIENCE = 15.0
 class Conductor(Center):
     """Fits what was ordered and leaves the result where the analyst fetches it.
 
-    What a job may say is an order and nothing else; the run's journal lies in the server's own folder and is removed
-    when the result is written.
+    What a job may say is a signed order and how to carry it out; sites check the order. The run's journal lies in
+    the server's own folder and is removed when the result is written.
     """
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:
@@ -51,15 +51,15 @@ class Conductor(Center):
         out.mkdir(parents=True, exist_ok=True)
         outcome: dict[str, Any] = {"status": JobStatus.DONE}
         try:
-            order = read_order(self.arguments)
-            home = kit / "coterie" / "runs" / order.run
+            job = read_job(self.arguments)
+            home = kit / "coterie" / "runs" / job.read().run
             with _claimed(home):
-                self._fit(order, channel, kit, home, out, lines)
+                self._fit(job, channel, kit, home, out, lines)
                 shutil.rmtree(home, ignore_errors=True)
         except Ended as problem:
             outcome = {"status": JobStatus.ENDED, "message": str(problem)}
         except RunError as problem:
-            outcome = _failed(JobStatus.STOPPED, problem)
+            outcome = _undecided(problem) or _failed(JobStatus.STOPPED, problem)
             outcome["absent"] = [name for name, site in problem.outcomes.items() if site.may_return]
         except CoterieError as problem:
             outcome = _failed(JobStatus.REFUSED, problem)
@@ -70,28 +70,29 @@ class Conductor(Center):
         (out / OUTCOME).write_text(json.dumps(outcome) + "\n")
         logging.getLogger("coterie").info("the run ended: %s", outcome["status"])
 
-    def _fit(self, order: Order, channel: AuxChannel, kit: Path, home: Path, out: Path, lines: EventLines) -> None:
+    def _fit(self, job: RemoteJob, channel: AuxChannel, kit: Path, home: Path, out: Path, lines: EventLines) -> None:
         wrong = channel.greet()
-        if len(channel.sites()) - len(wrong) < order.terms().needed(len(channel.sites())):
+        if len(channel.sites()) - len(wrong) < job.terms().needed(len(channel.sites())):
             sentences = "; ".join(f"{name} {outcome}" for name, outcome in wrong.items())
             ready = SiteOutcome(OutcomeKind.ANSWERED)
             outcomes = {name: wrong.get(name, ready) for name in channel.sites()}
             raise QuorumLost(f"too few sites are ready. {sentences}.", outcomes)
-        estimator = order.estimator()
-        columns = {} if estimator.splits_columns else {"": tuple(Column(name) for name in order.columns)}
+        estimator, order = job.estimator(), job.read()
+        columns = {} if estimator.splits_columns else {"": tuple(Column(*column) for column in order.columns)}
         authority = IdentityFiles(kit).authority()
         fitted: Any = fit_over(
             channel,
             estimator,
             columns,
-            PreparationOptions(order.scale, order.missing, order.ranges),
-            sums=order.sums,
+            order.options(),
+            order=job.order,
+            sums=job.sums,
             journal=Journal(home / "journal", resume=True),
-            terms=order.terms(),
+            terms=job.terms(),
             events=lines.take,
             authority=None if authority is None else RunAuthority(authority, "federation"),
         )
-        write_run(out, fitted, {}, order.settings)
+        write_run(out, fitted, {}, job.settings)
 
 
 class EventLines:
@@ -101,11 +102,13 @@ class EventLines:
         self._lines: list[Line] = []
         self._lock = threading.Lock()
         self._log = log
+        self._held = ""
+        """What is said instead where the last exchange met sites that are not named."""
 
     def take(self, line: Line) -> None:
-        """One event more; in the server's log it is short."""
+        """One event more; in the server's log it is short. An analyst is not told which site waits or declined."""
         with self._lock:
-            self._lines.append(line)
+            self._lines += self._told(line)
         facts: dict[str, Any] = {
             name: line[name] for name in ("run", "round", "attempt", "method", "event", "asked") if name in line
         }
@@ -114,6 +117,15 @@ class EventLines:
         silent = [name for name, site in asked.items() if site["outcome"] not in HEARD]
         level = logging.WARNING if silent or line["event"] == "failed" else logging.INFO
         self._log.log(level, line.get("message") or (f"without {', '.join(silent)}" if silent else ""), extra=facts)
+
+    def _told(self, line: Line) -> list[Line]:
+        """What an analyst is told of an event."""
+        if line["event"] == "exchange":
+            codes = [Refusal.__members__.get(site.get("reason", "")) for site in line["sites"].values()]
+            held = [code for code in codes if code is not None and code.is_anonymous]
+            self._held = _sentence(held)
+            return [] if held else [line]
+        return [{**line, "message": self._held} if line["event"] == "failed" and self._held else line]
 
     def since(self, _topic: str, lines: Any, *_: Any) -> dict[str, Any]:
         """What came after the first so many."""
@@ -125,6 +137,23 @@ class EventLines:
         """All of them, for who did not ask in time."""
         with self._lock:
             path.write_bytes(msgspec.json.encode(self._lines))
+
+
+def _undecided(problem: RunError) -> dict[str, Any] | None:
+    """How a run ends that a data officer has not approved, or declined; without the names of sites that want none."""
+    refusals = {name: outcome.refusal for name, outcome in problem.outcomes.items() if outcome.refusal is not None}
+    held = {name: code for name, code in refusals.items() if code.is_waiting or code.is_declined}
+    if not held:
+        return None
+    status = JobStatus.DECLINED if any(code.is_declined for code in held.values()) else JobStatus.WAITING
+    named = [f"{name}: the order is {code.sentence}." for name, code in held.items() if not code.is_anonymous]
+    sentences = [*filter(None, [_sentence([code for code in held.values() if code.is_anonymous])]), *named]
+    return _failed(status, RunError(" ".join(sentences)))
+
+
+def _sentence(held: Sequence[Refusal]) -> str:
+    """What an analyst is told of sites that are not named."""
+    return " ".join(f"The order is {code.sentence}." for code in sorted(set(held), reverse=True))
 
 
 def _failed(status: JobStatus, problem: CoterieError) -> dict[str, Any]:

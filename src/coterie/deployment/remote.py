@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from coterie import errors
-from coterie.deployment.order import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, Order
+from coterie.deployment.job import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus, RemoteJob
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.files import MEGABYTE, read_bounded, write_private
@@ -29,6 +28,8 @@ SPARED = 15.0
 """Seconds to wait for sites that a quorum can do without."""
 STARTING = 60.0
 """Seconds a job may take from its submission until it is heard of."""
+DECIDING = 10.0
+"""Seconds between two looks whether the sites' data officers have decided."""
 ENDING = 15.0
 """Seconds in which a job that answers no more is over, if it is about to end."""
 
@@ -67,19 +68,23 @@ class Remote:
     _seen: int = 0
     """How many events of the present job were reported."""
 
-    def run(self, order: Order, *, resume: bool) -> dict[str, Any]:
-        """Bring the order to its end; the outcome, with the result's files in ``out``."""
-        state = self._begin(order, resume)
-        order = msgspec.structs.replace(order, run=state["run"])
-        order.check()
+    def run(self, job: RemoteJob, *, resume: bool) -> dict[str, Any]:
+        """Bring what is ordered to its end; the outcome, with the result's files in ``out``."""
+        state = self._begin(job, resume)
+        job = msgspec.convert(state["job"], RemoteJob)
+        job.check()
         for attempt in range(1, self.attempts + 1):
-            left = self._left_behind(state, order) if resume and attempt == 1 else None
-            outcome = left or self._once(order, state, attempts_left=attempt < self.attempts)
+            left = self._left_behind(state, job) if resume and attempt == 1 else None
+            outcome = left or self._decided(job, state, attempts_left=attempt < self.attempts)
             status = outcome["status"]
             if status == JobStatus.DONE:
-                for job in state["jobs"]:  # the server may forget them: the result is here
-                    self.session.delete(job)
+                for old in state["jobs"]:  # the server may forget them: the result is here
+                    self.session.delete(old)
                 return outcome
+            if status == JobStatus.DECLINED:
+                raise RunError(outcome["message"])
+            if status == JobStatus.WAITING:
+                raise Stopped(f"{outcome['message']} --resume goes on when it is approved.")
             if status == JobStatus.REFUSED or (status == JobStatus.STOPPED and not outcome["absent"]):
                 raise _problem(outcome)
             if attempt == self.attempts:
@@ -90,21 +95,34 @@ class Remote:
             f"{outcome['message']} {self.attempts} jobs were tried; --resume goes on when the cause is mended."
         )
 
+    def _decided(self, job: RemoteJob, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
+        """One job, or as many as it takes until no site waits for its data officer, or patience ends."""
+        ends, said = time.monotonic() + self.patience, ""
+        while True:
+            outcome = self._once(job, state, attempts_left=attempts_left)
+            if outcome["status"] != JobStatus.WAITING or time.monotonic() + DECIDING > ends:
+                return outcome
+            if outcome["message"] != said:
+                said = outcome["message"]
+                self.say(said)
+            time.sleep(DECIDING)
+
     @property
     def _kept(self) -> Path:
         return self.out / "remote.json"
 
-    def _begin(self, order: Order, resume: bool) -> dict[str, Any]:
+    def _begin(self, job: RemoteJob, resume: bool) -> dict[str, Any]:
         if resume:
             if not self._kept.exists():
                 raise InputError(f"{self.out} holds no run to resume; leave --resume out.")
             state: dict[str, Any] = json.loads(self._kept.read_text())
-            settings = {**msgspec.to_builtins(order), "run": state["run"]}
-            if {**state["order"], "deadline": 0, "quorum": 0} != {**settings, "deadline": 0, "quorum": 0}:
+            if "job" not in state:
+                raise InputError(f"{self.out} holds a run of an earlier version of coterie; begin it anew.")
+            before = msgspec.convert(state["job"], RemoteJob)
+            if _settings(before) != _settings(job):
                 raise InputError(f"{self.out} holds another run; resume it with the settings it was begun with.")
-            return state
-        state = {"run": secrets.token_hex(16), "sites": sorted(self.sites), "jobs": []}
-        state["order"] = {**msgspec.to_builtins(order), "run": state["run"]}
+            return {**state, "job": msgspec.to_builtins(msgspec.structs.replace(job, order=before.order))}
+        state = {"sites": sorted(self.sites), "jobs": [], "job": msgspec.to_builtins(job)}
         self._keep(state)
         return state
 
@@ -112,7 +130,7 @@ class Remote:
         self.out.mkdir(parents=True, exist_ok=True)
         write_private(self._kept, json.dumps(state, indent=2).encode() + b"\n")
 
-    def _gathered(self, state: dict[str, Any], order: Order) -> list[str]:
+    def _gathered(self, state: dict[str, Any], ordered: RemoteJob) -> list[str]:
         """The sites that are there, once all are that the run began with, or after so much patience a quorum."""
         began, is_announced = time.monotonic(), False
         last: dict[str, float] = {}
@@ -126,7 +144,7 @@ class Remote:
                 if time.monotonic() - began > self.patience:
                     raise
                 there, missing = [], ["the server"]
-            wanted = order.terms().needed(len(state["sites"]))
+            wanted = ordered.terms().needed(len(state["sites"]))
             waited = time.monotonic() - began
             if there and (not missing or (len(there) >= wanted and waited > min(SPARED, self.patience))):
                 break
@@ -142,7 +160,7 @@ class Remote:
         self._keep(state)
         return there
 
-    def _left_behind(self, state: dict[str, Any], order: Order) -> dict[str, Any] | None:
+    def _left_behind(self, state: dict[str, Any], ordered: RemoteJob) -> dict[str, Any] | None:
         """What came of the job that an analyst's process left behind, if it runs still or has ended the run."""
         if not state["jobs"]:
             return None
@@ -151,7 +169,7 @@ class Remote:
             while not self.session.status(job).startswith("FINISHED"):
                 if self.session.command(job, EVENTS, {"from": 0}):
                     self.say("the run is going on; following it ...")
-                    if self._followed(job, order, attempts_left=True) is not None:
+                    if self._followed(job, ordered, attempts_left=True) is not None:
                         return None
                 elif time.monotonic() > ends:  # it neither runs nor ends: the server was started anew
                     return None
@@ -162,23 +180,25 @@ class Remote:
             return None
         return outcome if outcome["status"] in (JobStatus.DONE, JobStatus.REFUSED) else None
 
-    def _once(self, order: Order, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
+    def _once(self, ordered: RemoteJob, state: dict[str, Any], *, attempts_left: bool) -> dict[str, Any]:
         """Submit one job and follow it to its end, whatever that is."""
-        sites = self._gathered(state, order)
-        least = order.terms().needed(len(sites))
+        sites = self._gathered(state, ordered)
+        least = ordered.terms().needed(len(sites))
         try:
-            job = self.session.submit(msgspec.to_builtins(order), name=f"coterie-{order.run[:8]}", least=least)
+            job = self.session.submit(
+                msgspec.to_builtins(ordered), name=f"coterie-{ordered.read().run[:8]}", least=least
+            )
         except Unreachable as problem:
             return {"status": JobStatus.LOST, "message": str(problem)}
         state["jobs"].append(job)
         self._keep(state)
-        ended = self._followed(job, order, attempts_left=attempts_left)
+        ended = self._followed(job, ordered, attempts_left=attempts_left)
         if ended is not None:
             self.session.abort(job)
             return {"status": JobStatus.LOST, "message": ended}
         return self._fetched(job)
 
-    def _followed(self, job: str, order: Order, *, attempts_left: bool) -> str | None:
+    def _followed(self, job: str, ordered: RemoteJob, *, attempts_left: bool) -> str | None:
         """Follow a job until it is over (None) or given up (why)."""
         began, heard, failing, self._seen = time.monotonic(), False, 0.0, 0
         self._looked = began + LOOK  # sites are given time to begin
@@ -189,7 +209,7 @@ class Remote:
                 reply = self.session.command(job, EVENTS, {"from": self._seen})
                 self._take(reply.get("lines", []))
                 heard = heard or bool(reply)
-                if reply and attempts_left and self._is_missed(order):
+                if reply and attempts_left and self._is_missed(ordered):
                     self.session.command(job, STOP, {})
                 status = self.session.status(job)
                 if status.startswith("FINISHED"):
@@ -208,11 +228,11 @@ class Remote:
                 if time.monotonic() - failing > 10:
                     return str(problem)
 
-    def _is_missed(self, order: Order) -> bool:
+    def _is_missed(self, ordered: RemoteJob) -> bool:
         """Whether a site is connected that this job does without, though the run might take it in: it came late, or
         came back. Masked sums take nobody in, and without a quorum below 1 the run waits for everyone anyway."""
         now = time.monotonic()
-        if order.sums == "masked" or order.quorum == 1 or now - self._looked < LOOK:
+        if ordered.sums == "masked" or ordered.quorum == 1 or now - self._looked < LOOK:
             return False
         self._looked = now
         with contextlib.suppress(CoterieError):
@@ -273,6 +293,11 @@ class _Outcome(msgspec.Struct):
     kind: str = ""
     absent: list[str] = []
     carried: dict[str, Any] = {}
+
+
+def _settings(job: RemoteJob) -> Any:
+    """What two jobs of one run have in common: all but the run's name, who signed, and when to give up."""
+    return msgspec.structs.replace(job.read(), run=""), job.seed, job.sums, job.settings
 
 
 def _problem(outcome: Mapping[str, Any]) -> CoterieError:

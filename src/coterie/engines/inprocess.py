@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +17,16 @@ from urllib.parse import quote
 import numpy as np
 
 from coterie.messages.codec import read_envelope
-from coterie.messages.identity import Authority, Identity
+from coterie.messages.identity import Authority, Identity, public_signing_key
 from coterie.messages.site_api import Table
 from coterie.runtime.channel import Outcome
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SIGNING_KEY, SiteLedger, kept_secret
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 
+ANALYST = "owner"
+"""Whoever plays all sites, and orders what they do."""
 PAYS = 0.003
 """Seconds an answer must take for threads to pay."""
 
@@ -89,10 +93,13 @@ class InProcess:
         schedule: Schedule | None = None,
         threads: int | None = None,
         authority: bytes = b"",
+        analyst: Identity | None = None,
     ) -> None:
         self.authority = authority
         """The public key of who certified the sites."""
         self.members = {site.name: site for site in sites}
+        self.analyst = analyst or Identity.certified_by(Authority(), ANALYST, secrets.token_bytes(32), "analyst")
+        """Who signs orders over these sites."""
         self.threads = threads or min(len(os.sched_getaffinity(0)), max(1, len(self.members)))
         self._schedule = schedule
         self._seconds_an_answer: float | None = None
@@ -203,9 +210,10 @@ def in_process(
 ) -> InProcess:
     """Sites for these tables in this process, each with its own ledger (in ``folder``, where one is given).
 
-    An authority is made for them, so that sites check each other's keys as they do elsewhere.
+    An authority is made for them, and an analyst, so that sites check keys and orders as they do elsewhere.
     """
     sites, authority = [], Authority(kept_secret(None if folder is None else folder / "authority.key"))
+    analyst = _analyst(authority, None if folder is None else folder / "analyst")
     for name, table in tables.items():
         rules = policy.get(name) if isinstance(policy, Mapping) else policy
         ledger = SiteLedger(None if folder is None else folder / f"{quote(name, safe='')}.jsonl")
@@ -213,4 +221,14 @@ def in_process(
         sites.append(
             Site(name, table, policy=rules or Policy.simulation(), ledger=ledger, identity=identity, seed=seed)
         )
-    return InProcess(sites, schedule=schedule, threads=threads, authority=authority.public)
+    return InProcess(sites, schedule=schedule, threads=threads, authority=authority.public, analyst=analyst)
+
+
+def _analyst(authority: Authority, folder: Path | None) -> Identity:
+    """Who signs orders: the same when a run is resumed, whose order is then the same."""
+    if folder is None:
+        return Identity.certified_by(authority, ANALYST, secrets.token_bytes(32), "analyst")
+    files = IdentityFiles(folder)
+    if not files.is_certified:
+        files.write(authority, authority.certify("analyst", ANALYST, public_signing_key(files.key())))
+    return files.read("analyst", ANALYST)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
+from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of
-from coterie.methods.order import Order
+from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
@@ -26,6 +27,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
+from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
@@ -93,6 +95,7 @@ def fit(
             estimator,
             columns,
             options,
+            order=channel.analyst,
             sums=sums,
             journal=kept,
             terms=terms,
@@ -109,6 +112,7 @@ def fit_over(
     columns: Mapping[str, tuple[Column, ...]],
     options: PreparationOptions,
     *,
+    order: SignedOrder | Identity,
     sums: Literal["masked", "plain"] = "masked",
     journal: Journal | None = None,
     terms: Terms | None = None,
@@ -119,18 +123,20 @@ def fit_over(
 ) -> E:
     """Fit an estimator over the sites of any engine; ``columns`` are those the sites are to agree on.
 
-    ``authority`` is who certified the sites, for the certificate of the run.
+    ``order`` is what an analyst signed, or the analyst who signs it here. ``authority`` is who certified the sites,
+    for the certificate of the run.
     """
     names = column_names(estimator, columns)
-    estimator.begin(None if journal is None or journal.header is None else journal.header.settings.get("parameters"))
-    ledger, (layer,), conclusion = Ledger(), layers_of(sums), None
-    protocol = estimator.whole_protocol(columns, options, estimator.run_seed)
-    if isinstance(layer, MaskedSums) and not estimator.splits_columns:
-        order = Order.of(estimator, next(iter(columns.values())), options)
-        conclusion = Conclusion(order.to_bytes(), authority)
-        protocol = conclusion.after(layer.ordered(order, estimator.run_seed))
+    header = None if journal is None else journal.header
+    estimator.begin(None if header is None else header.settings.get("parameters"))
+    ledger, (layer,) = Ledger(), layers_of(sums)
+    if isinstance(order, Identity):
+        asked = Order.of(estimator, next(iter(columns.values()), ()), options, None if header is None else header.run)
+        order = SignedOrder.by(order, asked)
+    ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
+    conclusion = Conclusion(order.to_bytes(), authority)
     outcome = run(
-        protocol,
+        ordered(order, estimator.run_seed),
         channel,
         method=estimator.method,
         terms=terms,
@@ -140,6 +146,7 @@ def fit_over(
         settings={**_settings(estimator, names, options), "sums": sums, **(settings or {})},
         watch=watch,
         events=events,
+        identity=order.read().identity,
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)

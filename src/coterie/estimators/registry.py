@@ -14,6 +14,7 @@ from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.method import ClusterSettings, Settings
+from coterie.methods.order import Order
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
@@ -59,6 +60,12 @@ for _method in METHODS.values():
         KINDS[_kind.__name__] = _kind
         if issubclass(_kind, ClusterSettings):
             ESTIMATORS[_method.name] = _kind
+
+
+def estimator_of(order: Order, seed: int) -> FederatedEstimator:
+    """The estimator that fits what is ordered."""
+    order.asked()
+    return _estimator_of(order.kind)(**order.parameters, random_state=seed)
 
 
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:

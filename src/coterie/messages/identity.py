@@ -153,7 +153,7 @@ CLOCKS_DIFFER = 3600.0
 
 @dataclass(frozen=True)
 class Identity:
-    """What a site signs with, how it is certified, and whom it trusts to certify others."""
+    """What a site or an analyst signs with, how it is certified, and whom it trusts to certify others."""
 
     name: str
     key: bytes = field(repr=False)
@@ -162,9 +162,9 @@ class Identity:
     trust: Trust
 
     @classmethod
-    def certified_by(cls, authority: Authority, name: str, key: bytes) -> Identity:
-        """The identity of a site whose authority is at hand."""
-        return cls(name, key, authority.certify("site", name, public_signing_key(key)), Trust(authority.public))
+    def certified_by(cls, authority: Authority, name: str, key: bytes, role: Role = "site") -> Identity:
+        """The identity of a site, or of an analyst, whose authority is at hand."""
+        return cls(name, key, authority.certify(role, name, public_signing_key(key)), Trust(authority.public))
 
     def card(self, masking_key: bytes) -> Card:
         """The card of a site with this private masking key."""
@@ -220,6 +220,11 @@ def request_text(role: Role, name: str, tls: str, key: bytes) -> bytes:
 def kit_text(role: Role, name: str, digest: bytes) -> bytes:
     """What the authority signs of a kit that it hands over."""
     return _text("kit", role, name) + digest
+
+
+def order_text(analyst: str, order: bytes) -> bytes:
+    """What an analyst signs of an order."""
+    return _text("order", analyst) + hashlib.sha256(order).digest()
 
 
 def _masking(name: str, key: bytes) -> bytes:

@@ -40,12 +40,29 @@ class Refusal(IntEnum):
     UNMASKING_FORBIDDEN = 19, "the site refused to unmask this sum"
     UNALIGNED = 20, "the site has no keys or no alignment_key to match rows by, or not the rows asked for", "run"
     OTHER_ROWS = 21, "the site's rows have changed since this run began", "run"
-    UNTRUSTED = 22, "the site does not trust the keys it was introduced to, or has no certificate of its own", "run"
-    IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
-    NOT_ORDERED = 24, "the question is not the next one of the ordered method, or a sum is not the sites' own", "run"
-    LEDGER_BROKEN = (
-        31,
-        "the site's ledger is not as others remember it; its data officer must acknowledge that",
-        "run",
-    )
+    UNTRUSTED = 22, "the site does not trust a key or signature it was shown, or has no certificate of its own", "run"
     ROWS_PROTECTED = 23, "the method needs single rows, and the site's policy protects them by groups", "run"
+    NOT_ORDERED = 24, "the question is not what was ordered, or a sum is not the sites' own", "run"
+    OTHER_VERSIONS = 25, "the site has other versions of coterie or its libraries than the order names", "run"
+    CHOICE_FORBIDDEN = 26, "the site's policy does not let an order choose points, ranges or parameters", "run"
+    WAITING = 27, "waiting for the approval of a site"
+    DECLINED = 28, "declined by a site", "run"
+    WAITING_HERE = 29, "waiting for the approval of the site's data officer"
+    DECLINED_HERE = 30, "declined by the site's data officer", "run"
+    LEDGER_BROKEN = 31, "the site's ledger is not as others remember it; its data officer must acknowledge it", "run"
+    IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the order may be accepted later."""
+        return self in (Refusal.WAITING, Refusal.WAITING_HERE)
+
+    @property
+    def is_declined(self) -> bool:
+        """Whether a data officer decided against the order."""
+        return self in (Refusal.DECLINED, Refusal.DECLINED_HERE)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether an analyst is not told which site it was."""
+        return self in (Refusal.WAITING, Refusal.DECLINED)

@@ -167,6 +167,9 @@ class Exit(Protocol):
     def part(self, context: bytes) -> bytes:
         """The site's part of a run's common key, the same whenever it is asked for."""
 
+    def begin(self, envelope: Any, order: bytes) -> Any:
+        """The order of a run, once it is accepted; the first one only, and only if the site's rules allow it."""
+
     def settle(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run that never changes; ``NotOrdered`` if it was something else before."""
 
@@ -220,6 +223,8 @@ Checking = Callable[[Exit, Memory, Any, Any], None]
 CHECKS: list[Checking] = []
 """What every question must pass before it is answered."""
 CARRIERS: dict[type[Request[Any]], Carrying] = {}
+BEGINNINGS: set[type[Request[Any]]] = set()
+"""The carrying requests that a site answers before it accepted what a run is ordered to do."""
 ANSWERS: dict[type[Request[Any]], Answering[Reply]] = {}
 KEEPERS: dict[type[Request[Any]], Keeping] = {}
 """The registered functions, by type of request."""
@@ -230,8 +235,10 @@ def answers(request: type[Request[R]]) -> Callable[[Answering[R]], Answering[R]]
     return _registered(ANSWERS, request)
 
 
-def carries(request: type[Request[Any]]) -> Callable[[Carrying], Carrying]:
-    """Register the function that answers a request which carries another one, or sets up masks."""
+def carries(request: type[Request[Any]], *, begins: bool = False) -> Callable[[Carrying], Carrying]:
+    """Register the function that answers a request which carries another one, begins a run, or sets up masks."""
+    if begins:
+        BEGINNINGS.add(request)
     return _registered(CARRIERS, request)
 
 

@@ -233,12 +233,13 @@ def run(
     settings: Mapping[str, Any] | None = None,
     watch: Callable[[Progress], None] | None = None,
     events: Write | None = None,
+    identity: bytes | None = None,
 ) -> T:
     """Run a protocol over a channel and return its result.
 
     ``settings`` is what, besides the protocol's own code, decides the result (seed, number of clusters, ...);
     it is kept in the journal's header and must be the same when a run is resumed. ``events`` is called with every
-    event of the run, see :mod:`coterie.runtime.events`.
+    event of the run, see :mod:`coterie.runtime.events`. ``identity`` is that of the run; a new one if none is given.
     """
     driven = Run(
         channel,
@@ -248,6 +249,7 @@ def run(
         ledger=ledger if ledger is not None else Ledger(),
         watch=watch,
         events=Events(events),
+        identity=identity or secrets.token_bytes(16),
     )
     recorder = None if journal is None else Recorder(driven, journal, settings or {})
     resumed = recorder is not None and recorder.is_resumed

@@ -174,7 +174,7 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
     coterie: str
     run: str
     order: str
-    """As the sites accepted it, letter for letter."""
+    """As the analyst signed it and the sites accepted it."""
     authority: str
     authority_made_for: Literal["run", "federation"]
     sites: dict[str, str | None]
@@ -186,6 +186,7 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
         try:
             found = msgspec.json.decode(raw, type=cls)
             bytes.fromhex(found.run), base64.b64decode(found.authority, validate=True)
+            base64.b64decode(found.order, validate=True)
             _ = found.statements
         except (ValueError, RecursionError, Untrusted) as problem:
             raise InputError(f"{where}: is not the certificate of a run ({problem}).") from None
@@ -238,7 +239,7 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
             found.append("the statement is not signed by this site's key.")
         if statement.run.hex() != self.run:
             found.append("the statement is of another run.")
-        if statement.order != hashlib.sha256(self.order.encode("utf-8", "replace")).digest():
+        if statement.order != hashlib.sha256(base64.b64decode(self.order)).digest():
             found.append("the site accepted another order than the certificate shows.")
         return found
 
@@ -265,8 +266,7 @@ class Conclusion:
         public, made_for = self._authority or RunAuthority(b"", "federation")
         texts = {name: _text(raw.astype(np.uint8).tobytes()) for name, raw in self._statements.items()}
         sites: dict[str, str | None] = {name: texts.get(name) for name in names}
-        order = self._order.decode()
-        return RunCertificate(CERTIFICATE_SCHEMA, version("coterie"), run, order, _text(public), made_for, sites)
+        return RunCertificate(CERTIFICATE_SCHEMA, version("coterie"), run, _text(self._order), _text(public), made_for, sites)
 
 
 def _text(raw: bytes) -> str:

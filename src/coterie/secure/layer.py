@@ -13,37 +13,35 @@ from msgspec import structs
 from coterie.errors import InputError, QuorumLost, RosterChanged
 from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
 from coterie.messages import codec
-from coterie.messages.heads import witnessed_by
 from coterie.messages.schema import Layout
-from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen, each, present
+from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
 from coterie.methods.method import RunResult
-from coterie.methods.order import Order
+from coterie.methods.order import SignedOrder
 from coterie.methods.shared.limits import with_limits
 from coterie.runtime.layers import Lowering
 from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
-from coterie.secure.certificates import compared
-from coterie.secure.masked_sums import (
+from coterie.secure.handshake import (
     HELLO_BYTES,
-    REPORT_BYTES,
-    TAG_BYTES,
     AskHello,
-    AskMasked,
-    Bytes,
-    Context,
-    Hello,
     Introduce,
+    begun,
+    informed,
+    read_hellos,
+    seed_drawn,
+    unpack_report,
+)
+from coterie.secure.keys import Bytes, Context, own_seed
+from coterie.secure.masked_sums import (
+    TAG_BYTES,
+    AskMasked,
     Masked,
     Reveal,
     Revealed,
-    ShareKey,
     codings,
     decoded_sum,
-    own_seed,
     ring_bits,
-    seed_from,
     tag_mask,
     threshold,
-    unpack_report,
 )
 from coterie.secure.replay import Attachment, ProvenSum, Replay, encode, packed
 from coterie.secure.shamir import combine_others
@@ -82,27 +80,14 @@ class MaskedSums:
         if state and (proven := msgspec.msgpack.decode(state, type=ProvenSum)).position == len(self._sums):
             self._sums.append(proven)
 
-    def ordered(self, order: Order, seed: int) -> Protocol[RunResult]:
+    def ordered(self, signed: SignedOrder, seed: int) -> Protocol[RunResult]:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
-        size = HELLO_BYTES + REPORT_BYTES + len(order.columns)
-        there = yield from present()
-        asked = AskHello(order.to_bytes(), size, len(witnessed_by(there, "")), there)
-        introduced_as = yield from compared(there, (yield from each(asked, phase="masking")))
-        hellos = {name: Hello.from_bytes(bytes(raw.astype(np.uint8))) for name, raw in introduced_as.items()}
+        order, introduced_as = signed.read(), (yield from begun(signed))
+        hellos = read_hellos(introduced_as)
         if not any(hello.verifies for hello in hellos.values()):
-            return (yield from order.protocol(seed))
+            return (yield from informed(order.protocol(seed), hellos))
         self._hellos = introduced_as
-        names = tuple(sorted(self._hellos))
-        introduced = Introduce(len(names), names, np.array([self._hellos[name] for name in names]))
-        parts = yield from each(introduced, to=names, phase="masking")
-        there = tuple(name for name in names if name in parts)
-        sealed = {name: np.array([parts[giver].sealed[names.index(name)] for giver in there]) for name in there}
-        asks = {name: ShareKey(there, sealed[name]) for name in there}
-        seeds = yield from each(asks, to=there, phase="masking")
-        drawn = {bytes(reply.seed.astype(np.uint8)) for reply in seeds.values()}
-        if len(drawn) != 1:
-            raise QuorumLost("the sites do not agree on a common key.")
-        self.public_seed = seed_from(drawn.pop())
+        there, self.public_seed = yield from seed_drawn(introduced_as)
         reports = {name: unpack_report(hellos[name].report) for name in there}
         replay = self._replay = Replay(order, self.public_seed, reports)
         while replay.question is not None:

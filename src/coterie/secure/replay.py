@@ -24,26 +24,21 @@ from coterie.messages.schema import Request, message_fields
 from coterie.messages.site_api import CHECKS, Exit, Memory
 from coterie.messages.verbs import Present, Question
 from coterie.methods.method import RunResult
-from coterie.methods.order import Order
+from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.agreement import Agree, ColumnReport
 from coterie.methods.shared.limits import with_limits
 from coterie.secure.certificates import Compare, Conclude
+from coterie.secure.handshake import AskHello, Introduce, ShareKey, public_seed, seed_from, unpack_report
+from coterie.secure.keys import Context
 from coterie.secure.masked_sums import (
     TAG_BYTES,
-    AskHello,
     AskMasked,
-    Context,
-    Introduce,
     Reveal,
-    ShareKey,
     codings,
     decoded_sum,
     is_signed,
-    public_seed,
     ring_bits,
-    seed_from,
     sum_tag,
-    unpack_report,
 )
 
 CLOSE, NOTHING = 1e-9, 1e-12
@@ -324,7 +319,7 @@ def _rebuilt(exit_: Exit, memory: Memory, envelope: Envelope) -> Replay:
 
     hellos, parts = memory["masked_sums.hellos"], memory["masked_sums.parts"]
     reports = {name: unpack_report(hellos[name].report) for name in parts}
-    replay = Replay(Order.from_bytes(memory["order"]), seed_from(public_seed(memory)), reports, tell)
+    replay = Replay(SignedOrder.from_bytes(memory["order"]).read(), seed_from(public_seed(memory)), reports, tell)
     questions = [
         msgspec.msgpack.decode(data, type=tuple[int, bytes]) for data in exit_.notes(envelope.run, "question")
     ]

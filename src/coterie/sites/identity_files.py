@@ -35,6 +35,11 @@ class IdentityFiles:
         for file, raw in parts.items():
             write_private(self.folder / file, as_text(raw).encode())
 
+    @property
+    def is_certified(self) -> bool:
+        """Whether there is a certificate."""
+        return (self.folder / "certificate").exists()
+
     def own_public_key(self) -> bytes | None:
         """The public half of the signing key; None if there is none yet."""
         path = self.folder / "key"

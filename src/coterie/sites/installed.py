@@ -16,6 +16,7 @@ from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
 from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
+from coterie.sites.approvals import Approvals
 from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
@@ -67,6 +68,8 @@ class InstalledSite:
         """What happened here, a JSON line each."""
         self._settings_path = folder / "local" / "coterie.json"
         self._held = ExitStack()
+        self.approvals = Approvals(self.ledger_folder / "orders")
+        """The orders that a data officer decides about."""
 
     def tell(self, holdings: Holdings) -> Table:
         """Write down what the site holds, once it has been seen that it can be opened; relative paths are made
@@ -157,6 +160,7 @@ class InstalledSite:
             rows=fingerprint(table),
             table_name=holdings.table_name,
             identity=self.identity(name),
+            approvals=self.approvals,
         )
 
     def close(self) -> None:

@@ -103,6 +103,8 @@ class _RunPages:
     stored: dict[tuple[int, int], tuple[bytes, bytes | int]] = field(default_factory=dict)
     once: set[str] = field(default_factory=set)
     notes: dict[str, list[bytes | int]] = field(default_factory=dict)
+    of: tuple[str, str] | None = None
+    """Whose order the run is, and over which table."""
 
 
 _NO_PAGES = _RunPages()
@@ -137,6 +139,8 @@ class SiteLedger:
             self._runs[run].refusals += 1
         elif event == "note":
             self._pages(run).notes.setdefault(line["what"], []).append(start)
+            if line["what"] == "order" and "analyst" in line:
+                self._pages(run).of = (line["analyst"], line["table"])
         elif event == "answer":
             self._keep(Key(run, line["round"], line["attempt"]), bytes.fromhex(line["request"]), start)
         if run in self._runs:
@@ -165,9 +169,14 @@ class SiteLedger:
         pages = self._runs.get(run, _NO_PAGES)
         return pages.answers, pages.refusals, pages.n_bytes
 
-    def n_runs_besides(self, run: bytes) -> int:
-        """How many other runs this site has answered in."""
-        return sum(pages.answers > 0 for name, pages in self._runs.items() if name != run)
+    def begin(self, run: bytes, order: bytes, analyst: str, table: str) -> None:
+        """Keep the order of a run, and by whom and over which table it is."""
+        self.note(run, "order", order, analyst=analyst, table=table)
+        self._pages(run).of = (analyst, table)
+
+    def n_runs(self, analyst: str, table: str) -> int:
+        """How many runs an analyst was let begin over a table, in the life of the ledger."""
+        return sum(pages.of == (analyst, table) for pages in self._runs.values())
 
     def answer(self, envelope: Envelope, frame: bytes, floats: int, **facts: Any) -> None:
         """Store an answer; after this it may leave."""
@@ -201,10 +210,11 @@ class SiteLedger:
         pages.once.add(what)
         return True
 
-    def note(self, run: bytes, what: str, data: bytes) -> None:
+    def note(self, run: bytes, what: str, data: bytes, **facts: str) -> None:
         """Keep something about a run that must not be forgotten, not even over a restart."""
         start = self._chain.size
-        facts = {} if self.path is None else {"data": base64.b64encode(data).decode()}
+        if self.path is not None:
+            facts["data"] = base64.b64encode(data).decode()
         self._remark("note", run, what, **facts)
         self._pages(run).notes.setdefault(what, []).append(data if self.path is None else start)
 

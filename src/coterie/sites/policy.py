@@ -9,7 +9,9 @@ from typing import Any, Literal
 from coterie.errors import InputError
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
+from coterie.methods.order import Order
 from coterie.methods.registry import METHODS, belongs
+from coterie.parameters import Choice
 
 Protection = Literal["groups", "none"]
 
@@ -17,6 +19,7 @@ _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, 
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
 SMALLEST_GROUP, LARGEST_GROUP = 3, 50
 MIN_KEY_BYTES = 16
+EVERYTHING: frozenset[Choice] = frozenset(("points", "ranges", "parameters"))
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,14 @@ class Policy:
     max_questions: int | None = None
     """How many questions one run may ask, refused ones included; a masked sum takes two."""
     max_runs: int | None = None
-    """How many runs this site takes part in, over the life of its ledger."""
+    """How many runs one analyst may begin over the table, in the life of the site's ledger."""
+    orders_may_choose: frozenset[Choice] = EVERYTHING
+    """What an order may choose itself: arrays of ``points`` (a start, landmarks), declared ``ranges``, and
+    ``parameters`` on a continuous scale (gamma)."""
+    approval: Literal["automatic", "first", "always"] = "automatic"
+    """Which orders wait for a data officer: none, an analyst's first for each method, or all."""
+    name_decisions: bool = False
+    """Whether an analyst is told that it is this site that has not approved an order, or declined it."""
     min_rows: int = 0
     """How many rows the site must hold to take part."""
     alignment_key: bytes | None = field(default=None, repr=False)
@@ -89,6 +99,11 @@ class Policy:
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""
         return self.methods is None or method in self.methods
+
+    def forbidden(self, order: Order) -> list[str]:
+        """What an order chooses itself and may not, as ``name (kind)``."""
+        chosen = order.chosen().items()
+        return [f"{name} ({choice})" for name, choice in chosen if choice not in self.orders_may_choose]
 
     def protection_of(self, method: str) -> Protection:
         """What the method computes with at this site."""

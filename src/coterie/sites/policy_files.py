@@ -20,6 +20,7 @@ from coterie.errors import InputError
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.starts import Summarise
+from coterie.parameters import Choice
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
 from coterie.sites.toml_files import read_toml
 from coterie.text import nearest_name
@@ -41,9 +42,17 @@ _RULES: dict[str, tuple[Any, str]] = {
     "verification": (Literal["required", "off"], "required or off"),
     "max_questions": _POSITIVE,
     "max_runs": _POSITIVE,
+    "orders_may_choose": (frozenset[Choice], "a list of points, ranges and parameters, or an empty one"),
+    "approval": (Literal["automatic", "first", "always"], "automatic, first or always"),
+    "name_decisions": (bool, "true or false"),
     "min_rows": (Annotated[int, msgspec.Meta(ge=0)], "a whole number, at least 0"),
 }
 """The type of each key but tables and secrets, and what is said of it."""
+_CHOICES: dict[Choice, str] = {
+    "points": "points (a start, landmarks)",
+    "ranges": "ranges of values",
+    "parameters": "parameters on a continuous scale (gamma)",
+}
 _KEYS = (*(field.name for field in fields(Policy) if field.name != "method_protection"), "method")
 _REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
 _HEX, _BASE64 = re.compile("[0-9a-fA-F]{64}"), re.compile("[A-Za-z0-9+/]{43}=")
@@ -147,7 +156,13 @@ def upgraded_policy(path: Path) -> str:
 
 
 def _toml(value: Any) -> str:
-    return json.dumps(list(value) if isinstance(value, list | tuple | frozenset) else value)
+    return json.dumps(
+        sorted(value)
+        if isinstance(value, frozenset)
+        else list(value)
+        if isinstance(value, list | tuple | frozenset)
+        else value
+    )
 
 
 def _checked(where: object, key: str, value: Any) -> Any:
@@ -229,6 +244,9 @@ def explain_policy(policy: Policy) -> list[str]:
         text["takes_part"],
         text["any_questions" if policy.max_questions is None else "max_questions"],
         text["any_runs" if policy.max_runs is None else "max_runs"],
+        text["orders_may_choose" if policy.orders_may_choose else "orders_choose_nothing"],
+        text["approval"][policy.approval],
+        text["name_decisions"][str(policy.name_decisions).lower()],
         *text["protection"][policy.protection],
         *([text["exempt"][policy.protection]] if facts["exempt"] else []),
         text["per_site_results"][policy.per_site_results],
@@ -256,6 +274,7 @@ def _facts(policy: Policy) -> dict[str, Any]:
         if policy.methods is None
         else ", ".join(sorted(policy.methods)) or "no method at all",
         "rows": f"while it holds at least {least} rows" if least else "however few rows it holds",
+        "choices": ", ".join(_CHOICES[choice] for choice in sorted(policy.orders_may_choose)),
         "max_group": 2 * policy.min_group - 1,
         "exempt": ", ".join(exempt),
         "each": "group" if is_grouped else "row",

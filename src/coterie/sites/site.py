@@ -33,22 +33,26 @@ from coterie.messages.heads import Head
 from coterie.messages.identity import Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import ANSWERS, CARRIERS, CHECKS, KEEPERS, Evaluated, Memory, Table, rows_behind
+from coterie.messages.site_api import (
+    ANSWERS,
+    BEGINNINGS,
+    CARRIERS,
+    CHECKS,
+    KEEPERS,
+    Evaluated,
+    Memory,
+    Table,
+    rows_behind,
+)
 from coterie.messages.verbs import Seen
+from coterie.methods.order import Order
+from coterie.sites.approvals import Approvals
 from coterie.sites.ledger import MAX_RUNS, Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
+from coterie.sites.orders import Orders, Refused
 from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.views import FEW_GROUPS, grouped_view
-
-
-class _Refused(Exception):
-    """Carries a code to the exit; the sentence stays in the site's log."""
-
-    def __init__(self, code: Refusal) -> None:
-        super().__init__(code.sentence)
-        self.code = code
-
 
 _CODES: dict[type[Exception], Refusal] = {
     MalformedMessage: Refusal.MALFORMED,
@@ -116,10 +120,12 @@ class Site:
         table_name: str = "table",
         identity: Identity | None = None,
         seed: int | None = None,
+        approvals: Approvals | None = None,
     ) -> None:
         """``rows`` is a fingerprint of the table: a run that began with another one does not go on. Groups are kept
         under ``table_name``. Without an ``identity`` a site takes part in no masked sum. ``seed`` is for an owner who
-        plays all sites: from it the public seed of a run follows."""
+        plays all sites: from it the public seed of a run follows. With ``approvals`` (an installed site has them)
+        nothing but an accepted order opens a run, and a data officer decides about those that the policy says."""
         self.name = name
         self.policy = policy or Policy()
         self.ledger = ledger or SiteLedger()
@@ -130,6 +136,7 @@ class Site:
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
         self._seed = seed
+        self._orders = Orders(self.policy, self.ledger, table_name, approvals)
         self._tag = codec.site_tag(name)
         self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
         self._rows = rows
@@ -160,7 +167,7 @@ class Site:
             try:
                 decoded = codec.decode_question(frame)
                 if decoded.envelope.site != self._tag:
-                    raise _Refused(Refusal.FOREIGN)
+                    raise Refused(Refusal.FOREIGN)
                 envelope = decoded.envelope
                 event, given = self._given(decoded)
             except Exception as problem:
@@ -191,11 +198,11 @@ class Site:
         if stored is not None:
             request, frame = stored
             if request != envelope.request:
-                raise _Refused(Refusal.CONFLICT)
+                raise Refused(Refusal.CONFLICT)
             self.ledger.resend(envelope, len(frame))
             return frame
         if (envelope.attempt, envelope.round) <= self.ledger.newest(envelope.run):
-            raise _Refused(Refusal.STALE)
+            raise Refused(Refusal.STALE)
         return None
 
     def _answer(self, decoded: Decoded) -> bytes:
@@ -203,14 +210,19 @@ class Site:
         request = self._permitted(decoded)
         run = self._memory(envelope)
         if run.transcript != decoded.transcript:
-            raise _Refused(Refusal.FORGOT)
+            raise Refused(Refusal.FORGOT)
         for check in CHECKS:
             check(self, run, envelope, decoded)
         layout = _layout(request)
         if request.remembered:
             self._remember(envelope, request, decoded.bodies[0])
         carrier = CARRIERS.get(type(request))
-        reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
+        try:
+            reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
+        except Exception:
+            if type(request) in BEGINNINGS:  # it is asked again as if for the first time
+                self._memories.forget(envelope.run)
+            raise
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))
         self.ledger.answer(envelope, frame, layout.numbers, **_facts(request, decoded.seen))
         return frame
@@ -219,24 +231,42 @@ class Site:
         """The request, once the site's policy has nothing against it."""
         request, envelope = decoded.request, decoded.envelope
         if request is None:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         self.peers.check_ledger()
+        is_open = self._is_open(decoded, request)
         if CARRIERS.get(type(request)) is None:
             self._object(envelope.method, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
-            raise _Refused(Refusal.METHOD_FORBIDDEN)
+            raise Refused(Refusal.METHOD_FORBIDDEN)
         allowed = self.policy.max_questions
         if allowed is not None and self.ledger.replies(envelope.run) >= allowed:
-            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
-        if self.policy.max_runs is not None and self.ledger.n_runs_besides(envelope.run) >= self.policy.max_runs:
-            raise _Refused(Refusal.TOO_MANY_QUESTIONS)
+            raise Refused(Refusal.TOO_MANY_QUESTIONS)
+        if is_open:
+            self._check_table(envelope, decoded.limits)
+        return request
+
+    def _is_open(self, decoded: Decoded, request: Request[Any]) -> bool:
+        """Whether rows may be looked at for a question; one of a run that has no order here is refused."""
+        if not self._orders.are_needed:
+            return True
+        envelope = decoded.envelope
+        ordered = self._orders.method_of(envelope.run)
+        if ordered is None and type(request) in BEGINNINGS:
+            return False
+        if ordered is None and self._memory(envelope).transcript != decoded.transcript:
+            raise Refused(Refusal.FORGOT)
+        if ordered != envelope.method:
+            raise NotOrdered(f"the run has an order for {ordered or 'nothing'}, and is asked for {envelope.method}")
+        return True
+
+    def _check_table(self, envelope: Envelope, limits: Limits) -> None:
+        """Refuse where the rows are not those the run began with, or too few, or more than declared."""
         if not self._began_so(envelope.run):
-            raise _Refused(Refusal.OTHER_ROWS)
+            raise Refused(Refusal.OTHER_ROWS)
         held = rows_behind(self._table(envelope.method))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
-            raise _Refused(Refusal.TOO_FEW_ROWS)
-        self._check_rows(envelope, decoded.limits)
-        return request
+            raise Refused(Refusal.TOO_FEW_ROWS)
+        self._check_rows(envelope, limits)
 
     def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
@@ -260,10 +290,10 @@ class Site:
     def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""
         if ANSWERS.get(type(request)) is None:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         objection = self.policy.objection(method, type(request), is_masked=is_masked)
         if objection is not None:
-            raise _Refused(objection)
+            raise Refused(objection)
 
     def card(self) -> Card:
         """The site's own card."""
@@ -302,6 +332,12 @@ class Site:
         if self._seed is not None:
             return hmac.digest(self._seed.to_bytes(8, "big"), self.name.encode(), "sha256")
         return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
+
+    def begin(self, envelope: Envelope, order: bytes) -> Order:
+        """Accept the order of a run."""
+        return self._orders.accept(
+            envelope, order, self.peers.identity.trust, lambda: self._check_table(envelope, {})
+        )
 
     def settle(self, run: bytes, what: str, data: bytes) -> None:
         """Once a run; it is kept with the ledger."""
@@ -350,7 +386,7 @@ class Site:
     def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
         before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
         if not self.policy.lets_join(roster, before):
-            raise _Refused(otherwise)
+            raise Refused(otherwise)
         if not before or before[-1] != list(roster):
             self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
 
@@ -358,7 +394,7 @@ class Site:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
         request, limits = codec.decode_body(body)
         if request is None or request.remembered:
-            raise _Refused(Refusal.UNKNOWN_QUESTION)
+            raise Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope.method, request, is_masked=True)
         self._check_rows(envelope, limits)
         _layout(request)
@@ -410,8 +446,11 @@ class Site:
         for body in decoded.bodies:
             request, _ = codec.decode_body(body)
             if request is None or not request.remembered:
-                raise _Refused(Refusal.UNKNOWN_QUESTION)
+                raise Refused(Refusal.UNKNOWN_QUESTION)
             carrier = CARRIERS.get(type(request))
+            has_begun = not self._orders.are_needed or self._orders.method_of(envelope.run) == envelope.method
+            if not has_begun and type(request) not in BEGINNINGS:
+                raise NotOrdered("the site is brought up to date with a run that it has no order for")
             if carrier is None:
                 self._object(envelope.method, request, is_masked=False)
             for check in CHECKS:
@@ -429,8 +468,8 @@ class Site:
 
     def _refuse(self, envelope: Envelope, problem: Exception) -> bytes:
         """A bare code; why it is sent is for the site's log alone."""
-        is_meant = isinstance(problem, _Refused)
-        code = problem.code if isinstance(problem, _Refused) else _CODES.get(type(problem), Refusal.FAILED)
+        is_meant = isinstance(problem, Refused)
+        code = problem.code if isinstance(problem, Refused) else _CODES.get(type(problem), Refusal.FAILED)
         self._log.warning(
             "%s, round %d: refused: %s" if is_meant else "%s, round %d: %s",
             *(self.name, envelope.round, problem),
@@ -462,5 +501,5 @@ def _facts(request: Request[Any], said: Seen) -> dict[str, Any]:
 def _layout(request: Request[Any]) -> Layout:
     layout = request.layout
     if layout.n_bytes > codec.MAX_ANSWER_BYTES or layout.size > codec.MAX_ANSWER_BYTES // 8:
-        raise _Refused(Refusal.TOO_LARGE)
+        raise Refused(Refusal.TOO_LARGE)
     return layout

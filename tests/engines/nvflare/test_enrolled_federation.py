@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from coterie.deployment.federation import _free_port
-from coterie.deployment.order import Order
 from coterie.deployment.remote import Remote
 from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.session import Session, Unreachable
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.installed import Holdings, InstalledSite
+from tests.orders import a_job
 
 from .enrolled import ANA, Places
 from .federations import dealt_rows
@@ -41,9 +42,9 @@ def test_three_organisations_with_keys_of_their_own_get_a_result(tmp_path: Path)
     sites = [places.join("site", name) for name in SITES]
     for name, path in dealt_rows(tmp_path, SITES, 300).items():
         table = InstalledSite(places.own(name)).tell(Holdings(str(path)))
-    order = Order(
-        "0" * 32, "lloyd", {"n_clusters": 3, "random_state": 0}, [one.name for one in table.columns], deadline=30.0
-    )
+    ana = IdentityFiles(analyst.folder).read("analyst", ANA)
+    columns = [one.name for one in table.columns]
+    order = a_job("lloyd", {"n_clusters": 3}, columns, analyst=ana, deadline=30.0)
     try:
         for kit in (server, *sites):
             processes.start(kit)

@@ -156,6 +156,14 @@ def read_kit(folder: Path) -> Kit:
     raise InputError(f"{folder}: this is no start-up kit; `coterie install` or `coterie provision` makes one.")
 
 
+def kit_of(folder: Path, kind: str) -> Kit:
+    """The kit in a folder, if it is one of this kind."""
+    kit = read_kit(folder)
+    if kit.kind != kind:
+        raise InputError(f"{folder} is the kit of {kit.kind} {kit.name}; give the kit of a {kind}.")
+    return kit
+
+
 def _check_names(sites: Sequence[str], server: str, port: int, analysts: Sequence[str]) -> None:
     if not sites:
         raise InputError("there is no site; --sites a,b,c names them.")

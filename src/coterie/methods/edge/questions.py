@@ -40,6 +40,7 @@ class EdgeSettings:
         "``dispca``, ``disss``, ``bklw`` (these two), ``centers`` (a site's own), each with a size where wanted: "
         "``jl:64+pca:10+sample:500``; ``nr`` sends all rows. Or a list of stages of "
         ":mod:`coterie.methods.edge.stages`.",
+        chooses="parameters",
     )
     refine: int = parameter(
         0,

@@ -115,13 +115,19 @@ class Pipeline:
         return not isinstance(self.points, Centers)
 
 
+def _staged(given: Any) -> Any:
+    """A stage as an order has it, ``["JL", 4, "sparse"]``; anything else as it is."""
+    kind = next((kind for kind in _NAMES if isinstance(given, list) and given[:1] == [kind.__name__]), None)
+    return given if kind is None else kind(*given[1:])
+
+
 def read_pipeline(given: str | Sequence[Stage] | Pipeline) -> Pipeline:
     """Words joined by +, each perhaps with its size (``jl:32+fss``), or stages; a senseless order is an error."""
     if isinstance(given, Pipeline):
         return given
     if not isinstance(given, str | Sequence):
         raise InputError(f"pipeline={given!r} must be 'auto', words such as 'jl+fss', or a list of stages.")
-    stages = _worded(given) if isinstance(given, str) else tuple(given)
+    stages = _worded(given) if isinstance(given, str) else tuple(map(_staged, given))
     rest, common = list(stages), []
     while (shared := _taken(rest, JL, DisPCA)) is not None:
         common.append(shared)

@@ -139,6 +139,7 @@ class FederatedSettings(KMeansSettings):
         "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
         "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
         "every site's policy allows averages, else cells. Or an array of centers.",
+        chooses="points",
     )
     fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
     epochs: int = parameter(

@@ -55,7 +55,9 @@ class LloydSettings(KMeansSettings):
     """Parameters of Lloyd's algorithm."""
 
     _: KW_ONLY
-    init: str | npt.ArrayLike = parameter("var-part", "Where to start, as in :class:`FederatedKMeans`.")
+    init: str | npt.ArrayLike = parameter(
+        "var-part", "Where to start, as in :class:`FederatedKMeans`.", chooses="points"
+    )
     max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
     tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
 

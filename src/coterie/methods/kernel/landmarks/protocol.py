@@ -52,6 +52,7 @@ class LandmarkParameters(KernelParameters):
         "auto",
         "``local``: each site sends coarse centers of its own. ``summed``: means of cells over all sites, without "
         "per-site results. ``auto``: local where every site allows averages, else summed. Or an array of points.",
+        chooses="points",
     )
     n_landmarks: int | None = parameter(
         None,
@@ -63,7 +64,9 @@ class LandmarkParameters(KernelParameters):
         4, "Bits of each coordinate of a landmark, 1 to 8.", Allowed(whole=True, low=1, high=8)
     )
     value_range: tuple[float, float] | None = parameter(
-        None, "The smallest and largest value of any prepared row, if public; saves a sum where landmarks are summed."
+        None,
+        "The smallest and largest value of any prepared row, if public; saves a sum where landmarks are summed.",
+        chooses="ranges",
     )
 
     method = "landmarks"

@@ -1,0 +1,154 @@
+"""Orders that wait for this site's data officer: ``site pending``, ``show``, ``approve``, ``refuse``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli import options as opt
+from coterie.cli.options import site
+from coterie.cli.previews import played, show_answers
+from coterie.cli.terminal import print_json, say, show_table, tell
+from coterie.engines.nvflare.kits import kit_of
+from coterie.errors import CoterieError
+from coterie.messages.chain import read_open_chain
+
+if TYPE_CHECKING:
+    from coterie.methods.order import Order
+    from coterie.sites.approvals import Decision, Kept
+    from coterie.sites.installed import InstalledSite
+    from coterie.sites.policy import Policy
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The first letters of an order's ID.")]
+All = Annotated[bool, typer.Option("--all", help="Also list orders that were decided about.")]
+
+
+def _installed(kit: Path) -> InstalledSite:
+    from coterie.sites.installed import InstalledSite
+
+    return InstalledSite(kit_of(kit, "site").folder)
+
+
+@site.command("pending")
+def site_pending(kit: opt.Kit, everything: All = False, as_json: opt.AsJson = False) -> None:
+    """List the orders that wait for the data officer's decision."""
+    from coterie.sites.approvals import Decision
+
+    orders = [kept for kept in _installed(kit).approvals.all() if everything or kept.decision is Decision.WAITING]
+    if as_json:
+        print_json([_facts(kept) for kept in orders])
+        return
+    if not orders:
+        tell("No order waits.")
+        return
+    rows = [
+        [facts[name] for name in ("id", "analyst", "method", "came", "decision")] for facts in map(_facts, orders)
+    ]
+    show_table("Orders", ["ID", "analyst", "method", "came", "decision"], rows)
+    tell("`coterie site show ID` says what an order asks for and what would leave.")
+
+
+@site.command("show")
+def site_show(order: Id, kit: opt.Kit, as_json: opt.AsJson = False) -> None:
+    """Show what an order asks for, what would leave this site and what the server would see of it.
+
+    The method runs here, with this site alone and under its policy. Nothing is sent.
+    """
+    installed = _installed(kit)
+    kept = installed.approvals.find(order)
+    rules = installed.holdings().rules()
+    taken = _taken(installed, kept, rules)
+    answers, problem = _previewed(installed, kept.order, rules)
+    if as_json:
+        print_json({**_facts(kept), **_asked(kept.order), "runs": taken, "answers": answers, "problem": problem})
+        return
+    facts = {**_facts(kept), **{name: str(value) for name, value in _asked(kept.order).items()}}
+    show_table(f"Order {kept.order.run[:8]}", ["", "value"], [[name, value] for name, value in facts.items()])
+    say(taken)
+    if problem:
+        say(f"What would leave cannot be shown: {problem}")
+    else:
+        show_answers("What this site would send", answers)
+
+
+@site.command("approve")
+def site_approve(order: Id, kit: opt.Kit) -> None:
+    """Approve an order; a running site notices it. A decision stands."""
+    from coterie.sites.approvals import Decision
+
+    _decide(kit, order, Decision.APPROVED)
+
+
+@site.command("refuse")
+def site_refuse(order: Id, kit: opt.Kit) -> None:
+    """Decline an order: this site never answers it. A decision stands."""
+    from coterie.sites.approvals import Decision
+
+    _decide(kit, order, Decision.DECLINED)
+
+
+def _decide(kit: Path, order: str, decision: Decision) -> None:
+    kept = _installed(kit).approvals.decide(order, decision)
+    tell(f"{decision.capitalize()}: order {kept.order.run[:8]} of {kept.signed.analyst}, {kept.order.method}.")
+
+
+def _facts(kept: Kept) -> dict[str, str]:
+    """An order in a list."""
+    return {
+        "id": kept.order.run[:8],
+        "analyst": kept.signed.analyst,
+        "method": kept.order.method,
+        "came": f"{datetime.fromtimestamp(kept.came):%Y-%m-%d %H:%M}",
+        "decision": kept.decision,
+    }
+
+
+def _asked(order: Order) -> dict[str, Any]:
+    """What an order asks for."""
+    from coterie.parameters import changed
+
+    return {
+        "parameters": changed(order.kind, order.parameters),
+        "chooses": order.chosen(),
+        "columns": [name for name, _ in order.columns] or "each site's own",
+        "scale": order.scale,
+        "missing": order.missing,
+        "ranges": order.ranges,
+    }
+
+
+def _previewed(installed: InstalledSite, order: Order, rules: Policy) -> tuple[list[dict[str, Any]], str]:
+    """What would leave, or why it cannot be shown."""
+    from coterie.estimators.registry import estimator_of
+
+    table = installed.holdings().table()
+    held = [(column.name, column.kind) for column in table.columns]
+    if order.columns and held != order.columns:
+        return [], f"the order is for the columns {_names(order.columns)}; this site holds {_names(held)}."
+    try:
+        return played(estimator_of(order, 0), {"site": table}, order.options(), rules), ""
+    except (CoterieError, TypeError, ValueError) as problem:
+        return [], str(problem)
+
+
+def _names(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(name for name, _ in columns)
+
+
+def runs_by_analyst(lines: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """How many runs each analyst began over each table, as a site's ledger has it."""
+    orders = (line for line in lines if line["event"] == "note" and line["what"] == "order" and "analyst" in line)
+    return Counter((line["analyst"], line["table"]) for line in orders)
+
+
+def _taken(installed: InstalledSite, kept: Kept, rules: Policy) -> str:
+    """What an order takes of the runs of its analyst."""
+    lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
+    began = runs_by_analyst(lines)[kept.signed.analyst, installed.holdings().table_name]
+    of = "without a limit" if rules.max_runs is None else f"of at most {rules.max_runs} (max_runs)"
+    return f"{kept.signed.analyst} has begun {began} runs over this table, {of}; this order is one more."

@@ -1,0 +1,175 @@
+"""What a site would send, and what the server would see of it: ``site preview``, and the part of ``site show``."""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from coterie.cli import options as opt
+from coterie.cli.jobs import Job
+from coterie.cli.options import site
+from coterie.cli.terminal import print_json, say, show_table, tell
+from coterie.messages import codec
+from coterie.messages.chain import read_chain
+from coterie.messages.refusals import Refusal
+from coterie.messages.schema import message_fields, reply_type, request_type
+from coterie.messages.site_api import CARRIERS, Table
+from coterie.methods.registry import METHODS
+from coterie.methods.shared.preparation import PreparationOptions
+from coterie.sites.policy import EVERYTHING, Policy
+
+HEADS = ["question", "answer", "content", "times", "values", "bytes", "example", "the server sees"]
+
+
+class _Played(Policy):
+    """The rules of a site, but what they refuse is played: a preview says it instead."""
+
+    def objection(self, *_: Any, **__: Any) -> Refusal | None:
+        """None: everything is answered."""
+        return None
+
+
+@site.command()
+def preview(
+    data: opt.OwnFile,
+    clusters: opt.Clusters,
+    method: opt.Method = "federated-kmeans",
+    settings: opt.Settings = None,
+    columns: opt.Columns = None,
+    ignore: opt.Ignore = None,
+    categories: opt.Categories = None,
+    key: opt.Key = None,
+    scale: opt.Scale = "none",
+    missing: opt.Missing = "refuse",
+    policy: Annotated[
+        str, typer.Option(help="The site's policy: a file, strict, standard or research.")
+    ] = "standard",
+    as_json: opt.AsJson = False,
+) -> None:
+    """Show what this site would send under its policy: run the method here, with this site alone.
+
+    Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
+    and this site's share of a sample depend on the other sites.
+    """
+    from coterie.sites.policy_files import find_policy
+
+    job = Job(
+        [str(data)],
+        "",
+        clusters,
+        method,
+        scale=scale,
+        missing=missing,
+        settings=opt.settings_of(settings),
+        **opt.chosen(columns, ignore, categories, key),
+    )
+    estimator = job.estimator()
+    job.check_key(estimator)
+    tables = {name: table for name, (table, _) in job.scanned_tables().items()}
+    options = PreparationOptions(job.scale, job.missing)  # type: ignore[arg-type]
+    answers = played(estimator, tables, options, find_policy(policy))
+    if as_json:
+        print_json(answers)
+        return
+    show_answers(f"What {data.name} would send", answers)
+
+
+def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
+    """Print what was played."""
+    names = ("answer", "content", "times", "numbers", "bytes", "example", "seen")
+    rows = [[a["asked"].rpartition(".")[2], *(str(a[name]) for name in names)] for a in answers]
+    show_table(title, HEADS, rows)
+    tell("Values and bytes are totals over all answers of a kind. Nothing was sent.")
+    for sentence in dict.fromkeys(a["refused"] for a in answers if a["refused"]):
+        say(f"Where it says refused: {sentence}. A run that needs such an answer stops.")
+
+
+def played(
+    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+) -> list[dict[str, Any]]:
+    """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
+    from coterie.estimators.fitting import fit
+
+    method = estimator.method
+    with tempfile.TemporaryDirectory() as folder:
+        fit(
+            estimator,
+            tables,
+            journal=Path(folder) / "journal",
+            policy=_played_rules(rules, method, sends_rows=estimator.sends_rows),
+            sums="plain",
+            scale=options.scale,
+            missing=options.missing,
+            ranges=options.ranges,
+        )
+        (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
+        lines = [line for line in read_chain(ledger) if line["event"] == "answer"]
+    groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
+    return [
+        {
+            **{name: group[0][name] for name in ("asked", "answer", "content")},
+            "times": len(group),
+            "numbers": sum(line["floats"] for line in group),
+            "bytes": sum(line["bytes"] for line in group),
+            "example": _example(group[0]),
+            **_seen(group[0], method, rules),
+        }
+        for group in groups
+    ]
+
+
+def _played_rules(rules: Policy, method: str, *, sends_rows: bool) -> Policy:
+    """The rules under which everything is answered, decided as if by the site's own."""
+    open_rules = replace(
+        rules,
+        methods=None,
+        protection="none" if METHODS[method].needs_rows else rules.protection_of(method),
+        method_protection={},
+        per_site_results="rows" if sends_rows else rules.per_site_results,
+        verification="off",
+        min_roster=1,
+        rosters="any",
+        peers=None,
+        max_questions=None,
+        max_runs=None,
+        min_rows=0,
+        alignment_key=rules.alignment_key or bytes(32),
+        orders_may_choose=EVERYTHING,
+    )
+    return _Played(**{item.name: getattr(open_rules, item.name) for item in fields(Policy)})
+
+
+def _seen(line: Mapping[str, Any], method: str, rules: Policy) -> dict[str, str]:
+    """What the server would see of an answer under the site's rules, or why there would be none."""
+    kind, is_summed = request_type(line["asked"]), line["seen"] != "single"
+    refused = None
+    if kind is not None and kind not in CARRIERS:
+        refused = rules.objection(method, kind, is_masked=is_summed)
+    if refused is not None:
+        return {"seen": "refused", "refused": refused.sentence}
+    if not line["floats"]:
+        return {"seen": "the answer", "refused": ""}
+    return {"seen": f"a sum over {rules.min_roster} sites or more" if is_summed else "the answer", "refused": ""}
+
+
+def _example(line: Mapping[str, Any]) -> str:
+    """The first values of an answer if they are float64, else its size."""
+    frame = base64.b64decode(line["frame"])
+    start = codec.read_envelope(frame)[2] + 4
+    payload = frame[start:-4]
+    kind = request_type(line["asked"])
+    are_floats = kind and all(
+        item.array and item.array.dtype == "float64" for item in message_fields(reply_type(kind))
+    )
+    if not payload or not are_floats or len(payload) != 8 * line["floats"]:
+        return f"{len(payload)} bytes" if payload else "nothing"
+    numbers = np.frombuffer(payload, "<f8")
+    return ", ".join(f"{value:.4g}" for value in numbers[:4]) + (", ..." if len(numbers) > 4 else "")

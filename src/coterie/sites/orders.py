@@ -1,0 +1,86 @@
+"""Which orders a site accepts; without one an installed site answers nothing of a run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from coterie.errors import NotOrdered
+from coterie.messages.codec import Envelope
+from coterie.messages.identity import Trust
+from coterie.messages.refusals import Refusal
+from coterie.methods.order import Order, SignedOrder
+from coterie.sites.approvals import Approvals, Decision
+from coterie.sites.ledger import MAX_RUNS, SiteLedger
+from coterie.sites.policy import Policy
+
+
+class Refused(Exception):
+    """Carries a code to the exit; the sentence stays in the site's log."""
+
+    def __init__(self, code: Refusal, reason: str = "") -> None:
+        super().__init__(reason or code.sentence)
+        self.code = code
+
+
+class Orders:
+    """The orders of a site's runs, kept in its ledger.
+
+    With ``approvals`` a run needs an order, and a data officer decides about those that the policy says.
+    """
+
+    def __init__(self, policy: Policy, ledger: SiteLedger, table: str, approvals: Approvals | None) -> None:
+        self._policy, self._ledger, self._table, self._approvals = policy, ledger, table, approvals
+        self._accepted: OrderedDict[bytes, str] = OrderedDict()
+        """The method that was ordered, by run."""
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether a run without an order is answered nothing."""
+        return self._approvals is not None
+
+    def method_of(self, run: bytes) -> str | None:
+        """The method of the order that was accepted for a run."""
+        if run not in self._accepted:
+            kept = self._ledger.notes(run, "order")
+            if not kept:
+                return None
+            self._accepted[run] = SignedOrder.from_bytes(kept[0]).read().method
+            if len(self._accepted) > MAX_RUNS:
+                self._accepted.popitem(last=False)
+        return self._accepted[run]
+
+    def accept(self, envelope: Envelope, raw: bytes, trust: Trust, check_table: Callable[[], None]) -> Order:
+        """The order of a run: one for it, signed by a certified analyst, within the site's rules."""
+        signed = SignedOrder.from_bytes(raw)
+        order = signed.checked(trust)
+        if (order.identity, order.method) != (envelope.run, envelope.method):
+            raise NotOrdered(f"the order is for {order.method} in another run, or for another method")
+        before = self._ledger.notes(envelope.run, "order")
+        if before and before[0] != raw:
+            raise NotOrdered("the run was ordered to do something else before")
+        if not before:
+            self._approve(signed, order)
+        check_table()
+        if not before:
+            self._ledger.begin(envelope.run, raw, signed.analyst, self._table)
+        return order
+
+    def _approve(self, signed: SignedOrder, order: Order) -> None:
+        """Refuse an order that the rules forbid, or that a data officer has not approved."""
+        wrong = order.unsupported()
+        if wrong:
+            raise Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
+        forbidden = self._policy.forbidden(order)
+        if forbidden:
+            raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
+        most = self._policy.max_runs
+        if most is not None and self._ledger.n_runs(signed.analyst, self._table) >= most:
+            raise Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")
+        if self._approvals is None:  # one owner plays all sites, and gave the order
+            return
+        decision = self._approvals.decision(signed, order, self._policy.approval)
+        if decision is not Decision.APPROVED:
+            is_named, waits = self._policy.name_decisions, decision is Decision.WAITING
+            codes = (Refusal.WAITING, Refusal.WAITING_HERE) if waits else (Refusal.DECLINED, Refusal.DECLINED_HERE)
+            raise Refused(codes[is_named], f"the order {order.run[:8]} of {signed.analyst}: {decision}")

@@ -1,0 +1,97 @@
+"""A data officer decides about orders that wait."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import numpy as np
+import pytest
+
+from coterie.methods.order import SignedOrder
+from coterie.sites.approvals import Decision
+from coterie.sites.installed import InstalledSite
+from tests.orders import ANA, an_order, signed
+
+pytest.importorskip("nvflare")
+KIT = ("--kit", "kits/sites/north")
+
+
+@pytest.fixture
+def site(tmp_path, cli):
+    """A site whose orders wait."""
+    np.savetxt("north.csv", np.random.default_rng(0).normal(size=(40, 2)), delimiter=",", header="a,b", comments="")
+    assert cli("provision", "--sites", "north", "--out", "kits")[0] == 0
+    assert cli("policy", "init", "north.toml")[0] == 0
+    text = (tmp_path / "north.toml").read_text().replace('approval = "automatic"', 'approval = "always"')
+    (tmp_path / "north.toml").write_text(text)
+    assert cli("site", "start", *KIT, "--data", "north.csv", "--policy", "north.toml", "--check")[0] == 0
+    return InstalledSite(tmp_path / "kits" / "sites" / "north")
+
+
+def wait(site: InstalledSite, **options) -> SignedOrder:
+    """An order that waits at a site."""
+    order = signed(an_order(run=None, **options))
+    assert site.approvals.decision(order, order.read(), "always") is Decision.WAITING
+    return order
+
+
+def test_what_waits_is_listed_shown_and_decided(site, cli):
+    assert "No order waits" in cli("site", "pending", *KIT)[1]
+    order = wait(site, parameters={"max_rounds": 3, "tol": 0.5})
+    run = order.read().run
+    (listed,) = json.loads(cli("site", "pending", *KIT, "--json")[1])
+    assert (listed["id"], listed["analyst"], listed["method"]) == (run[:8], ANA, "lloyd")
+    shown = json.loads(cli("site", "show", run[:5], *KIT, "--json")[1])
+    assert shown["parameters"] == {"n_clusters": 2, "max_rounds": 3, "tol": 0.5}
+    assert shown["chooses"] == {"tol": "parameters"}
+    assert shown["columns"] == ["a", "b"]
+    assert "has begun 0 runs over this table, of at most 100 (max_runs); this order is one more" in shown["runs"]
+    seen = {answer["answer"]: answer["seen"] for answer in shown["answers"]}
+    assert seen["Moments"] == "a sum over 3 sites or more"
+    told = " ".join(cli("site", "show", run, *KIT)[1].split())
+    assert "Nothing was sent" in told
+    assert ANA in told
+    assert "Approved" in cli("site", "approve", run[:5], *KIT)[1]
+    assert "a decision stands" in cli("site", "refuse", run[:5], *KIT)[2]
+    assert "No order waits" in cli("site", "pending", *KIT)[1]
+    assert "approved" in cli("site", "pending", *KIT, "--all")[1]
+    assert site.approvals.decision(order, order.read(), "always") is Decision.APPROVED
+
+
+def test_a_refused_order_stays_refused_and_files_are_private(site, cli):
+    order = wait(site)
+    assert "Declined" in cli("site", "refuse", order.read().run, *KIT)[1]
+    assert site.approvals.decision(order, order.read(), "automatic") is Decision.DECLINED
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in site.approvals.folder.iterdir()}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(site.approvals.folder.stat().st_mode) == 0o700
+
+
+def test_what_cannot_be_shown_says_why(site, cli):
+    order = wait(site, columns=("a", "c"))
+    told = " ".join(cli("site", "show", order.read().run, *KIT)[1].split())
+    assert "the order is for the columns a, c; this site holds a, b" in told
+    assert "no order begins with 'zz'" in cli("site", "show", "zz", *KIT)[2]
+
+
+def test_a_preview_says_what_the_policy_refuses(site, cli):
+    order = wait(site, method="one-shot")
+    shown = json.loads(cli("site", "show", order.read().run, *KIT, "--json")[1])
+    by_answer = {answer["answer"]: answer for answer in shown["answers"]}
+    assert by_answer["LocalCenters"]["seen"] == "refused"
+    assert "does not allow this per-site result" in by_answer["LocalCenters"]["refused"]
+
+
+def test_status_shows_what_analysts_have_begun(site, cli):
+    from coterie.sites.ledger import SiteLedger
+
+    ledger = SiteLedger(site.ledger_path)
+    for run in (b"1" * 16, b"2" * 16):
+        ledger.begin(run, b"order", ANA, "table")
+    ledger.begin(b"3" * 16, b"order", ANA, "another table")
+    ledger.close()
+    wait(site)
+    status = json.loads(cli("site", "status", *KIT, "--json")[1])
+    assert (status["runs_by_analyst"], status["max_runs"], status["waiting"]) == ({ANA: 2}, 100, 1)
+    assert f"runs of {ANA}" in " ".join(cli("site", "status", *KIT)[1].split())
