@@ -136,7 +136,7 @@ def fit_over(
     ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
     conclusion = Conclusion(order.to_bytes(), authority)
     outcome = run(
-        ordered(order, estimator.run_seed),
+        conclusion.after(ordered(order, estimator.run_seed)),
         channel,
         method=estimator.method,
         terms=terms,
@@ -153,7 +153,7 @@ def fit_over(
     estimator.capabilities_ = outcome.capabilities
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
-    estimator.certificate_ = None if conclusion is None else conclusion.certificate(ledger.run, ledger.sites())
+    estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
 
