@@ -11,6 +11,7 @@ from coterie.engines.inprocess import Fault, Schedule, in_process
 from coterie.errors import QuorumLost, RosterChanged
 from coterie.messages import codec
 from coterie.messages.codec import read_envelope
+from coterie.messages.heads import Head
 from coterie.messages.verbs import total
 from coterie.methods.shared.lloyd import Close, lloyd
 from coterie.methods.shared.prepared import Prepare
@@ -151,7 +152,9 @@ def test_keys_a_site_s_owner_pinned_hold_when_it_is_brought_up_to_date_too():
     for other, form in ((identity("b").card(b"e" * 32), codec.Form.REFUSAL), (pinned, codec.Form.ANSWER)):
         hellos = []
         for name, card in (("a", site.card()), ("b", other)):
-            blank = Hello(card, False, b"", b"")
+            head = Head(bytes(16), 0, 0, bytes(32))
+            head = head._replace(signature=identity(name).sign(head.signed()))
+            blank = Hello(card, head, False, b"", b"")
             signed = identity(name).sign(blank.signed(bytes(16), b""))
             hellos.append(list(blank._replace(signature=signed).to_bytes()))
         body = codec.encode_body(Introduce(0, ("a", "b"), np.array(hellos)), {})

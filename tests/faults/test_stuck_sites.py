@@ -27,7 +27,8 @@ class Stuck(Site):
     """A site whose answers to some rounds wait for a door to open; inside, it holds whatever a site holds."""
 
     def __init__(self, site: Site, rounds: Collection[int], door: threading.Event) -> None:
-        super().__init__(site.name, TABLES[site], policy=site.policy, ledger=site.ledger, identity=site._identity)
+        own = {"ledger": site.ledger, "identity": site.peers.identity, "seed": site._seed}
+        super().__init__(site.name, TABLES[site], policy=site.policy, **own)
         TABLES[self] = TABLES[site]
         self.rounds, self.door = rounds, door
         self.has_woken = threading.Event()

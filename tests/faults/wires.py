@@ -71,7 +71,9 @@ def reborn(channel: InProcess, name: str) -> None:
     old.ledger.close()
     table = TABLES[old]
     ledger = SiteLedger(old.ledger.path)
-    channel.members[name] = Site(name, table, policy=old.policy, ledger=ledger, identity=old._identity)
+    channel.members[name] = Site(
+        name, table, policy=old.policy, ledger=ledger, identity=old.peers.identity, seed=old._seed
+    )
     TABLES[channel.members[name]] = table
 
 

@@ -84,6 +84,8 @@ class Remain:
     names: frozenset[str]
     is_begun: bool = False
     """Whether this applies only if masked sums have begun, perhaps before a restart of the server."""
+    is_whole: bool = False
+    """Whether the run never had others: who joined it since is no part of it, and nobody joins."""
 
 
 Protocol: TypeAlias = Generator[Question | Present, Any, T]

@@ -59,6 +59,10 @@ class Roster:
             standing.misses += 1
             standing.until = round + 1 + min(LONGEST_PAUSE, 2 ** (standing.misses - 1))
 
+    def keep(self, names: Collection[str]) -> None:
+        """Nobody but these was ever part of the run."""
+        self.standings = {name: standing for name, standing in self.standings.items() if name in names}
+
     def shrink(self, names: Collection[str]) -> None:
         """All but these take no part any more: sites let the roster of masked sums shrink only."""
         for name, standing in self.standings.items():

@@ -120,7 +120,10 @@ class Run:
             names = self.roster.names
             return tuple(self.roster.choose(names, self.round, self.terms.needed(len(names))))
         if isinstance(question, Remain):
-            if self.is_closed or not question.is_begun:
+            if question.is_whole:
+                self.is_closed = True
+                self.roster.keep(question.names)
+            elif self.is_closed or not question.is_begun:
                 self.roster.shrink(question.names)
             return None
         if isinstance(question, Place):

@@ -234,15 +234,13 @@ def seed_from(raw: bytes) -> int:
 # ---------------------------------------------------------------- the server's half
 
 
-def begun(signed: SignedOrder) -> Protocol[dict[str, Bytes]]:
-    """Put an order to the sites; the first words of those that accept it, whose ledgers are as others remember."""
+def begun(signed: SignedOrder) -> Protocol[tuple[tuple[str, ...], dict[str, Bytes]]]:
+    """Put an order to the sites that are there. They, and the first words of those that accept it and whose ledgers
+    are as others remember them."""
     columns, there = signed.read().columns, (yield from present())
     size = HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0)
-    return (
-        yield from compared(
-            there, (yield from each(AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)))
-        )
-    )
+    asked = AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)
+    return there, (yield from compared(there, (yield from each(asked))))
 
 
 def read_hellos(hellos: Mapping[str, Bytes]) -> dict[str, Hello]:
@@ -267,7 +265,7 @@ def seed_drawn(hellos: Mapping[str, Bytes]) -> Protocol[tuple[tuple[str, ...], i
 
 def ordered_plainly(signed: SignedOrder, seed: int) -> Protocol[RunResult]:
     """The protocol of an order, with sums in the clear."""
-    hellos, order = (yield from begun(signed)), signed.read()
+    order, (_, hellos) = signed.read(), (yield from begun(signed))
     return (yield from informed(order.protocol(seed), read_hellos(hellos) if order.columns else {}))
 
 

@@ -62,6 +62,8 @@ class MaskedSums:
         if not 8 <= bits <= 64:
             raise InputError(f"a ring of {bits} bits; it has 8 to 64.")
         self.bits = bits
+        self._began: tuple[str, ...] = ()
+        """The sites that an order was put to."""
         self._hellos: dict[str, Bytes] = {}
         self.public_seed: int | None = None
         """What all random choices were drawn from, where the sites drew it."""
@@ -82,12 +84,13 @@ class MaskedSums:
 
     def ordered(self, signed: SignedOrder, seed: int) -> Protocol[RunResult]:
         """The protocol of an order; where a site verifies it, under the seed that the sites draw."""
-        order, introduced_as = signed.read(), (yield from begun(signed))
+        order = signed.read()
+        self._began, introduced_as = yield from begun(signed)
         hellos = read_hellos(introduced_as)
         if not any(hello.verifies for hello in hellos.values()):
             return (yield from informed(order.protocol(seed), hellos))
-        self._hellos = introduced_as
         there, self.public_seed = yield from seed_drawn(introduced_as)
+        self._hellos = {name: introduced_as[name] for name in there}
         reports = {name: unpack_report(hellos[name].report) for name in there}
         replay = self._replay = Replay(order, self.public_seed, reports)
         while replay.question is not None:
@@ -116,6 +119,8 @@ class MaskedSums:
         if not layout.numbers:
             yield replace(question, summed=False, seen=Seen.SUMMED)
             return layout.reply(*[np.zeros(item.shape) for item in layout.fields])
+        if self._replay is not None:  # nobody joins a verified run
+            yield Remain(frozenset(self._began), is_whole=True)
         ready: Sequence[str] = yield Present()
         if question.to is None or set(question.to) >= set(ready):  # dropouts will be missing from the sum
             yield Remain(frozenset(ready), is_begun=True)

@@ -149,6 +149,12 @@ class Replay:
         is_whole = self.question.to is None or not self.question.complete or set(roster) == wanted
         return set(roster) <= wanted & set(self.names) and is_whole
 
+    def may_give_up(self, left: tuple[str, ...]) -> bool:
+        """Whether the next sum needs a site that is not among those left."""
+        assert self.question is not None
+        wanted = set(self.names if self.question.to is None else self.question.to)
+        return self.question.complete and set(left) <= set(self.names) and not wanted <= set(left)
+
     def adopt(self, data: bytes) -> None:
         """Put the next question in the server's words, which may differ from the site's own by rounding only."""
         request, limits = codec.decode_body(data)
@@ -284,7 +290,7 @@ def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, prove
     if proven.position > replay.position or replay.question is None:
         raise NotOrdered("a sum was left out")
     if proven.is_broken:
-        if not replay.question.complete or not set(proven.roster) < set(replay.names):
+        if not replay.may_give_up(proven.roster):
             raise NotOrdered("a sum was given up though no site dropped out of it")
         exit_.join(envelope.run, proven.roster)
     else:
