@@ -8,6 +8,8 @@ them.
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -178,13 +180,21 @@ class Replay:
 
 
 def packed(total: Array, bits: int) -> bytes:
-    """Numbers of a ring as bytes."""
-    return wire(f"uint{bits}").to_bytes(total)
+    """Numbers of a ring as bytes, compressed where that makes them fewer: marks and counts are mostly zeros."""
+    raw = wire(f"uint{bits}").to_bytes(total)
+    return min(raw, zlib.compress(raw, 1), key=len)  # of the same length: as it is
 
 
 def ring_numbers(proven: ProvenSum, count: int) -> Array:
-    """The numbers of a sum."""
-    return wire(f"uint{proven.bits}").from_bytes(memoryview(proven.numbers), (count,)).astype(np.uint64)
+    """The numbers of a sum; ``NotOrdered`` where there are not so many."""
+    number, raw = wire(f"uint{proven.bits}"), proven.numbers
+    size = number.n_bytes(count)
+    if len(raw) < size:
+        with contextlib.suppress(zlib.error):
+            raw = zlib.decompressobj().decompress(raw, size + 1)
+    if len(raw) != size:
+        raise NotOrdered("a sum has another number of values than the ordered method asks")
+    return number.from_bytes(memoryview(raw), (count,)).astype(np.uint64)
 
 
 def is_same(request: Request[Any], expected: Request[Any]) -> bool:
@@ -305,8 +315,6 @@ def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> N
     assert replay.question is not None
     if not replay.allows(proven.roster) or proven.bits != ask.bits:
         raise NotOrdered("a sum is over other sites or in another ring than the ordered method asks")
-    if len(proven.numbers) != wire(f"uint{ask.bits}").n_bytes(ask.count):
-        raise NotOrdered("a sum has another number of values than the ordered method asks")
     roster = codec.roster_digest(proven.roster)
     context = Context(run, proven.round, proven.attempt, roster, codec.encode_body(ask, {}).digest)
     signed = is_signed(codings(replay.request, replay.question.limits, ask.bits, ask.n))
