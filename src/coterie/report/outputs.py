@@ -60,12 +60,12 @@ def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[
 def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
     """Every kind of question, in order: how often it was asked, and the most values one site sent in answer.
 
-    Rounds for keys and masks are one line at the end.
+    Rounds for keys and proofs are one line at the end.
     """
 
     def kind(exchange: Exchange) -> dict[str, str]:
         if exchange.phase == "masking":
-            return {"asked": "keys and masks", "answer": "", "content": "no data", "seen": ""}
+            return {"asked": "keys, proofs", "answer": "", "content": "no data", "seen": ""}
         asked = exchange.asked.rpartition(".")[2]
         return {"asked": asked, "answer": exchange.answer, "content": exchange.content, "seen": exchange.seen}
 
