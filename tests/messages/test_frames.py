@@ -22,7 +22,6 @@ from coterie.methods.shared.prepared import Prepare
 from .exchanges import ASSIGN, LIMITS, SAMPLES, read_body, read_question
 from .samples import AskRounded, mutated, plain_envelope
 
-
 HEAD, CHECKSUM = 8 + 1 + 4, 4
 """Of a question, between its method's name and its attachment; between its attachment and its body."""
 

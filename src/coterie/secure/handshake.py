@@ -238,11 +238,9 @@ def begun(signed: SignedOrder) -> Protocol[dict[str, Bytes]]:
     """Put an order to the sites; the first words of those that accept it, whose ledgers are as others remember."""
     columns, there = signed.read().columns, (yield from present())
     size = HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0)
-    return (
-        yield from compared(
-            there, (yield from each(AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)))
-        )
-    )
+    hello = AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)
+    hellos = yield from each(hello, phase="algorithm" if columns else "masking")
+    return (yield from compared(there, hellos))
 
 
 def read_hellos(hellos: Mapping[str, Bytes]) -> dict[str, Hello]:
