@@ -248,8 +248,8 @@ def test_the_servers_ledger_says_what_it_saw(show):
         f"From the sites' rows, the server saw: {n_masked('a')} sums over 5 sites each; no per-site results." in below
     )
     assert (
-        "It also saw 5 answers (schema): public keys, heads of ledgers, what a site's policy allows, and which of the "
-        "requested columns a site holds." in below
+        "It also saw 5 answers (schema): public keys, heads of ledgers, what a site's policy allows, and which of "
+        "the requested columns a site holds." in below
     )
     assert "Round " not in below  # no question was asked to be refused
     phases = [line["phase"] for line in lines_of("run/ledger.jsonl")]
