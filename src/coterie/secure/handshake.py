@@ -240,7 +240,8 @@ def begun(signed: SignedOrder) -> Protocol[tuple[tuple[str, ...], dict[str, Byte
     columns, there = signed.read().columns, (yield from present())
     size = HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0)
     asked = AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)
-    return there, (yield from compared(there, (yield from each(asked))))
+    hellos = yield from each(asked, phase="algorithm" if columns else "masking")
+    return there, (yield from compared(there, hellos))
 
 
 def read_hellos(hellos: Mapping[str, Bytes]) -> dict[str, Hello]:
