@@ -266,7 +266,9 @@ class Conclusion:
         public, made_for = self._authority or RunAuthority(b"", "federation")
         texts = {name: _text(raw.astype(np.uint8).tobytes()) for name, raw in self._statements.items()}
         sites: dict[str, str | None] = {name: texts.get(name) for name in names}
-        return RunCertificate(CERTIFICATE_SCHEMA, version("coterie"), run, _text(self._order), _text(public), made_for, sites)
+        return RunCertificate(
+            CERTIFICATE_SCHEMA, version("coterie"), run, _text(self._order), _text(public), made_for, sites
+        )
 
 
 def _text(raw: bytes) -> str:
