@@ -43,6 +43,7 @@ from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from tests.blas_kernels import ROOT, environment
 from tests.federations import Rows, blobs
+from tests.kernel_sites import carelessly
 
 OFF = {"NPY_DISABLE_CPU_FEATURES": " ".join(name for name in __cpu_dispatch__ if __cpu_features__[name])}
 """numpy without its loops for newer CPUs."""
@@ -78,7 +79,7 @@ DATA: tuple[Callable[[np.random.Generator], Rows], ...] = (
     lambda rng: np.repeat(np.eye(4) * 8, 40, axis=0) + np.tile(rng.normal(size=(40, 4)), (4, 1)),  # equal sizes
     _symmetric,
     lambda rng: np.tile(np.concatenate([np.eye(6), -np.eye(6)]), (16, 1)),  # all eigenvalues equal
-    lambda rng: 1e6 + 1e-2 * blobs(160, 3, 3, seed=int(rng.integers(1 << 30))),  # far from zero
+    lambda rng: 1e4 + 0.1 * blobs(160, 3, 3, seed=int(rng.integers(1 << 30))),  # far from zero
 )
 """Rows of all kinds that make decisions close."""
 
@@ -217,6 +218,8 @@ def main() -> None:
     for words in _messages(sys.stdin.buffer):
         if words[0] == "record":
             _write(sys.stdout.buffer, record(*words[1:]))
+        elif words[0] == "round":
+            _write(sys.stdout.buffer, carelessly(np.arange(12.0)).tobytes())
         else:
             _write(sys.stdout.buffer, replay(msgspec.convert(words[1], Recorded)))
 
@@ -245,6 +248,10 @@ class Ends:
 
     def replay(self, where: tuple[str, bool], recorded: Recorded) -> Replayed:
         return msgspec.convert(self._asked(where, ["replay", recorded]), Replayed)
+
+    def rounded(self, where: tuple[str, bool]) -> bytes:
+        """Numbers with the last bits they have there."""
+        return bytes(self._asked(where, ["round"]))
 
     def _asked(self, where: tuple[str, bool], words: list[Any]) -> Any:
         if where not in self._processes:

@@ -23,11 +23,11 @@ TERMS = 14
 """Of the series of the exponential, up to half the logarithm of 2."""
 
 
-def product(a: Floats, b: Floats) -> Floats:
+def product(a: Rows, b: Rows) -> Floats:
     """``a @ b`` in double precision, of matrices or vectors.
 
-    Rows of ``a`` and columns of ``b`` are cut into slices of so few bits that sums of products of slices are exact, in
-    whatever order they are added up (Ozaki et al. 2012).
+    Rows of ``a`` and columns of ``b`` are cut into slices of so few bits that sums of products of slices are exact,
+    in whatever order they are added up (Ozaki et al. 2012).
     """
     left, right = np.atleast_2d(np.asarray(a, np.float64)), np.asarray(b, np.float64)
     right = right[:, None] if right.ndim == 1 else right

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.arrays import Floats
+from coterie.arrays import Floats, Indices
 from coterie.maths.exact import squared_distances
 
 TOLERANCE = 1e-4
@@ -35,7 +35,7 @@ def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init
 
 
 def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator) -> list[int]:
-    """Places of points drawn by their squared distance from those before, each the best of a few (Arthur & Vassilvitskii)."""
+    """Places of points drawn by their squared distance from those before, each the best of a few."""
     n_trials = 2 + n_clusters.bit_length()
     chosen = [int(_drawn(weights, 1, rng)[0])]
     closest = apart[:, chosen[0]]
@@ -48,11 +48,11 @@ def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Gener
     return chosen
 
 
-def _drawn(weights: Floats, count: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+def _drawn(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
     """Places drawn by weight."""
     ends = np.cumsum(weights)
     places = np.searchsorted(ends, rng.random(count) * ends[-1], "right")
-    return np.minimum(places, len(weights) - 1)
+    return np.asarray(np.minimum(places, len(weights) - 1))
 
 
 def _improved(points: Floats, weights: Floats, centers: Floats, tol: float) -> Solution:

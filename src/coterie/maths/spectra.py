@@ -60,7 +60,8 @@ class Krylov:
     computed, not estimated. At a breakdown (beta = 0, lines 9 to 11) it continues with a random direction orthogonal
     to the basis, so that multiple eigenvalues are found.
 
-    Close to a breakdown a direction is what rounding leaves: directions and pairs have the same bits on every machine.
+    Close to a breakdown a direction is what rounding leaves, so directions and pairs have the same bits on every
+    machine.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
