@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from coterie.errors import MalformedMessage, QuorumLost, Untrusted
+from coterie.errors import MalformedMessage, NotOrdered, QuorumLost, Untrusted
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.heads import HEAD_BYTES, Head, witnessed_by
@@ -133,6 +133,8 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
         if order.columns:
             answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
             report = pack_report(answer.reply)
+    elif exit_.verifies:
+        raise NotOrdered("the site answers only what it can check, and the run has no order")
     blank = Hello(exit_.card(), exit_.head(), exit_.verifies, report, b"")
     hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
     if len(hello) != ask.size:
