@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,8 +199,13 @@ class VerifiedRun:
         proven, found = self.proven(asked, revealed), self.decoded(asked, revealed)
         self.sums.append(proven)
         self.results.append(found)
+        self._last = asked.ask
         self.replay.take(proven)
         return found
+
+    def asked_last(self, roster: tuple[str, ...]) -> AskMasked:
+        """The question of the last sum once more, over another roster."""
+        return replace(self._last, roster=roster, n=len(roster))
 
     def decoded(self, asked: Asked, revealed: Mapping[str, Any]) -> Reply:
         """The numbers of an upload."""
