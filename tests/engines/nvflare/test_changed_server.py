@@ -1,4 +1,4 @@
-"""The attacks on keys and by chosen questions over separate processes, of which the server's code alone is changed."""
+"""Keys of its own and chosen questions over separate processes: only the code of the server is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python imports this where a test puts its folder in the path of a server's process: the server's code is then changed.
+"""Python imports this where a test puts its folder in the path of a server, whose code is then changed.
 
 Nothing of coterie knows of it: what hands a run its channel hands over a changed one.
 """
