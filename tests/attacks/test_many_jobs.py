@@ -143,7 +143,7 @@ def small() -> Rows:
     return rows
 
 
-@pytest.mark.parametrize(("choice", "n"), [("cuts", 5), ("ranges", 6), ("holes", 6)])
+@pytest.mark.parametrize(("choice", "n"), [("cuts", 5), ("ranges", 12), ("holes", 6)])
 def test_each_choice_gives_rows_over_rows_and_none_over_groups(choice, n):
     assert told(small(), OPEN, {choice: n})[0] >= 1
     assert told(small(), Policy(), {choice: n})[0] == 0
