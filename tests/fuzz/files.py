@@ -198,10 +198,10 @@ def models() -> list[bytes]:
 
 
 def orders() -> list[bytes]:
-    return [job.order.order for job in _jobs()]
+    return [job.order.order for job in _ordered_jobs()]
 
 
-def _jobs() -> list[RemoteJob]:
+def _ordered_jobs() -> list[RemoteJob]:
     plain = a_job("lloyd", {"n_clusters": 3, "random_state": 1}, scale="minmax", ranges=([0, 1], [2, 3]))
     kernel = a_job("landmarks", {"gamma": 0.1}, ["a"], scale="standard", missing="mean", quorum=0.5)
     wide = a_job("vertical-kernel-pca", columns=[], settings={"out": "x", "data": ["a"]})
@@ -209,11 +209,11 @@ def _jobs() -> list[RemoteJob]:
 
 
 def signed_orders() -> list[bytes]:
-    return [job.order.to_bytes() for job in _jobs()]
+    return [job.order.to_bytes() for job in _ordered_jobs()]
 
 
 def remote_jobs() -> list[bytes]:
-    return [msgspec.json.encode(job) for job in _jobs()]
+    return [msgspec.json.encode(job) for job in _ordered_jobs()]
 
 
 def _jobs() -> list[bytes]:
