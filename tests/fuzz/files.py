@@ -145,9 +145,10 @@ def changed_array(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes
         members[name] = members[name].replace(old, rng.choice(new), 1)
     packed = io.BytesIO()
     methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-    with zipfile.ZipFile(packed, "w", rng.choice(methods)) as archive:
+    method = rng.choice(methods)
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, raw in members.items():
-            archive.writestr(name, raw)
+            archive.writestr(zipfile.ZipInfo(name), raw, method)  # by itself it holds the time of day
     return packed.getvalue()
 
 
