@@ -44,7 +44,7 @@ def check_parses(text: str) -> None:
     command = typer.main.get_command(app)
     name, words = "coterie", shlex.split(text)
     while hasattr(command, "commands"):
-        name, *words = words
+        name, *words = getattr(command, "in_full", list)(words)
         command = command.commands[name]
     command.make_context(name, words).close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -103,12 +103,12 @@ def _attached(data: bytes) -> Attachment:
     return msgspec.msgpack.decode(codec.decode_question(data).attached, type=Attachment)
 
 
-def in_other_words(rng: random.Random, frame: bytes, bodies: Mapping[int, bytes]) -> bytes:
-    """A question of a verified run that comes in full, with a body that was changed."""
+def in_full(frame: bytes, bodies: Mapping[int, bytes], changed: Callable[[bytes], bytes] = bytes) -> bytes:
+    """A question of a verified run with its body, which may be changed; other questions as they are."""
     decoded = codec.decode_question(frame)
     if not isinstance(decoded.request, AskMasked) or not bodies:
         return frame
-    body = mutated(rng, bodies[decoded.request.position], [*bodies.values()])
+    body = changed(bodies[decoded.request.position])
     asked = codec.encode_body(replace(decoded.request, digest=codec.request_digest(body)), {})
     attached = encode(Attachment(_attached(frame).sums, body))
     said = decoded.envelope._replace(request=asked.digest)
@@ -152,6 +152,8 @@ class Walk:
         if found is Refusal.FORGOT:
             answered(self.site, self._recall())
             found = answered(self.site, frame)
+        if found is Refusal.IN_FULL:  # the site took the question in other words before
+            found = answered(self.site, in_full(frame, self.recording.bodies))
         if isinstance(found, Refusal):
             assert self.has_moved, f"the site refuses what it answered in the real run: {found!r}"
             return False
@@ -175,7 +177,8 @@ class Walk:
         if codec.read_envelope(frame)[0] is Form.QUESTION and rng.random() < 0.05:
             frame = self._recall()
         elif codec.read_envelope(frame)[0] is Form.QUESTION and rng.random() < 0.1:
-            return in_other_words(rng, frame, self.recording.bodies)
+            bodies = self.recording.bodies
+            return in_full(frame, bodies, lambda body: mutated(rng, body, [*bodies.values()]))
         return mutated(rng, frame, frames)
 
 

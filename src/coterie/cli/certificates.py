@@ -31,9 +31,12 @@ class _ShowByDefault(TyperGroup):
     """``certificate RUN`` is ``certificate show RUN``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and "--help" not in args[:1] and not self.commands.keys() & {args[0]}:
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self.in_full(args))
+
+    def in_full(self, args: list[str]) -> list[str]:
+        """The arguments with the name of a command."""
+        named = not args or args[0] == "--help" or args[0] in self.commands
+        return args if named else ["show", *args]
 
 
 certificate = typer.Typer(
