@@ -26,7 +26,7 @@ from coterie.text import count_of
 DOES_NOT_FIT = 1
 
 
-class _ShowByDefault(TyperGroup):
+class ShowByDefault(TyperGroup):
     """``certificate RUN`` is ``certificate show RUN``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -36,7 +36,7 @@ class _ShowByDefault(TyperGroup):
 
 
 certificate = typer.Typer(
-    cls=_ShowByDefault,
+    cls=ShowByDefault,
     no_args_is_help=True,
     help="What the sites of a run signed when it ended: coterie certificate RUN, and certificate verify FILE.",
 )

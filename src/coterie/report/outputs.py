@@ -37,7 +37,7 @@ from coterie.text import count_of
 RESULT_SCHEMA = 1
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html"),
+    *("model.json", "clusters.png", "report.html", CERTIFICATE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
