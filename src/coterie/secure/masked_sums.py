@@ -198,8 +198,6 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
     exit_.unmask(envelope.run, ask.roster)
-    if "masked_sums.position" in memory:
-        exit_.settle(envelope.run, f"roster {memory['masked_sums.position']}", context.roster)
     shares = [
         bytes(SHARE_BYTES) if peer == exit_.name else opened(seal(exit_, memory, context, peer, exit_.name), sealed)
         for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)

@@ -229,7 +229,7 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
     except Exception:  # what was stepped half is made anew from what was checked
         memory.pop("masked_sums.replay", None)
         raise
-    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body.data
+    memory["masked_sums.question"] = replay.body.data
 
 
 def _read(raw: bytes) -> Attachment:
