@@ -101,10 +101,7 @@ def certificate_verify(
 def read_certificate(path: Path) -> RunCertificate:
     """The certificate in a file."""
     if not path.exists() and path.name == CERTIFICATE and path.parent.is_dir():
-        raise InputError(
-            f"{path.parent} has no certificate: runs with plain sums, runs over columns of the same rows, and runs "
-            "of earlier versions have none."
-        )
+        raise InputError(f"{path.parent} has no certificate: it holds no finished run, or one of an earlier version.")
     return RunCertificate.read(read_from_others(path, MAX_CERTIFICATE_BYTES), path)
 
 
