@@ -51,7 +51,9 @@ def test_every_command_of_the_readme_works(tmp_path):
         part.to_csv(tmp_path / f"{name}.csv", index=False)
     rows.dropna().assign(hospital=lambda frame: frame.index % 4).to_parquet(tmp_path / "patients.parquet")
     page = tmp_path / "readme.md"
-    page.write_text(re.sub(r"^## Several organisations$.*?(?=^## )", "", (ROOT / "README.md").read_text(), flags=re.M | re.S))
+    page.write_text(
+        re.sub(r"^## Several organisations$.*?(?=^## )", "", (ROOT / "README.md").read_text(), flags=re.M | re.S)
+    )
     found = [(kind, text) for kind, text in blocks(page) if "make " not in text]
     assert len(found) >= 3
     for kind, text in found:

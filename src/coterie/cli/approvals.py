@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The first letters of the order's ID.")]
 ShownId = Annotated[
-    str, typer.Argument(metavar="[ID]", help="The first letters of the order's ID (default: the only one that waits).")
+    str,
+    typer.Argument(metavar="[ID]", help="The first letters of the order's ID (default: the only one that waits)."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Also list orders that were approved or declined.")]
 
@@ -162,4 +163,6 @@ def _taken(installed: InstalledSite, kept: Kept, rules: Policy) -> str:
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     began = runs_by_analyst(lines)[kept.signed.analyst, installed.holdings().table_name]
     most = "there is no limit" if rules.max_runs is None else f"{rules.max_runs} are allowed (max_runs)"
-    return f"{kept.signed.analyst} has begun {count_of(began, 'run')} over this table; {most}. This order is one more."
+    return (
+        f"{kept.signed.analyst} has begun {count_of(began, 'run')} over this table; {most}. This order is one more."
+    )

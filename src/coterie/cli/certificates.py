@@ -38,14 +38,14 @@ class ShowByDefault(TyperGroup):
 certificate = typer.Typer(
     cls=ShowByDefault,
     no_args_is_help=True,
-    help="What the sites of a run signed when it ended: coterie certificate RUN, and certificate verify FILE.",
+    help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
 )
 app.add_typer(certificate, name="certificate")
 
 
 @certificate.command("show")
 def certificate_show(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of the run.")],
     out: Annotated[Path | None, typer.Option(help="Copy the certificate to this file.")] = None,
     force: opt.Force = False,
     as_json: opt.AsJson = False,
@@ -64,12 +64,12 @@ def certificate_show(
         return
     _show(found)
     if out is not None:
-        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it anywhere.")
+        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it on any machine.")
 
 
 @certificate.command("verify")
 def certificate_verify(
-    file: Annotated[Path, typer.Argument(help="A certificate.json.")],
+    file: Annotated[Path, typer.Argument(help="The certificate, such as RUN/certificate.json.")],
     authority: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +78,9 @@ def certificate_verify(
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Check a certificate offline: every signature, one run, one order. The exit code is 1 if anything does not fit.
+    """Check a certificate offline: all signatures, and that they are for one run and one order.
+
+    The exit code is 1 if anything does not fit.
 
     Example: coterie certificate verify run1.certificate.json --authority north/startup/identity/authority
     """

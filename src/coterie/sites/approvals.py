@@ -70,7 +70,9 @@ class Approvals:
         waiting = [kept for kept in self.all() if kept.decision is Decision.WAITING]
         if len(waiting) != 1:
             raise InputError(
-                "no order waits." if not waiting else f"{len(waiting)} orders wait; give the ID of one: `coterie site pending` lists them."
+                "no order waits."
+                if not waiting
+                else f"{len(waiting)} orders wait; give the ID of one: `coterie site pending` lists them."
             )
         return waiting[0]
 
@@ -79,7 +81,9 @@ class Approvals:
         with self._locked():
             kept = self.find(start)
             if kept.decision is not Decision.WAITING and kept.decision is not decision:
-                raise InputError(f"the order {kept.order.run[:8]} is {kept.decision} already; a decision cannot be changed.")
+                raise InputError(
+                    f"the order {kept.order.run[:8]} is {kept.decision} already; a decision cannot be changed."
+                )
             decided = msgspec.structs.replace(kept, decision=decision, decided=time.time())
             self._write(decided)
         return decided
