@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,19 @@ def run_line(line: str, folder: Path) -> str:
     return done.stdout
 
 
+def await_sites(session: Any) -> None:
+    """Wait until all three are connected."""
+    from coterie.engines.nvflare.session import Unreachable
+
+    ends = time.monotonic() + 300
+    while time.monotonic() < ends:
+        with contextlib.suppress(Unreachable):
+            if set(session.sites()) >= set(KITS[1:]):
+                return
+        time.sleep(0.3)
+    pytest.fail("the sites did not connect")
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("nvflare")
 def test_three_hospitals_get_a_verified_certificate(tmp_path):
@@ -76,6 +92,7 @@ def test_three_hospitals_get_a_verified_certificate(tmp_path):
     from coterie.deployment.federation import _free_port
     from coterie.engines.nvflare import processes
     from coterie.engines.nvflare.kits import read_kit
+    from coterie.engines.nvflare.session import Session
 
     for kind, text in section(tmp_path):
         if kind != "sh":
@@ -83,6 +100,9 @@ def test_three_hospitals_get_a_verified_certificate(tmp_path):
     lines, port, order, said = commands(tmp_path), _free_port(), "", {}
     try:
         for line in lines:
+            if WAITS in line:  # a reader is slower than three processes that start
+                with Session(read_kit(tmp_path / "ana")) as session:
+                    await_sites(session)
             said[line] = run_line(line.replace("8002", str(port)).replace("3f2a", order[:4]), tmp_path)
             order = order or (re.findall(r"^Order (\w{8})", said[line]) or [""])[0]
     finally:
