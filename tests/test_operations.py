@@ -54,13 +54,6 @@ def test_commands_of_the_page_are_commands_of_coterie(text):
     check_parses(text)
 
 
-@pytest.mark.parametrize(
-    "text", [text for text in commands(shell_lines(ROOT / "README.md")) if "kit" in text or "federation" in text]
-)
-def test_commands_of_the_readme_for_organisations_are_commands_of_coterie(text):
-    check_parses(text)
-
-
 def test_the_page_shows_every_step():
     shown = {" ".join(text.split()[:2]) for text in commands(shell_lines(PAGE))}
     assert shown >= {

@@ -27,7 +27,7 @@ from coterie.text import count_of
 DOES_NOT_FIT = 1
 
 
-class _ShowByDefault(TyperGroup):
+class ShowByDefault(TyperGroup):
     """``certificate RUN`` is ``certificate show RUN``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -40,16 +40,16 @@ class _ShowByDefault(TyperGroup):
 
 
 certificate = typer.Typer(
-    cls=_ShowByDefault,
+    cls=ShowByDefault,
     no_args_is_help=True,
-    help="What the sites of a run signed when it ended: coterie certificate RUN, and certificate verify FILE.",
+    help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
 )
 app.add_typer(certificate, name="certificate")
 
 
 @certificate.command("show")
 def certificate_show(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of the run.")],
     out: Annotated[Path | None, typer.Option(help="Copy the certificate to this file.")] = None,
     force: opt.Force = False,
     as_json: opt.AsJson = False,
@@ -68,12 +68,12 @@ def certificate_show(
         return
     _show(found)
     if out is not None:
-        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it anywhere.")
+        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it on any machine.")
 
 
 @certificate.command("verify")
 def certificate_verify(
-    file: Annotated[Path, typer.Argument(help="A certificate.json.")],
+    file: Annotated[Path, typer.Argument(help="The certificate, such as RUN/certificate.json.")],
     authority: Annotated[
         str | None,
         typer.Option(
@@ -109,7 +109,7 @@ def certificate_verify(
 def read_certificate(path: Path) -> RunCertificate:
     """The certificate in a file."""
     if not path.exists() and path.name == CERTIFICATE and path.parent.is_dir():
-        raise InputError(f"{path.parent} has no certificate: the run has not ended, or is of an earlier version.")
+        raise InputError(f"{path.parent} has no certificate: it holds no finished run, or one of an earlier version.")
     return RunCertificate.read(read_from_others(path, MAX_CERTIFICATE_BYTES), path)
 
 
