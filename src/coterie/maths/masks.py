@@ -62,9 +62,12 @@ class FixedPoint:
         return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
 
     def decode(self, total: Ring) -> Floats:
-        """The sum in ring integers as floats."""
+        """The sum in ring integers as floats; ``ValueError`` if it is more than ``n_sites`` numbers add up to."""
         unused = 64 - self.bits
         signed = (total << np.uint64(unused)).view(np.int64) >> np.int64(unused)
+        most = self.n_sites * np.rint(self.bound * self.scale)
+        if not (np.abs(signed.astype(np.float64)) <= most * (1 + 1e-15)).all():
+            raise ValueError(f"a number is more than {self.n_sites} sites can send within their bound")
         return np.asarray(signed.astype(np.float64) / self.scale)
 
 

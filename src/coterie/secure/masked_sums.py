@@ -241,10 +241,16 @@ def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
 
 
 def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeNumbers]) -> Reply:
-    """The reply that a sum in the ring stands for."""
+    """The reply that a sum in the ring stands for; ``BadAnswer`` if sites within their bounds cannot have sent it."""
     arrays, start = [], 0
     for item, coding in zip(layout.fields, coded, strict=True):
-        arrays.append(coding.decode(total[start : start + item.size].reshape(item.shape)))
+        try:
+            value = coding.decode(total[start : start + item.size].reshape(item.shape))
+        except ValueError as problem:
+            raise BadAnswer(f"the sum's {item.name}: {problem}; a site did not keep to its bound.") from None
+        if item.spec.nonnegative and (value < 0).any():
+            raise BadAnswer(f"the sum's {item.name}: a number is below 0; a site did not keep to its bound.")
+        arrays.append(value)
         start += item.size
     return layout.reply(*arrays)
 

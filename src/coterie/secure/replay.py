@@ -120,7 +120,11 @@ class Replay:
         coded = codings(self.request, self.question.limits, proof.bits, len(proof.roster))
         if everyone:
             self.names = proof.roster
-        self._go_on(decoded_sum(np.frombuffer(proof.numbers, np.uint64), layout, coded))
+        try:
+            decoded = decoded_sum(np.frombuffer(proof.numbers, np.uint64), layout, coded)
+        except BadAnswer as problem:
+            raise NotOrdered(str(problem)) from None
+        self._go_on(decoded)
 
     def expect(self, request: Request[Any], limits: Limits) -> None:
         """``NotOrdered`` unless this is the next question."""
