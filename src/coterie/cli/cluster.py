@@ -74,6 +74,9 @@ def cluster(
     settings: opt.Settings = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
+    ranges: opt.Ranges = None,
+    max_share: opt.MaxShare = None,
+    halves: opt.Halves = False,
     columns: opt.Columns = None,
     ignore: opt.Ignore = None,
     categories: opt.Categories = None,
@@ -110,6 +113,9 @@ def cluster(
         site_column,
         scale=scale,
         missing=missing,
+        ranges=opt.ranges_of(ranges),
+        max_share=max_share,
+        halves=halves,
         seed=seed,
         policy=policy,
         settings=opt.settings_of(settings),
@@ -229,6 +235,7 @@ def preview(
     key: opt.Key = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
+    ranges: opt.Ranges = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Show what this site would send: run the method here, with this site alone.
@@ -243,6 +250,7 @@ def preview(
         method,
         scale=scale,
         missing=missing,
+        ranges=opt.ranges_of(ranges),
         settings=opt.settings_of(settings),
         **opt.chosen(columns, ignore, categories, key),
     )
@@ -267,14 +275,17 @@ def _played(job: Job) -> list[dict[str, Any]]:
     job.check_key(estimator)
     shown: Protection = "none" if METHODS[estimator.method].needs_rows else "groups"
     with tempfile.TemporaryDirectory() as folder:
+        tables = {name: table for name, (table, _) in job.scanned_tables().items()}
+        names = [column.name for column in next(iter(tables.values())).columns]
         fit(
             estimator,
-            {name: table for name, (table, _) in job.scanned_tables().items()},
+            tables,
             journal=Path(folder) / "journal",
             policy=replace(Policy.simulation(), protection=shown),
             sums="plain",
             scale=job.scale,  # type: ignore[arg-type]
             missing=job.missing,  # type: ignore[arg-type]
+            ranges=job.ranges_of(names),
         )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         lines = [line for line in read_chain(ledger) if line["event"] == "answer"]

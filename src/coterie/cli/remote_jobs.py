@@ -42,11 +42,13 @@ def order_of(job: Job) -> Order:
         columns,
         job.scale,  # type: ignore[arg-type]
         job.missing,  # type: ignore[arg-type]
-        job.ranges_of(columns),
-        job.sums or "masked",  # type: ignore[arg-type]
-        job.quorum,
-        job.deadline or DEADLINE,
-        {name: value for name, value in asdict(job).items() if name not in ("data", "policy", "out")},
+        ranges=job.ranges_of(columns),
+        max_share=job.max_share,
+        halves=job.halves,
+        sums=job.sums or "masked",  # type: ignore[arg-type]
+        quorum=job.quorum,
+        deadline=job.deadline or DEADLINE,
+        settings={name: value for name, value in asdict(job).items() if name not in ("data", "policy", "out")},
     )
     order.check()
     return order

@@ -21,7 +21,6 @@ from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.estimators.fitting import fit_over
 from coterie.files import private_folder
 from coterie.messages.site_api import Column
-from coterie.methods.shared.preparation import PreparationOptions
 from coterie.report.outputs import write_run
 from coterie.runtime.events import Line
 from coterie.runtime.journal import Journal
@@ -81,7 +80,7 @@ class Conductor(Center):
             channel,
             estimator,
             columns,
-            PreparationOptions(order.scale, order.missing, order.ranges),
+            order.options(),
             sums=order.sums,
             journal=Journal(home / "journal", resume=True),
             terms=order.terms(),

@@ -11,6 +11,7 @@ import msgspec
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import make_estimator
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.terms import Terms
 
 EVENTS, STOP = "coterie.events", "coterie.stop"
@@ -52,6 +53,8 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
     scale: Literal["none", "standard", "minmax"] = "none"
     missing: Literal["refuse", "mean", "drop"] = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
+    max_share: float | None = None
+    halves: bool = False
     sums: Literal["masked", "plain"] = "masked"
     quorum: float = 1.0
     deadline: float = 60.0
@@ -60,6 +63,10 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
 
     def estimator(self) -> FederatedEstimator:
         return make_estimator(self.method, self.parameters)
+
+    def options(self) -> PreparationOptions:
+        """How rows are prepared, and what limits a site that lies."""
+        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
 
     def terms(self) -> Terms:
         """When to wait, ask again and give up."""
@@ -78,6 +85,7 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
             raise InputError(f"deadline={self.deadline:g} s is too long; a day ({_LONGEST:g} s) is the longest.")
         estimator = self.estimator()
         self.terms()
+        estimator.check_options(self.options())
         if estimator.splits_columns:
             estimator.check(0)
             return

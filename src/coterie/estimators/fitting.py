@@ -45,6 +45,8 @@ def fit(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    max_share: float | None = None,
+    halves: bool = False,
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -60,6 +62,10 @@ def fit(
     ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
     ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
     (:mod:`coterie.runtime.events`).
+
+    Three options limit what a site that lies can do. With ``ranges`` (lows, highs) every value counts as the nearest
+    one of its column's range, and limits each site's sums; with ``scale="minmax"`` a value outside is refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the final
+    clusters over two halves of the sites, where policies allow it: ``halves_``.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
@@ -79,7 +85,9 @@ def fit(
     elif sums == "masked":
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
-    options = PreparationOptions(scale, missing, ranges)
+    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    options.check(len(opened))
+    estimator.check_options(options)
     estimator.check(len(column_names(estimator, columns)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
@@ -135,7 +143,7 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.capabilities_ = outcome.capabilities
+    estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
     estimator.set_result(outcome.result, outcome.preparation, ledger)
@@ -242,5 +250,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "scale": options.scale,
         "missing": options.missing,
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
+        "max_share": options.max_share,
+        "halves": options.halves,
         "block_bytes": BLOCK_BYTES,
     }

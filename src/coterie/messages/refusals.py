@@ -42,4 +42,9 @@ class Refusal(IntEnum):
     OTHER_ROWS = 21, "the site's rows have changed since this run began", "run"
     UNTRUSTED = 22, "the site does not trust the keys it was introduced to, or has no certificate of its own", "run"
     NOT_ORDERED = 24, "the question is not the next one of the ordered method, or a sum is not the sites' own", "run"
+    SHARE_TOO_LARGE = (
+        27,
+        "the site holds a larger share of all rows than the run lets one site hold (max_share)",
+        "run",
+    )
     ROWS_PROTECTED = 23, "the method needs single rows, and the site's policy protects them by groups", "run"

@@ -176,13 +176,15 @@ class Request(Fields, Generic[R]):
 
     kind: ClassVar[str]
     remembered: ClassVar[bool] = False
+    of_half: ClassVar[bool] = False
+    """Whether it is asked of half of the sites at a time, which their policies must allow."""
     doing: ClassVar[str]
     """What a round with this request does, for people who watch a run: declared, or the docstring's first clause."""
 
-    def __init_subclass__(cls, remembered: bool = False, doing: str = "") -> None:
+    def __init_subclass__(cls, remembered: bool = False, doing: str = "", of_half: bool = False) -> None:
         cls.doing = doing or _first_clause(cls)
         super().__init_subclass__()
-        cls.remembered = remembered
+        cls.remembered, cls.of_half = remembered, of_half
         cls.kind = f"{_package_of(cls.__module__)}.{cls.__name__}"
         known = _KINDS.get(cls.kind)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):

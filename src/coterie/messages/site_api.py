@@ -123,6 +123,8 @@ class Memory(dict[str, Any]):
     """A prepared view of the site's table, which later requests get instead of it."""
     allows: int = 2
     """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
+    fewest_of_half: int = 1
+    """The fewest sites that half of a run's sites may be; 0 where the site's policy allows no sums over halves."""
     alignment_key: bytes | None = None
     """The sites' common secret, which turns keys of rows into tags."""
 
@@ -178,8 +180,8 @@ class Exit(Protocol):
     def meet(self, run: bytes, cards: Mapping[str, Card]) -> None:
         """Accept the sites of a run; ``Untrusted`` if a card is not signed, or not as it was before."""
 
-    def join(self, run: bytes, roster: tuple[str, ...]) -> None:
-        """Agree to sums over these sites; the site's policy may refuse."""
+    def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
+        """Agree to sums over these sites; the site's policy may refuse. ``half`` names a question to half of them."""
 
     def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to unmask a sum over these sites; the site's policy may refuse."""

@@ -35,6 +35,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: Literal["none", "standard", "minmax"] = "none"
     missing: Missing = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
+    max_share: float | None = None
+    halves: bool = False
 
     @classmethod
     def of(cls, asked: Settings, columns: tuple[Column, ...], options: PreparationOptions) -> Order:
@@ -44,7 +46,17 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parameters = {name: _plain(getattr(asked, name)) for name in names}
         ranges = None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges)
         named = [(column.name, column.kind) for column in columns]
-        return cls(asked.method, kind.__name__, parameters, named, options.scale, options.missing, ranges)
+        return cls(
+            asked.method,
+            kind.__name__,
+            parameters,
+            named,
+            options.scale,
+            options.missing,
+            ranges,
+            options.max_share,
+            options.halves,
+        )
 
     def to_bytes(self) -> bytes:
         try:
@@ -72,7 +84,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if kind is None:
             raise InputError(f"{self.method} has no parameters of the class {self.settings}")
         columns = {"": tuple(Column(name, kind_) for name, kind_ in self.columns)}
-        options = PreparationOptions(self.scale, self.missing, self.ranges)
+        options = PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
         return kind(**self.parameters).whole_protocol(columns, options, seed)
 
 

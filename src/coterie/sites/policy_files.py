@@ -38,6 +38,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "per_site_results": (Literal["none", "averages", "rows"], "none, averages or rows"),
     "min_roster": _POSITIVE,
     "rosters": (Literal["fixed", "shrinking", "any"], "fixed, shrinking or any"),
+    "halves": (bool, "true or false"),
     "max_questions": _POSITIVE,
     "max_runs": _POSITIVE,
     "min_rows": (Annotated[int, msgspec.Meta(ge=0)], "a whole number, at least 0"),
@@ -234,6 +235,7 @@ def explain_policy(policy: Policy) -> list[str]:
         text["per_site_results"]["always"],
         text["min_roster"].get(str(policy.min_roster), text["min_roster"]["more"]),
         text["rosters"][policy.rosters],
+        text["halves"]["allowed" if policy.halves else "none"],
         text["peers"]["none" if policy.peers is None else "pinned"],
         text["alignment_key"]["none" if policy.alignment_key is None else "set"],
     ]

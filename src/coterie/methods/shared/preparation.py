@@ -20,6 +20,7 @@ from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
 from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.shares import limit_share
 
 
 class ColumnSums(Reply, content="sums"):
@@ -64,6 +65,22 @@ class PreparationOptions:
     missing: Missing = "refuse"
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
     """The lowest and the highest value of every column: what lies outside is clipped, with ``minmax`` refused."""
+    max_share: float | None = None
+    """The largest share of all rows that one site may hold; a site that holds more refuses to take part."""
+    halves: bool = False
+    """Whether the final clusters are summed up over two halves of the sites as well, to be compared."""
+
+    def __post_init__(self) -> None:
+        if self.max_share is not None and not 0 < self.max_share <= 1:
+            raise InputError(f"max_share={self.max_share!r}; it is a share of all rows, above 0 and at most 1.")
+
+    def check(self, n_sites: int) -> None:
+        """Raise, before anything is sent, what cannot hold for so many sites."""
+        if self.max_share is not None and self.max_share * n_sites < 1:
+            raise InputError(
+                f"max_share={self.max_share:g} of all rows cannot hold for {n_sites} sites: one of them has at least "
+                f"{1 / n_sites:.3g} of them; use at least that, or more sites."
+            )
 
 
 def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
@@ -88,6 +105,7 @@ def prepare(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    max_share: float | None = None,
     names: Sequence[str] | None = None,
 ) -> Protocol[Preparation]:
     """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
@@ -99,6 +117,8 @@ def prepare(
     With declared ``ranges`` every value counts as the nearest one of its column's range, before anything else; with
     ``minmax`` a site that holds a value outside refuses to go on. Masked sums are then sized by the ranges, column by
     column, and nobody is asked how large values are.
+
+    With ``max_share`` a site that then holds a larger share of all rows refuses to go on.
     """
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
     if scale == "minmax" and ranges is None:
@@ -117,6 +137,8 @@ def prepare(
     preparation = Preparation(missing, fill, shift, factor, scale == "minmax", known, low, high)
     if scale != "none" or missing != "refuse" or within is not None:
         yield from total(preparation.request())
+    if max_share is not None:
+        yield from limit_share(max_share)
     return preparation
 
 
