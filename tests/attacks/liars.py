@@ -27,10 +27,15 @@ def fitted(tables, **options):
     return coterie.fit(FederatedKMeans(K, random_state=0), tables, **options)
 
 
+def outside(model):
+    """Centers that lie outside what values can be."""
+    beyond = (model.cluster_centers_ < RANGES[0] - 1e-6) | (model.cluster_centers_ > RANGES[1] + 1e-6)
+    return np.flatnonzero(beyond.any(axis=1))
+
+
 def captured(model):
-    """Centers that lie outside what the honest sites' values can be."""
-    outside = (model.cluster_centers_ < RANGES[0] - 1e-6) | (model.cluster_centers_ > RANGES[1] + 1e-6)
-    return np.flatnonzero(outside.any(axis=1))
+    """Centers that no honest row is nearest to."""
+    return np.setdiff1d(np.arange(K), nearest(DIGITS, model.cluster_centers_)[0])
 
 
 def cost_of_honest(model):

@@ -87,8 +87,8 @@ Missing = Annotated[
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
-        help="The plausible range of a column, for each: age=0,120. Values outside are clipped at the sites, or refused "
-        "with --scale minmax."
+        help="The plausible range of a column, for each of them: age=0,120. Values outside are clipped at the "
+        "sites, or refused with --scale minmax."
     ),
 ]
 MaxShare = Annotated[

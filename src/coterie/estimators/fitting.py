@@ -64,8 +64,9 @@ def fit(
     (:mod:`coterie.runtime.events`).
 
     Three options limit what a site that lies can do. With ``ranges`` (lows, highs) every value counts as the nearest
-    one of its column's range, and limits each site's sums; with ``scale="minmax"`` a value outside is refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the final
-    clusters over two halves of the sites, where policies allow it: ``halves_``.
+    one of its column's range, and each site's sums are limited by it; with ``scale="minmax"`` a value outside is
+    refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
+    final clusters over two halves of the sites, where policies allow it: ``halves_``.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.

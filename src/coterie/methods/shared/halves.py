@@ -85,11 +85,15 @@ class Halves:
     @property
     def clusters(self) -> list[int]:
         """The clusters that lie mostly in one half."""
+        return self.mostly_in_one(SHARE_FACTOR)
+
+    def mostly_in_one(self, most: float) -> list[int]:
+        """The clusters whose share of one half's rows is more than ``most`` times that of the other's."""
         if self.halves is None:
             return []
         shares = [(half.counts + FEW_ROWS) / half.rows for half in self.halves]
         factor = np.maximum(shares[0] / shares[1], shares[1] / shares[0])
-        return [int(i) for i in np.flatnonzero(factor > SHARE_FACTOR)]
+        return [int(i) for i in np.flatnonzero(factor > most)]
 
     @property
     def costs_differ(self) -> bool:
