@@ -67,13 +67,15 @@ class FixedPoint:
         return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
 
     def decode(self, total: Ring) -> Floats:
-        """The sum in ring integers as floats; ``ValueError`` if it is more than ``n_sites`` numbers add up to."""
+        """The sum in ring integers as floats."""
         unused = 64 - self.bits
         signed = (total << np.uint64(unused)).view(np.int64) >> np.int64(unused)
-        most = self.n_sites * np.rint(self.bound * self.scale)
-        if not (np.abs(signed.astype(np.float64)) <= most * (1 + 1e-15)).all():
-            raise ValueError(f"a number is more than {self.n_sites} sites can send within their bound")
         return np.asarray(signed.astype(np.float64) / self.scale)
+
+    def can_sum_to(self, sums: Floats) -> bool:
+        """Whether ``n_sites`` numbers within the bound add up to these at all."""
+        most = self.n_sites * np.rint(self.bound * self.scale) / self.scale
+        return bool((np.abs(sums) <= most * (1 + 1e-15)).all())
 
 
 @dataclass(frozen=True)

@@ -244,12 +244,12 @@ def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeN
     """The reply that a sum in the ring stands for; ``BadAnswer`` if sites within their bounds cannot have sent it."""
     arrays, start = [], 0
     for item, coding in zip(layout.fields, coded, strict=True):
-        try:
-            value = coding.decode(total[start : start + item.size].reshape(item.shape))
-        except ValueError as problem:
-            raise BadAnswer(f"the sum's {item.name}: {problem}; a site did not keep to its bound.") from None
+        value = coding.decode(total[start : start + item.size].reshape(item.shape))
+        if isinstance(coding, FixedPoint) and not coding.can_sum_to(value):
+            most = f"more than {coding.n_sites} sites can send"
+            raise BadAnswer(f"the sum's {item.name} holds {most}: a site did not keep to its bound.")
         if item.spec.nonnegative and (value < 0).any():
-            raise BadAnswer(f"the sum's {item.name}: a number is below 0; a site did not keep to its bound.")
+            raise BadAnswer(f"the sum's {item.name} is below 0: a site did not keep to its bound.")
         arrays.append(value)
         start += item.size
     return layout.reply(*arrays)
