@@ -20,8 +20,9 @@ from coterie.messages.site_api import CARRIERS
 from coterie.methods.kmeans.federated import Train
 from coterie.methods.shared.halves import FEW_ROWS, SHARE_FACTOR, Half, Halves, drawn_halves
 from coterie.methods.shared.preparation import SumColumns
-from coterie.secure import layer
+from coterie.secure import layer, replay
 from coterie.secure.masked_sums import AskMasked
+from coterie.secure.replay import Replay
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -275,9 +276,19 @@ def test_a_sum_that_no_honest_sites_could_send_is_refused_by_the_server(monkeypa
 def test_and_by_every_site_that_verifies_where_the_server_lets_it_pass(monkeypatch, lie, says):
     monkeypatch.setitem(CARRIERS, AskMasked, puts_into_the_ring(lie))
     monkeypatch.setattr(layer, "decoded_sum", unchecked)
+    monkeypatch.setattr(layer, "Replay", Trusting)
     with pytest.raises(QuorumLost) as caught:
         cluster_blobs()
     assert {outcome.refusal for outcome in caught.value.outcomes.values()} == {Refusal.NOT_ORDERED}
+
+
+class Trusting(Replay):
+    """The ordered method as a server steps it that does not look at sums."""
+
+    def take(self, proven):
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setattr(replay, "decoded_sum", unchecked)
+            super().take(proven)
 
 
 def unchecked(numbers, layout, coded):
