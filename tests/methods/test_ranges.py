@@ -220,9 +220,13 @@ def test_ranges_that_cannot_be_used_are_refused(ranges, says):
 
 
 def test_a_verified_run_is_limited_by_the_ranges_and_saves_them_with_the_model(tmp_path):
-    tables = {str(i): ROWS[i::4] for i in range(4)}
+    tables = {str(i): 9 * ROWS[i::4] for i in range(4)}
     model = coterie.fit(FederatedKMeans(3, random_state=0), tables, ranges=(np.full(3, -5.0), np.full(3, 5.0)))
-    assert "shared.Prepare" in {e.asked for e in model.ledger_.exchanges}
+    asked = {e.asked for e in model.ledger_.exchanges}
+    assert "secure.ShareKey" in asked
+    assert "shared.Prepare" not in asked  # a site's own protocol makes it
+    assert np.abs(model.cluster_centers_).max() <= 5.0 + 1e-9
+    assert np.abs(coterie.fit(FederatedKMeans(3, random_state=0), tables).cluster_centers_).max() > 5.0
     again = load_model(save_model(model, tmp_path / "model.json"))
     labels = model.label_rows(np.clip(ROWS * 9, -5, 5))
     for one in (model, again):
