@@ -7,12 +7,13 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import columns, edge, federation, groups, integer_attack, kernel, landmarks, lloyd, masking
+from benchmarks import columns, edge, federation, groups, halves, integer_attack, kernel, landmarks, lloyd, masking
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
     **lloyd.BENCHMARKS,
     **groups.BENCHMARKS,
+    **halves.BENCHMARKS,
     **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,
     **kernel.BENCHMARKS,

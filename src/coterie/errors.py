@@ -7,6 +7,7 @@
     │   ├── ColumnsDiffer            sites do not hold the same columns
     │   ├── MissingValues            a table holds missing values, and how to treat them is not said
     │   ├── OutOfRange               a table holds values, or more rows, than was declared
+    │   ├── ShareTooLarge            a table holds more of all sites' rows than the order lets one site hold
     │   ├── Unaligned                rows of several sites that cannot be matched
     │   └── UnknownParameter (TypeError)
     ├── MalformedMessage             bytes that are no message of ours
@@ -53,6 +54,10 @@ class MissingValues(InputError):
 
 class OutOfRange(InputError):
     """A table holds values outside the range, or more rows, than was declared."""
+
+
+class ShareTooLarge(InputError):
+    """A table holds a larger share of all sites' rows than the order lets one site hold."""
 
 
 class Unaligned(InputError):

@@ -210,7 +210,9 @@ class ShownSite:
         said = asker.ask(sum_columns(d, drop=drop))
         self._take(grouping, np.flatnonzero(chosen), said.sums, said.squares)
         missing = "drop" if drop else "mean"
-        assert asker.ask(Prepare(missing, False, np.zeros(d), np.zeros(d), np.ones(d))) == Nothing()
+        assert (
+            asker.ask(Prepare(missing, False, np.zeros(d), np.zeros(d), np.ones(d), *np.zeros((2, 0)))) == Nothing()
+        )
         shown = np.nan_to_num(block.rows) * block.values / block.counts[:, None]
         for _ in range(n_questions):
             direction = rng.normal(size=d) / (np.abs(shown).max(axis=0) + 1e-3)

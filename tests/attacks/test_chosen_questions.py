@@ -139,7 +139,7 @@ def test_what_a_method_was_shown_is_not_there_for_another_one_of_the_same_run():
     rows = np.random.default_rng(6).normal(size=(40, 2))
     policy = Policy(per_site_results="averages", method_protection={"lloyd": "none"})
     made = Asker.of(rows, policy)
-    assert made.ask(Prepare("refuse", False, np.zeros(2), np.zeros(2), np.ones(2))) == Nothing()
+    assert made.ask(Prepare("refuse", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0)))) == Nothing()
     near = Assign(np.array([rows[0], rows[0] + 100.0]))
     first = made.ask(near)
     assert first.counts.sum() == 40

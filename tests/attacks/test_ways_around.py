@@ -33,7 +33,7 @@ def holes():
     return rows
 
 
-FILL = Prepare("mean", False, np.full(3, 50.0), np.zeros(3), np.ones(3))
+FILL = Prepare("mean", False, np.full(3, 50.0), np.zeros(3), np.ones(3), *np.zeros((2, 0)))
 APART = Assign(np.array([[0, 0, 0.0], [0, 0, 50.0]]))  # filled rows and row 0 here, the rest there
 
 
@@ -106,7 +106,7 @@ def test_closing_at_the_same_centers_of_shifted_rows_does_not_locate_a_row():
         scale[j] = 2.0
         made.remembered = []
         made.recall()
-        made.ask(Prepare("refuse", False, np.zeros(d), np.zeros(d), scale))
+        made.ask(Prepare("refuse", False, np.zeros(d), np.zeros(d), scale, *np.zeros((2, 0))))
         end = made.ask(Close(np.array([np.zeros(d), far])))
         if not isinstance(end, Refusal):
             views.append((far / scale, ((whole.squares / scale**2).sum() - end.cost + far @ far) / 2))
@@ -130,7 +130,11 @@ def test_a_bounded_preparation_does_not_tell_the_largest_value():
     made, low, high = Asker.of(rows), 0.0, 64.0
     for _ in range(60):
         middle = (low + high) / 2
-        told = made.ask(Prepare("refuse", True, np.zeros(1), np.full(1, middle - 1e3), np.full(1, 1e3 / (1 + 1e-6))))
+        told = made.ask(
+            Prepare(
+                "refuse", True, np.zeros(1), np.full(1, middle - 1e3), np.full(1, 1e3 / (1 + 1e-6)), *np.zeros((2, 0))
+            )
+        )
         low, high = (low, middle) if told == Nothing() else (middle, high)
         made.remembered = []
         made.recall()

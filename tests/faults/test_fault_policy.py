@@ -107,7 +107,7 @@ def test_a_site_away_when_keys_are_told_is_introduced_after_the_others():
     """It misses the run's very first question, sits out the next, and is there for the first sum."""
 
     def protocol():
-        yield from total(Prepare("refuse", False, *np.ones((3, 3))))
+        yield from total(Prepare("refuse", False, *np.ones((3, 3)), *np.zeros((2, 0))))
         return (yield from lloyd(ROWS[:3], tol=0.0))
 
     with in_process(split_evenly(ROWS, 5), schedule=Schedule([Fault("site-1", "drop", frozenset({0}))])) as channel:

@@ -30,6 +30,18 @@ def test_a_sum_is_right_to_within_the_stated_error_and_never_wraps(bits, n_sites
     np.testing.assert_allclose(coding.decode(total), values.sum(0), atol=error + slack, rtol=0)
 
 
+@pytest.mark.parametrize("bits", [8, 32, 52, 53, 54, 63, 64])
+@pytest.mark.parametrize("n_sites", [2, 3, 4, 8, 16])
+def test_a_sum_of_numbers_that_are_all_at_a_bound_of_a_power_of_two_does_not_wrap(bits, n_sites):
+    """As where four sites hold 16 rows each: a power of two times a power of two is just beyond the ring."""
+    coding = FixedPoint(bits, 16.0, n_sites)
+    assert np.rint(coding.bound * coding.scale) <= coding.largest
+    total = np.zeros(1, np.uint64)
+    for _ in range(n_sites):
+        total = add_in_ring(total, coding.encode(np.array([16.0])), bits)
+    assert coding.decode(total)[0] == 16.0 * n_sites
+
+
 @given(BITS, st.integers(0, 2**32))
 def test_masks_cancel_bit_for_bit(bits, seed):
     key = np.random.default_rng(seed).bytes(32)
@@ -60,3 +72,19 @@ def test_streams_are_uniform_and_differ_by_key():
     counts = np.bincount(one.astype(int), minlength=256)
     assert ((counts - 100_000 / 256) ** 2 / (100_000 / 256)).sum() < 350  # chi-square, 255 degrees of freedom
     np.testing.assert_array_equal(mask_stream(b"a" * 32, 10, 64), mask_stream(b"a" * 32, 20, 64)[:10])
+
+
+@given(BITS, st.integers(2, 20), st.floats(1e-6, 1e9), st.integers(0, 2**32))
+def test_a_sum_is_possible_up_to_what_all_sites_can_send_and_not_further(bits, n_sites, bound, seed):
+    if ((1 << (bits - 1)) - 1) // n_sites < 1:
+        return
+    coding, ring = FixedPoint(bits, bound, n_sites), (1 << bits) - 1
+    most = n_sites * int(np.rint(bound * float(coding.scale)))
+    for edge in (most, -most):
+        found = coding.decode(np.array([edge & ring], np.uint64))
+        np.testing.assert_allclose(found, edge / float(coding.scale), rtol=1e-14)
+        assert coding.can_sum_to(found)
+    beyond = most + max(1, most >> 40)
+    if beyond < 1 << (bits - 1):
+        for number in (beyond, -beyond):
+            assert not coding.can_sum_to(coding.decode(np.array([0, number & ring], np.uint64)))

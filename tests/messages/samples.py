@@ -173,7 +173,9 @@ def random_reply(layout: Layout, bounds: tuple[tuple[float, float], ...], rng: n
     for item, (low, high) in zip(layout.fields, bounds, strict=True):
         value = random_numbers(rng, item.wire, item.shape)
         if item.wire.is_float:  # half of what is allowed, so that rounding cannot carry a number beyond it
-            value = np.clip(value, max(low / 2, -6e4), min(high / 2, 6e4)).astype(item.wire.memory_dtype)
+            value = np.clip(value, np.maximum(low / 2, -6e4), np.minimum(high / 2, 6e4)).astype(
+                item.wire.memory_dtype
+            )
         elif high < np.inf:
             value = np.clip(value, int(low), int(high)).astype(value.dtype)
         values.append(value)

@@ -32,7 +32,7 @@ def read_answer(frame: bytes, expected: tuple[Any, ...]) -> Reply | Refusal | No
         for value, item, (low, high) in zip(found.arrays(), layout.fields, bounds, strict=True):
             assert value.shape == item.shape
             assert not item.wire.is_float or np.isfinite(value).all()
-            slack = 3e-3 * high if np.isfinite(high) else 0.0
+            slack = 3e-3 * np.where(np.isfinite(high), high, 0.0)
             assert (value >= low - slack).all()
             assert (value <= high + slack).all()
     else:

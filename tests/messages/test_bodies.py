@@ -80,7 +80,10 @@ PACKED_TOO_LONG = body_of(
         (body_of("shared.Summarise", 1.0, 1, 1, 1), "does not have the fields of its type"),
         (body_of("samples.AskRounded", "float8", [[0], b""]), "values has an unknown type of number"),
         (body_of("samples.AskRounded", "{precision}", [[0], b""]), "values has an unknown type of number"),
-        (body_of("shared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2)]), "axis d is 2 long"),
+        (
+            body_of("shared.Prepare", "mean", True, *[[[n], bytes(8 * n)] for n in (1, 2, 2, 0, 0)]),
+            "axis d is 2 long",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_and_says_why(data, text):

@@ -137,8 +137,8 @@ def test_features_are_measured_once_a_step_where_the_kernel_does_not_bound_them(
 
 def test_a_bound_may_differ_by_column():
     names = {"rows": 10.0, "box": (1.0, 1e3)}
-    assert Bound("rows * box**2").value(names).tolist() == [10.0, 1e7]
-    assert Bound("rows * box * other").value({**names, "other": (1.0, 2.0, 3.0)}) == np.inf
+    assert Bound("rows * box[d]**2").value(names).tolist() == [10.0, 1e7]
+    assert Bound("rows * box[d] * other[d]").value({**names, "other": (1.0, 2.0, 3.0)}) == np.inf
     with pytest.raises(MalformedMessage, match="2 limits for an array of shape"):
         Assign(np.zeros((1, 3))).layout.bounds(names)
 

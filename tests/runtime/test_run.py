@@ -322,7 +322,7 @@ def test_a_request_is_encoded_once_for_the_journal_the_layers_and_all_sites(laye
     rows = blobs(60, 3, 2)
 
     def protocol():
-        yield from total(Prepare("refuse", False, *np.ones((3, 3))))
+        yield from total(Prepare("refuse", False, *np.ones((3, 3)), *np.zeros((2, 0))))
         yield from lloyd(rows[:2], max_rounds=3)
 
     with federation(rows) as channel:

@@ -150,7 +150,7 @@ LIES = {
     "a smaller roster": changed_ask(roster=("s0", "s1", "s2"), n=3),
     "a question of its own": lambda question: replace(
         question,
-        request=Prepare("refuse", False, np.zeros(4), np.ones(4), np.ones(4)),
+        request=Prepare("refuse", False, np.zeros(4), np.ones(4), np.ones(4), np.zeros(0), np.zeros(0)),
         attached={},
         in_full={},
         seen=Seen.SUMMED,

@@ -43,6 +43,8 @@ class Job:
     scale: str = "none"
     missing: str = "refuse"
     ranges: dict[str, Any] | None = None
+    max_share: float | None = None
+    halves: bool = False
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -174,6 +176,8 @@ class Job:
                         scale=self.scale,  # type: ignore[arg-type]
                         missing=self.missing,  # type: ignore[arg-type]
                         ranges=ranges,
+                        max_share=self.max_share,
+                        halves=self.halves,
                         key=self.key,
                         terms=terms,
                         events=events,
@@ -206,21 +210,24 @@ class Job:
             raise InputError(f"{self.method} needs one file per site with its own columns, and no site column.")
 
     def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
-        """The lows and highs of these columns for ``scale="minmax"``; None for other scales."""
+        """The declared lows and highs of these columns; None where none are declared and the scale needs none."""
         names = list(names)
-        if self.scale != "minmax":
+        if self.scale != "minmax" and not self.ranges:
             return None
         for name in names:
             declared = (self.ranges or {}).get(name)
             if declared is None:
+                why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
                 raise InputError(
-                    f"scale='minmax' needs a range for every column, and {name!r} has none; add it to the job file "
-                    "(ranges = { column = [low, high] })."
+                    f"{why} needs a range for every column, and {name!r} has none; pass --ranges {name}=LOW,HIGH, or "
+                    "add it to the job file (ranges = { column = [low, high] })."
                 )
             numbers = isinstance(declared, list) and all(isinstance(v, int | float) for v in declared)
             if not numbers or len(declared) != 2 or not declared[0] <= declared[1]:
                 raise InputError(f"the range of {name!r} is {declared!r}; give [low, high] with low <= high.")
         assert self.ranges is not None
+        for name in self.ranges.keys() - set(names):
+            raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
         return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
 
 

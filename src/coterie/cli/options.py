@@ -79,15 +79,26 @@ Settings = Annotated[
 ]
 Scale = Annotated[
     str,
-    typer.Option(
-        help="none, standard (mean 0 and variance 1 over all sites), or minmax (in job files, with ranges)."
-    ),
+    typer.Option(help="none, standard (mean 0 and variance 1 over all sites), or minmax (0 to 1, with --ranges)."),
 ]
 Missing = Annotated[
     str,
     typer.Option(
         help="Missing values: refuse, mean (fill in the mean over all sites), or drop (leave their rows out)."
     ),
+]
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The plausible range of a column, for each of them: age=0,120. Values outside are clipped at the "
+        "sites, or refused with --scale minmax."
+    ),
+]
+MaxShare = Annotated[
+    float | None, typer.Option(help="The largest share of all rows that one site may hold to take part, such as 0.5.")
+]
+Halves = Annotated[
+    bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
 ]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
@@ -132,6 +143,20 @@ def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
             raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
         categories[name.strip()] = [value.strip() for value in values.split(",")]
     return categories
+
+
+def ranges_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
+    """``["age=0,120"]`` as ``{"age": [0.0, 120.0]}``."""
+    ranges = {}
+    for text in texts or ():
+        name, _, ends = text.rpartition("=")
+        try:
+            ranges[name.strip()] = [float(end) for end in ends.split(",")]
+        except ValueError:
+            ranges[name.strip()] = []
+        if not name or len(ranges[name.strip()]) != 2:
+            raise InputError(f"--ranges {text!r} is not of the form COLUMN=LOW,HIGH, such as age=0,120.")
+    return ranges or None
 
 
 def chosen(

@@ -49,6 +49,7 @@ def preview(
     key: opt.Key = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
+    ranges: opt.Ranges = None,
     policy: Annotated[
         str, typer.Option(help="The site's policy: a file, strict, standard or research.")
     ] = "standard",
@@ -68,13 +69,15 @@ def preview(
         method,
         scale=scale,
         missing=missing,
+        ranges=opt.ranges_of(ranges),
         settings=opt.settings_of(settings),
         **opt.chosen(columns, ignore, categories, key),
     )
     estimator = job.estimator()
     job.check_key(estimator)
     tables = {name: table for name, (table, _) in job.scanned_tables().items()}
-    options = PreparationOptions(job.scale, job.missing)  # type: ignore[arg-type]
+    names = [column.name for column in next(iter(tables.values())).columns]
+    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
     answers = played(estimator, tables, options, find_policy(policy))
     if as_json:
         print_json(answers)

@@ -40,7 +40,8 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
 
     estimator = job.estimator()
     columns = [] if estimator.splits_columns else _columns(job)
-    options = PreparationOptions(job.scale, job.missing, job.ranges_of(columns))  # type: ignore[arg-type]
+    ranges = job.ranges_of(columns)
+    options = PreparationOptions(job.scale, job.missing, ranges, job.max_share, job.halves)  # type: ignore[arg-type]
     order = Order.of(estimator, tuple(map(Column, columns)), options)
     remote = RemoteJob(
         SignedOrder.by(analyst, order),

@@ -81,6 +81,7 @@ class RemoteJob(msgspec.Struct, forbid_unknown_fields=True):
             raise InputError(f"{order.settings} finds components, not clusters.")
         estimator = self.estimator()
         self.terms()
+        estimator.check_options(order.options())
         if estimator.splits_columns:
             estimator.check(0)
             return

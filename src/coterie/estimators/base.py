@@ -18,6 +18,7 @@ from coterie.messages.site_api import Block
 from coterie.methods.method import RunContext, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
+from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.prepared import Preparation
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
@@ -47,6 +48,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What the sites of the run signed; None where sums were plain or columns at several sites."""
     capabilities_ = Capabilities()
     """What the sites of the run allow; simulated sites allow everything."""
+    halves_: Halves | None = None
+    """The final clusters over two halves of the sites, where that was asked for."""
     cost_over_groups = "at most"
     """How a cost over groups compares with the rows' cost."""
 

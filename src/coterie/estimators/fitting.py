@@ -48,6 +48,8 @@ def fit(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    max_share: float | None = None,
+    halves: bool = False,
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -63,6 +65,11 @@ def fit(
     ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
     ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
     (:mod:`coterie.runtime.events`).
+
+    Three options limit what a site that lies can do. With ``ranges`` (lows, highs) every value counts as the nearest
+    one of its column's range, and each site's sums are limited by it; with ``scale="minmax"`` a value outside is
+    refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
+    final clusters over two halves of the sites, where policies allow it: ``halves_``.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
@@ -82,7 +89,9 @@ def fit(
     elif sums == "masked":
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
-    options = PreparationOptions(scale, missing, ranges)
+    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    options.check(len(opened))
+    estimator.check_options(options)
     estimator.check(len(column_names(estimator, columns)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
@@ -150,7 +159,7 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.capabilities_ = outcome.capabilities
+    estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
@@ -258,5 +267,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "scale": options.scale,
         "missing": options.missing,
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
+        "max_share": options.max_share,
+        "halves": options.halves,
         "block_bytes": BLOCK_BYTES,
     }

@@ -45,8 +45,13 @@ class FixedPoint:
     @property
     def scale(self) -> Floats:
         """Ring integers per unit: a power of two, so that scaling is exact."""
-        exponent = np.floor(np.log2(float(min(self.largest, 1 << 62)) / np.asarray(self.bound, float)))
-        return np.asarray(np.ldexp(1.0, np.clip(exponent, -1000, 1000).astype(int)))
+        limit = float(min(self.largest, 1 << 62))
+        if int(limit) > self.largest:  # rounded up
+            limit = math.nextafter(limit, 0.0)
+        bound = np.asarray(self.bound, float)
+        exponent = np.clip(np.floor(np.log2(limit / bound)), -1000, 1000).astype(int)
+        exponent = exponent - (np.ldexp(bound, exponent) > limit)  # log2 rounds, too
+        return np.asarray(np.ldexp(1.0, exponent))
 
     def encode(self, values: Array) -> Ring:
         """The ring integers of ``values``; ``ValueError`` if a value is not finite or beyond the bound."""
@@ -66,6 +71,11 @@ class FixedPoint:
         unused = 64 - self.bits
         signed = (total << np.uint64(unused)).view(np.int64) >> np.int64(unused)
         return np.asarray(signed.astype(np.float64) / self.scale)
+
+    def can_sum_to(self, sums: Floats) -> bool:
+        """Whether ``n_sites`` numbers within the bound add up to these at all."""
+        most = self.n_sites * np.rint(self.bound * self.scale) / self.scale
+        return bool((np.abs(sums) <= most * (1 + 1e-15)).all())
 
 
 @dataclass(frozen=True)

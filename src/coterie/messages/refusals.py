@@ -50,6 +50,11 @@ class Refusal(IntEnum):
     WAITING_HERE = 29, "waiting for the approval of the site's data officer"
     DECLINED_HERE = 30, "declined by the site's data officer", "run"
     LEDGER_BROKEN = 31, "the site's ledger is not as others remember it; its data officer must acknowledge it", "run"
+    SHARE_TOO_LARGE = (
+        33,
+        "the site holds a larger share of all rows than the run lets one site hold (max_share)",
+        "run",
+    )
     IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
 
     @property

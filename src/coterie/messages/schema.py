@@ -66,6 +66,8 @@ class ArraySpec:
     def range(self, names: Limits, shape: tuple[int, ...]) -> tuple[Magnitude, Magnitude]:
         """The lowest and the highest value allowed, given the values of names in the bound."""
         high = math.inf if self.bound is None else self.bound.value(names)
+        if isinstance(high, np.ndarray) and 0 in shape:
+            high = float(high.max(initial=0.0))
         if isinstance(high, np.ndarray) and shape[-1:] != high.shape:
             raise MalformedMessage(f"{len(high)} limits for an array of shape {shape}")
         high = np.maximum(0.0, high) if isinstance(high, np.ndarray) else max(0.0, high)
@@ -90,7 +92,10 @@ def array(
     """
     if len(axes) > MAX_AXES:
         raise TypeError(f"an array has at most {MAX_AXES} axes, not {len(axes)}")
-    spec = ArraySpec(axes, dtype, None if bound is None else Bound(bound), nonnegative, is_counted)
+    limit = None if bound is None else Bound(bound)
+    if limit is not None and not set(limit.axes.values()) <= set(axes[-1:]):
+        raise TypeError(f"the bound {bound!r} may differ along the last axis only, of {', '.join(map(str, axes))}")
+    spec = ArraySpec(axes, dtype, limit, nonnegative, is_counted)
     return field(metadata={"array": spec})
 
 
@@ -171,13 +176,15 @@ class Request(Fields, Generic[R]):
 
     kind: ClassVar[str]
     remembered: ClassVar[bool] = False
+    of_half: ClassVar[bool] = False
+    """Whether it is asked of half of the sites at a time, which their policies must allow."""
     doing: ClassVar[str]
     """What a round with this request does, for people who watch a run: declared, or the docstring's first clause."""
 
-    def __init_subclass__(cls, remembered: bool = False, doing: str = "") -> None:
+    def __init_subclass__(cls, remembered: bool = False, doing: str = "", of_half: bool = False) -> None:
         cls.doing = doing or _first_clause(cls)
         super().__init_subclass__()
-        cls.remembered = remembered
+        cls.remembered, cls.of_half = remembered, of_half
         cls.kind = f"{_package_of(cls.__module__)}.{cls.__name__}"
         known = _KINDS.get(cls.kind)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -334,7 +341,7 @@ class Layout:
     n_bytes: int
     tag: bytes
     """Four bytes that identify the layout, so that two versions of an answer are not confused."""
-    names: Mapping[str, float]
+    names: Limits
     _bounds: dict[Any, tuple[tuple[Magnitude, Magnitude], ...]] = field(default_factory=dict)
 
     def bounds(self, limits: Limits) -> tuple[tuple[Magnitude, Magnitude], ...]:
@@ -350,11 +357,19 @@ class Layout:
         return all(np.isfinite(high).all() for _, high in self.bounds(limits))
 
 
-def _names(request: Request[Any], laid: Iterable[LaidField]) -> Mapping[str, float]:
+def _names(request: Request[Any], laid: Iterable[LaidField]) -> Limits:
     """The values of names in bounds: the request's axes and numbers, and the largest magnitudes of its arrays."""
-    used = {name for item in laid if item.spec.bound is not None for name in item.spec.bound.names}
-    values = {item.name: getattr(request, item.name) for item in message_fields(type(request)) if item.array}
-    largest = {name: float(np.abs(values[name]).max(initial=0.0)) for name in used & values.keys()}
+    bounds = [item.spec.bound for item in laid if item.spec.bound is not None]
+    used, axes = {name for bound in bounds for name in bound.names}, dict[str, str]()
+    for bound in bounds:
+        axes |= bound.axes
+    largest: dict[str, float | tuple[float, ...]] = {}
+    for item in message_fields(type(request)):
+        if item.array and item.name in used:
+            sizes = np.abs(getattr(request, item.name))
+            is_by_axis = item.array.axes[-1:] == (axes.get(item.name),)
+            most = sizes.max(axis=tuple(range(sizes.ndim - 1)) if is_by_axis else None, initial=0.0)
+            largest[item.name] = tuple(most.tolist()) if is_by_axis else float(most)
     numbers = [item.name for item in message_fields(type(request)) if item.type in (int, float)]
     return {**largest, **request.axes, **{name: float(getattr(request, name)) for name in numbers}}
 

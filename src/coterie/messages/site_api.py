@@ -124,6 +124,8 @@ class Memory(dict[str, Any]):
     """A prepared view of the site's table, which later requests get instead of it."""
     allows: int = 2
     """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
+    fewest_of_half: int = 1
+    """The fewest sites that half of a run's sites may be; 0 where the site's policy allows no sums over halves."""
     alignment_key: bytes | None = None
     """The sites' common secret, which turns keys of rows into tags."""
 
@@ -197,8 +199,8 @@ class Exit(Protocol):
     def protection(self, method: str) -> int:
         """How many rows a group of a method has at least; 0 where the method sees single rows."""
 
-    def join(self, run: bytes, roster: tuple[str, ...]) -> None:
-        """Agree to sums over these sites; the site's policy may refuse."""
+    def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
+        """Agree to sums over these sites; the site's policy may refuse. ``half`` names a question to half of them."""
 
     def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to unmask a sum over these sites; the site's policy may refuse."""

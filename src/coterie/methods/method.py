@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.counts import CountRows
+from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.preparation import PreparationOptions, SumColumns, prepare
 from coterie.methods.shared.prepared import Preparation, Prepare, Spread
+from coterie.methods.shared.shares import LimitShare
 from coterie.parameters import Allowed, check_parameters, parameter
 
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
@@ -24,8 +28,8 @@ Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
-PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare)
-"""The questions any method may be preceded by."""
+PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, CountRows, LimitShare, CompareHalf)
+"""The questions any method may be preceded by, or followed by."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class RunResult(NamedTuple):
     preparation: Preparation | None
     result: Any
     capabilities: Capabilities
+    halves: Halves | None = None
+    """The final clusters over two halves of the sites, where that was asked for."""
 
 
 class Settings:
@@ -64,6 +70,11 @@ class Settings:
         """Raise an error if the parameters do not fit tables with ``n_columns`` columns, before any question."""
         check_parameters(self)
 
+    def check_options(self, options: PreparationOptions) -> None:
+        """Raise an error if the method cannot be run so, before any question."""
+        if options.halves and not isinstance(self, ClusterSettings):
+            raise InputError(f"halves=True compares clusters, and {self.method} finds none here; leave it out.")
+
     def protocol(self, context: RunContext) -> Protocol[Any]:
         """The method, over tables whose columns are agreed on and prepared."""
         raise NotImplementedError(f"{type(self).__name__} is a group of parameters, not a method")
@@ -72,14 +83,23 @@ class Settings:
         self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions, seed: int
     ) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""
+        self.check_options(options)
         first = next(iter(columns.values()))
         capabilities = yield from agree(first)
         names, n_columns = [column.name for column in first], len(first)
         preparation = yield from prepare(
-            n_columns, scale=options.scale, missing=options.missing, ranges=options.ranges, names=names
+            n_columns,
+            scale=options.scale,
+            missing=options.missing,
+            ranges=options.ranges,
+            max_share=options.max_share,
+            names=names,
         )
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
-        return RunResult(preparation, (yield from self.protocol(context)), capabilities)
+        result, halves = (yield from self.protocol(context)), None
+        if options.halves:
+            halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
+        return RunResult(preparation, result, capabilities, halves)
 
 
 def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:
@@ -158,7 +178,7 @@ class Audited:
 def audit(method: Method) -> tuple[Audited, ...]:
     """Everything a site can be made to send by a method."""
     arrays = []
-    for request in (*PREPARATION, *method.requests):
+    for request in dict.fromkeys((*PREPARATION, *method.requests)):
         reply = reply_type(request)
         for name, spec, _ in message_fields(reply):
             assert isinstance(spec, ArraySpec)

@@ -50,6 +50,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: Literal["none", "standard", "minmax"] = "none"
     missing: Missing = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
+    max_share: float | None = None
+    halves: bool = False
     versions: dict[str, Range] = {}
     """By library the lowest version that may be used, and the first that may not."""
 
@@ -68,6 +70,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             options.scale,
             options.missing,
             None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges),
+            options.max_share,
+            options.halves,
             supported(),
         )
 
@@ -143,8 +147,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Agree(len(self.columns), tuple(names), tuple(kinds))
 
     def options(self) -> PreparationOptions:
-        """How columns are prepared."""
-        return PreparationOptions(self.scale, self.missing, self.ranges)
+        """How rows are prepared, and what limits a site that lies."""
+        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
 
     def protocol(self, seed: int) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""

@@ -27,6 +27,7 @@ from coterie.estimators.vertical import VerticalKernelKMeans
 from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
+from coterie.methods.shared.halves import Halves
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.ledger import Exchange, Ledger
@@ -95,6 +96,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "counts_are": "whole groups" if estimator.min_group_ else "exact",
         "min_group": estimator.min_group_,
         **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
+        "halves": halves_of(estimator.halves_),
         "asked": asked_of(ledger),
         "lost": ledger.lost(),
         "title": " over ".join(
@@ -103,12 +105,43 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "summary": (
             f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {_cost(estimator)}.{_dropouts(ledger)}"
+            f"{_disagreement(estimator.halves_)}"
         ),
         "caption": (
             "The plane of the two main directions of the centers. Each panel shows a sample of a site's rows, "
             "coloured by cluster, over the other sites' rows in grey. Crosses are centers."
         ),
     }
+
+
+def halves_of(halves: Halves | None) -> dict[str, Any] | None:
+    """What ``result.json`` says of the two halves of the sites."""
+    if halves is None:
+        return None
+    parts = [
+        {"sites": list(h.sites), "counts": h.counts.tolist(), "cost": h.cost, "row_cost": h.row_cost}
+        for h in halves.halves or ()
+    ]
+    facts = {"disagree": halves.disagree, "clusters": halves.clusters, "costs_differ": halves.costs_differ}
+    return {"compared": bool(parts), "why_not": halves.why_not, "parts": parts, **facts}
+
+
+def _disagreement(halves: Halves | None) -> str:
+    """Where the two halves of the sites differ, and what that means."""
+    if halves is None:
+        return ""
+    if halves.halves is None:
+        return f" Two halves of the sites were not compared: {halves.why_not}."
+    if not halves.disagree:
+        return " Two halves of the sites agree on the clusters."
+    one, other = halves.halves
+    texts = [f"cluster {i} holds {one.counts[i]:,.0f} and {other.counts[i]:,.0f} rows" for i in halves.clusters]
+    if halves.costs_differ:
+        texts.append(f"a row's mean cost is {one.row_cost:.4g} and {other.row_cost:.4g}")
+    return (
+        f" Two halves of the sites disagree ({', '.join(one.sites)}; {', '.join(other.sites)}): {'; '.join(texts)}. "
+        "Sites that are unlike do this, and so does one that lies."
+    )
 
 
 def _cost(estimator: Any) -> str:

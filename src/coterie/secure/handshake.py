@@ -29,7 +29,7 @@ from coterie.secure.keys import KEY_BYTES, Bytes, Context, array_of, expanded, e
 T = TypeVar("T")
 
 SEED_BYTES = 4
-REPORT_BYTES = 6
+REPORT_BYTES = 8
 """Of a report on columns, besides one byte a column."""
 
 
@@ -146,17 +146,19 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
 
 
 def pack_report(reply: Any) -> bytes:
-    """What a site says of its columns, in a fixed number of bytes: those of the columns and six more."""
-    matches, others, allows, least = reply.arrays()
-    return bytes(matches.astype(np.uint8)) + int(others).to_bytes(4, "big") + bytes([int(allows), int(least)])
+    """What a site says of its columns, in a fixed number of bytes: those of the columns and eight more."""
+    matches, others, allows, least, half = reply.arrays()
+    limits = bytes([int(allows), int(least)]) + int(half).to_bytes(2, "big")
+    return bytes(matches.astype(np.uint8)) + int(others).to_bytes(4, "big") + limits
 
 
 def unpack_report(raw: bytes) -> ColumnReport:
     """The inverse of :func:`pack_report`."""
     if len(raw) < REPORT_BYTES:
         raise MalformedMessage("a report of columns is cut short")
-    others, (allows, least) = int.from_bytes(raw[-6:-2], "big"), raw[-2:]
-    return ColumnReport(np.frombuffer(raw[:-6], np.uint8), np.array(others), np.array(allows), np.array(least))
+    others, allows, least, half = int.from_bytes(raw[-8:-4], "big"), raw[-4], raw[-3], int.from_bytes(raw[-2:], "big")
+    matches = np.frombuffer(raw[:-REPORT_BYTES], np.uint8).astype(np.int64)
+    return ColumnReport(matches, *(np.array(number) for number in (others, allows, least, half)))
 
 
 @remembers(Introduce)

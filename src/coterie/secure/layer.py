@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from coterie.errors import InputError, QuorumLost, RosterChanged
+from coterie.errors import InputError, QuorumLost, RosterChanged, RunError
 from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
 from coterie.messages import codec
 from coterie.messages.schema import Layout
@@ -97,7 +97,7 @@ class MaskedSums:
             try:
                 yield replay.question
                 _ = replay.request  # per-site results that sites gave all the same are not used
-            except RosterChanged:  # the method goes on with those left, or raises it again
+            except RunError:  # of a sum that was given up: the method goes on with those left, or ends so
                 if len(self._sums) == replay.position:
                     raise
             replay.take(self._sums[replay.position])
@@ -134,17 +134,21 @@ class MaskedSums:
                 gone = _listed(wanted - set(roster))
                 raise RosterChanged(f"{gone} cannot be part of a sum that needs all of them.")
             return (yield from self._sum(question, layout, roster, is_for_all=wanted >= set(ready)))
-        except RosterChanged:
-            if self._replay is not None:
-                yield from self._give_up()
+        except RunError as problem:
+            is_silent = all(outcome.refusal is None for outcome in problem.outcomes.values())
+            may_miss = isinstance(problem, RosterChanged) or (question.request.of_half and is_silent)
+            if self._replay is not None and may_miss:
+                yield from self._give_up(problem)
             raise
 
-    def _give_up(self) -> Lowering:
-        """Let sites know that a sum which needs every site was given up."""
+    def _give_up(self, problem: RunError) -> Lowering:
+        """Let sites know that a sum which needs every site was given up, and who goes on."""
         _, round_, attempt = yield Place()
-        left: Sequence[str] = yield Present()
-        roster = tuple(sorted(set(left) & self._hellos.keys()))
-        self._sums.append(ProvenSum(len(self._sums), round_, attempt, roster))
+        ready: Sequence[str] = yield Present()
+        gone = {name for name, outcome in problem.outcomes.items() if not outcome.is_good}
+        left = (set(ready) & self._hellos.keys()) - gone
+        yield Remain(frozenset(left))
+        self._sums.append(ProvenSum(len(self._sums), round_, attempt, tuple(sorted(left))))
 
     def _introduced(self) -> Lowering:
         """Make every site know every other's card, and return who is there; asked only when someone is new."""

@@ -97,10 +97,16 @@ def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
 
 
 def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeNumbers]) -> Reply:
-    """The reply that a sum in the ring stands for."""
+    """The reply that a sum in the ring stands for; ``BadAnswer`` if sites within their bounds cannot have sent it."""
     arrays, start = [], 0
     for item, coding in zip(layout.fields, coded, strict=True):
-        arrays.append(coding.decode(total[start : start + item.size].reshape(item.shape)))
+        value = coding.decode(total[start : start + item.size].reshape(item.shape))
+        if isinstance(coding, FixedPoint) and not coding.can_sum_to(value):
+            most = f"more than {coding.n_sites} sites can send"
+            raise BadAnswer(f"the sum's {item.name} holds {most}: a site did not keep to its bound.")
+        if item.spec.nonnegative and (value < 0).any():
+            raise BadAnswer(f"the sum's {item.name} is below 0: a site did not keep to its bound.")
+        arrays.append(value)
         start += item.size
     return layout.reply(*arrays)
 
@@ -128,7 +134,7 @@ def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) 
 def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked) -> Masked:
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
-    exit_.join(envelope.run, ask.roster)
+    exit_.join(envelope.run, ask.roster, envelope.request if ask.subject.of_half else b"")
     answer = exit_.evaluate(envelope, memory["masked_sums.question"] if ask.known else ask.body)
     layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):

@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 
 from coterie.arrays import Array
-from coterie.errors import MalformedMessage, NotOrdered, QuestionDiffers, RosterChanged
+from coterie.errors import BadAnswer, MalformedMessage, NotOrdered, QuestionDiffers, RosterChanged
 from coterie.messages import codec
+from coterie.messages.bounds import Limits
 from coterie.messages.codec import Body, Decoded, Envelope
 from coterie.messages.numbers import wire
 from coterie.messages.schema import Request, message_fields
@@ -120,7 +121,7 @@ class Replay:
                 self.question = question  # sites refuse it
                 return
             elif question.request.layout.numbers:
-                self.question, self._own = question, question.request
+                self.question, self._own, self._limits = question, question.request, question.limits
                 self.body = codec.encode_body(question.request, question.limits)
                 return
             else:
@@ -166,9 +167,10 @@ class Replay:
         """
         request, limits = codec.decode_body(data)
         assert self.question is not None
-        if request is None or dict(limits) != dict(self.question.limits) or not is_same(request, self._own):
+        if request is None or not is_same(request, self._own) or not are_same(limits, self._limits):
             raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
-        self.question, self.body = replace(self.question, request=request), Body(data, codec.request_digest(data))
+        self.question = replace(self.question, request=request, limits=limits)
+        self.body = Body(data, codec.request_digest(data))
 
     def take(self, proven: ProvenSum) -> None:
         """Go on with a sum that was checked, or without the sites that dropped out."""
@@ -218,6 +220,14 @@ def is_same(request: Request[Any], expected: Request[Any]) -> bool:
     return True
 
 
+def are_same(limits: Limits, expected: Limits) -> bool:
+    """Whether two sets of limits are equal up to rounding: those from declared ranges are computed."""
+    if limits.keys() != expected.keys():
+        return False
+    pairs = [(np.asarray(limits[name], float), np.asarray(expected[name], float)) for name in expected]
+    return all(one.shape == other.shape and (np.abs(one - other) <= _slack(other)).all() for one, other in pairs)
+
+
 def _slack(expected: Array) -> Any:
     """By how much numbers may differ: a share of the largest of their column, or a smaller one of the largest."""
     if expected.dtype.kind != "f" or not expected.size:
@@ -249,8 +259,10 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
             raise NotOrdered("a verified run asks for masked sums only")
     except (NotOrdered, QuestionDiffers):  # before anything was stepped
         raise
-    except Exception:  # what was stepped half is made anew from what was checked
+    except Exception as problem:  # what was stepped half is made anew from what was checked
         memory.pop("masked_sums.replay", None)
+        if isinstance(problem, BadAnswer):  # a sum that no sites within their bounds can have sent
+            raise NotOrdered(str(problem)) from None
         raise
     memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body.data
 
@@ -309,11 +321,12 @@ def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, prove
     if proven.is_broken:
         if not replay.may_give_up(proven.roster):
             raise NotOrdered("a sum was given up though no site dropped out of it")
-        exit_.join(envelope.run, proven.roster)
     else:
         _check_tag(memory["masked_sums.group"], envelope.run, replay, proven)
-    exit_.note(envelope.run, "sum", encode(proven))
     replay.take(proven)
+    if proven.is_broken and replay.question is not None:  # there are more sums, over those left
+        exit_.join(envelope.run, proven.roster)
+    exit_.note(envelope.run, "sum", encode(proven))
 
 
 def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> None:

@@ -41,6 +41,8 @@ class Policy:
     """The fewest sites a masked sum may be over."""
     rosters: Literal["fixed", "shrinking", "any"] = "shrinking"
     """Which rosters one run may sum this site up with: always the same one; fewer sites as some drop out; any."""
+    halves: bool = False
+    """Whether one run may also sum this site up, once, with half of its sites, to compare the halves' clusters."""
     peers: Mapping[str, bytes] | None = None
     """Other sites' public keys, pinned; None trusts those the server introduces."""
     verification: Literal["required", "off"] | None = None
@@ -84,7 +86,10 @@ class Policy:
     @classmethod
     def simulation(cls) -> Policy:
         """One owner playing all sites: everything is allowed."""
-        return cls(protection="none", per_site_results="rows", min_roster=1, rosters="any", alignment_key=bytes(32))
+        key = bytes(32)
+        return cls(
+            protection="none", per_site_results="rows", min_roster=1, rosters="any", halves=True, alignment_key=key
+        )
 
     @property
     def allowed(self) -> int:
@@ -116,6 +121,17 @@ class Policy:
         if self.rosters == "any" or not earlier:
             return True
         return set(roster) == set(earlier[0]) if self.rosters == "fixed" else set(roster) <= set(earlier[-1])
+
+    @property
+    def fewest_of_half(self) -> int:
+        """The fewest sites that half of a run's sites may be; 0 where this site is not summed up with half."""
+        return self.min_roster if self.halves else 0
+
+    def lets_halve(self, half: Collection[str], earlier: Sequence[Collection[str]]) -> bool:
+        """Whether this site may be summed up with half of the sites of the sum before: neither half is too small."""
+        rest = set(earlier[-1]) - set(half) if earlier else set()
+        is_half = bool(earlier) and set(half) < set(earlier[-1]) and abs(len(half) - len(rest)) <= 1
+        return self.halves and is_half and min(len(half), len(rest)) >= self.min_roster
 
     def objection(self, method: str, request: type[Request[Any]], *, is_masked: bool = False) -> Refusal | None:
         """Why this question may not be answered, or None.

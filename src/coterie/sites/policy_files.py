@@ -40,6 +40,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "min_roster": _POSITIVE,
     "rosters": (Literal["fixed", "shrinking", "any"], "fixed, shrinking or any"),
     "verification": (Literal["required", "off"], "required or off"),
+    "halves": (bool, "true or false"),
     "max_questions": _POSITIVE,
     "max_runs": _POSITIVE,
     "orders_may_choose": (frozenset[Choice], "a list of points, ranges and parameters, or an empty one"),
@@ -254,6 +255,7 @@ def explain_policy(policy: Policy) -> list[str]:
         text["min_roster"].get(str(policy.min_roster), text["min_roster"]["more"]),
         text["rosters"][policy.rosters],
         text["verification"]["required" if policy.verifies else "off"],
+        text["halves"]["allowed" if policy.halves else "none"],
         text["peers"]["none" if policy.peers is None else "pinned"],
         text["alignment_key"]["none" if policy.alignment_key is None else "set"],
     ]

@@ -22,6 +22,7 @@ from coterie.errors import (
     NotOrdered,
     OutOfRange,
     QuestionDiffers,
+    ShareTooLarge,
     Unaligned,
     Untrusted,
 )
@@ -58,6 +59,7 @@ _CODES: dict[type[Exception], Refusal] = {
     MalformedMessage: Refusal.MALFORMED,
     MissingValues: Refusal.MISSING_VALUES,
     OutOfRange: Refusal.OUT_OF_RANGE,
+    ShareTooLarge: Refusal.SHARE_TOO_LARGE,
     BadAnswer: Refusal.INVALID_ANSWER,
     Unaligned: Refusal.UNALIGNED,
     Untrusted: Refusal.UNTRUSTED,
@@ -84,14 +86,15 @@ class RunMemories:
     Forgetting costs nothing but time: the site says so and is sent the run's remembered requests again.
     """
 
-    def __init__(self, alignment_key: bytes | None = None, allows: int = 2) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._runs: OrderedDict[bytes, dict[str, RunMemory]] = OrderedDict()
-        self._alignment_key, self._allows = alignment_key, allows
+        self._policy = policy
 
     def of(self, run: bytes, view: str = "") -> RunMemory:
         """The memory of ``run`` over one view of the table, a blank one where there is none."""
         memory = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
-        memory.alignment_key, memory.allows = self._alignment_key, self._allows
+        memory.alignment_key, memory.allows = self._policy.alignment_key, self._policy.allowed
+        memory.fewest_of_half = self._policy.fewest_of_half
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
@@ -138,7 +141,7 @@ class Site:
         self._seed = seed
         self._orders = Orders(self.policy, self.ledger, table_name, approvals)
         self._tag = codec.site_tag(name)
-        self._memories = RunMemories(self.policy.alignment_key, self.policy.allowed)
+        self._memories = RunMemories(self.policy)
         self._rows = rows
         self._known: set[bytes] = set()
         """Runs that are known to have begun with these rows."""
@@ -375,16 +378,33 @@ class Site:
             self.ledger.note(run, "met", msgspec.msgpack.encode(keys))
             self.peers.notice(cards, heads or {})
 
-    def join(self, run: bytes, roster: tuple[str, ...]) -> None:
-        """Agree to be summed up with these sites, where the policy allows it after the rosters before."""
-        self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
+    def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
+        """Agree to be summed up with these sites, where the policy allows it after the rosters before; for one
+        question ``half`` of a run with half of them."""
+        if half:
+            self._join_half(run, roster, half)
+        else:
+            self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
+
+    def _join_half(self, run: bytes, roster: tuple[str, ...], question: bytes) -> None:
+        asked, before = msgspec.msgpack.encode((question, roster)), self.ledger.notes(run, "half")
+        if not self.policy.lets_halve(roster, self._rosters(run)) or (before and before[0] != asked):
+            raise Refused(Refusal.ROSTER_FORBIDDEN)
+        if not before:
+            self.ledger.note(run, "half", asked)
+
+    def _rosters(self, run: bytes) -> list[list[str]]:
+        """The rosters of the run so far."""
+        return [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
 
     def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to unmask a sum over these sites, unless a smaller roster was asked for since."""
-        self._join(run, roster, Refusal.UNMASKING_FORBIDDEN)
+        halves = [msgspec.msgpack.decode(data)[1] for data in self.ledger.notes(run, "half")]
+        if list(roster) not in halves:
+            self._join(run, roster, Refusal.UNMASKING_FORBIDDEN)
 
     def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
-        before = [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
+        before = self._rosters(run)
         if not self.policy.lets_join(roster, before):
             raise Refused(otherwise)
         if not before or before[-1] != list(roster):

@@ -278,7 +278,7 @@ def local_reduced_centers(table: Table, memory: Memory, ask: SendCenters) -> Red
 class WholeMoments(Reply, content="sums"):
     """Per center the sum and number of a site's rows that are, as seen, nearest to it; the sums are of whole rows."""
 
-    sums: Floats = array("k", "d", bound="rows * box")
+    sums: Floats = array("k", "d", bound="rows * box[d]")
     counts: Floats = array("k", bound="rows", nonnegative=True)
 
 

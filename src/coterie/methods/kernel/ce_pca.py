@@ -61,7 +61,7 @@ class ScoreByResidual(Request[Mass], remembered=True, doing="scoring rows by res
 class DrawnRows(Reply, content="rows"):
     """Rows as they are; a site that has too few sends some again."""
 
-    points: Floats = array("rows", "d", bound="box")
+    points: Floats = array("rows", "d", bound="box[d]")
 
 
 class DrawRows(Request[DrawnRows], doing="sampling rows"):

@@ -31,7 +31,7 @@ class Lengths(Reply, content="sums"):
     """The number of rows, their sum, and the sum of their squared lengths."""
 
     rows: Floats = array(bound="rows", nonnegative=True)
-    sums: Floats = array("d", bound="rows * box")
+    sums: Floats = array("d", bound="rows * box[d]")
     squares: Floats = array(bound="rows * d * box**2", nonnegative=True)
 
 

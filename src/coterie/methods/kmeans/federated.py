@@ -35,7 +35,7 @@ WINDOW_ROWS = 1 << 16
 class WeightedCenters(Reply, content="sums"):
     """A site's centers times their sizes, and the sizes, after its last epoch."""
 
-    weighted: Floats = array("k", "d", bound="rows * (box + centers)")
+    weighted: Floats = array("k", "d", bound="rows * (box[d] + centers[d])")
     sizes: Floats = array("k", bound="rows", nonnegative=True)
 
 

@@ -30,6 +30,8 @@ class Capabilities(NamedTuple):
     visible: Visible = Visible.ROWS
     min_group: int = 0
     """The fewest rows in a group of any site that shows groups; 0 where none does."""
+    fewest_of_half: int = 1
+    """The fewest sites that half of the sites may be, to be summed up apart; 0 where a site does not allow it."""
 
     @property
     def averages(self) -> bool:
@@ -48,12 +50,14 @@ class Match(IntEnum):
 
 class ColumnReport(Reply, content="schema"):
     """For every expected column whether the site has it so; how many columns it has besides; what its policy lets be
-    seen of it by itself; and the fewest rows behind a row it shows, 0 where it shows rows as they are."""
+    seen of it by itself; the fewest rows behind a row it shows, 0 where it shows rows as they are; and the fewest
+    sites that half of a run's sites may be, 0 where it is not summed up with half of them."""
 
     matches: Integers = array("d", dtype="uint2")
     others: Integers = array(dtype="uint32")
     allows: Integers = array(dtype="uint2")
     min_group: Integers = array(dtype="uint8")
+    fewest_of_half: Integers = array(dtype="uint16")
 
 
 class Agree(Request[ColumnReport], doing="comparing the sites' columns"):
@@ -79,7 +83,8 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
         elif places[name] != i:
             matches[i] = Match.ELSEWHERE
     others, least = len(places.keys() - set(ask.names)), getattr(table, "min_group", 0)
-    return ColumnReport(matches, np.array(others), np.array(memory.allows), np.array(least))
+    numbers = (others, memory.allows, least, memory.fewest_of_half)
+    return ColumnReport(matches, *(np.array(number) for number in numbers))
 
 
 def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
@@ -104,7 +109,8 @@ def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
         )
     groups = (int(report.min_group) for report in reports.values() if report.min_group)
     visible = Visible(min(int(report.allows) for report in reports.values()))
-    return Capabilities(visible, min(groups, default=0))
+    halves = [int(report.fewest_of_half) for report in reports.values()]
+    return Capabilities(visible, min(groups, default=0), max(halves) if all(halves) else 0)
 
 
 def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:

@@ -52,9 +52,9 @@ class SumCost(Request[LocalCost], doing="measuring the sites' k-means costs"):
 class CoresetPart(Reply, content="rows"):
     """Sampled rows and a site's own centers, with weights that add up to its rows; unused places have weight 0."""
 
-    points: Floats = array("rows", "d", bound="box")
+    points: Floats = array("rows", "d", bound="box[d]")
     weights: Floats = array("rows", nonnegative=True)
-    centers: Floats = array("k", "d", bound="box")
+    centers: Floats = array("k", "d", bound="box[d]")
     left: Floats = array("k")
 
 

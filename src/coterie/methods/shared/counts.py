@@ -24,7 +24,7 @@ class CountRows(Request[RowCounts], doing="counting rows"):
 class PooledRows(Reply, content="rows"):
     """A site's rows, and what each counts where they count differently."""
 
-    points: Floats = array("rows", "d", bound="box")
+    points: Floats = array("rows", "d", bound="box[d]")
     weights: Floats = array("weighted", nonnegative=True)
 
 

@@ -35,7 +35,8 @@ class Magnitudes(Reply, content="sums"):
 class ReportMagnitude(Request[Magnitudes], doing="finding the largest magnitude of the values"):
     """Mark how many rows you show, and how far the largest value is from ``origin`` (none: from zero).
 
-    There is one group of all columns, or one for every column. Missing values do not count.
+    There is one group of all columns, or one for every column, or none where only rows are asked for. Missing values
+    do not count.
     """
 
     groups: int
@@ -57,7 +58,8 @@ def local_magnitudes(table: Table, memory: Memory, ask: ReportMagnitude) -> Magn
         held += float(block.counts.sum())
     largest = np.hypot(largest, np.sqrt(within_columns(table) / max(held, 1e-300)))
     rows = np.asarray(max(held, float(table.n_rows)))
-    return Magnitudes(marks(rows), marks(largest.max(initial=0.0, keepdims=True) if ask.groups == 1 else largest))
+    boxes = largest.max(initial=0.0, keepdims=True) if ask.groups == 1 else largest[: ask.groups]
+    return Magnitudes(marks(rows), marks(boxes))
 
 
 def marks(values: Floats) -> Integers:
@@ -75,7 +77,8 @@ def limits_from(reply: Reply) -> Limits:
     for name, marked in vars(reply).items():
         places = N_MARKS - 1 - np.argmax(marked[..., ::-1] > 0.5, axis=-1)  # a decoded sum is not quite whole
         values = np.ldexp(1.0, 4 * (places + LOWEST))
-        limits[name] = float(values.item()) if values.size == 1 else tuple(values.tolist())
+        if values.size:
+            limits[name] = float(values.item()) if values.size == 1 else tuple(values.tolist())
     return limits
 
 
@@ -121,6 +124,15 @@ class _Known:
         return question
 
     def _limits(self, question: Question, request: Request[Any]) -> Protocol[Limits]:
+        declared = self._view.get("box")
+        if isinstance(declared, tuple):  # by column: from declared ranges, so only rows may be left to ask for
+            if "rows" not in self._view:
+                reply = yield Question(ReportMagnitude(0, np.zeros(0)), summed=True)
+                self._view = {**self._view, **limits_from(reply)}
+            if request.measure is None:
+                return self._view
+            if isinstance(request.measure, ReportMagnitude) and len(request.measure.origin):
+                return {**self._view, "box": tuple((np.array(declared) + np.abs(request.measure.origin)).tolist())}
         if request.measure is not None:
             key = codec.encode_body(request.measure, {}).digest
             if key not in self._measured:

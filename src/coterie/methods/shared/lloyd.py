@@ -16,7 +16,7 @@ from coterie.messages.verbs import Protocol, total
 class Moments(Reply, content="sums"):
     """Per center the sum and number of a site's rows nearest to it, and their squared distances in all."""
 
-    sums: Floats = array("k", "d", bound="rows * box")
+    sums: Floats = array("k", "d", bound="rows * box[d]")
     counts: Floats = array("k", bound="rows", nonnegative=True)
     cost: Floats = array(bound="rows * d * (box + centers)**2", nonnegative=True)
 

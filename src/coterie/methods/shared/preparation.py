@@ -19,6 +19,8 @@ from coterie.messages.site_api import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
+from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.shares import limit_share
 
 
 class ColumnSums(Reply, content="sums"):
@@ -26,8 +28,8 @@ class ColumnSums(Reply, content="sums"):
 
     rows: Floats = array(bound="rows", nonnegative=True)
     present: Floats = array("d", bound="rows", nonnegative=True)
-    sums: Floats = array("d", bound="rows * box")
-    squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
+    sums: Floats = array("d", bound="rows * box[d]")
+    squares: Floats = array("d", bound="rows * box[d]**2", nonnegative=True)
 
 
 class SumColumns(Request[ColumnSums], doing="summing columns"):
@@ -62,6 +64,23 @@ class PreparationOptions:
     scale: Literal["none", "standard", "minmax"] = "none"
     missing: Missing = "refuse"
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
+    """The lowest and the highest value of every column: what lies outside is clipped, with ``minmax`` refused."""
+    max_share: float | None = None
+    """The largest share of all rows that one site may hold; a site that holds more refuses to take part."""
+    halves: bool = False
+    """Whether the final clusters are summed up over two halves of the sites as well, to be compared."""
+
+    def __post_init__(self) -> None:
+        if self.max_share is not None and not 0 < self.max_share <= 1:
+            raise InputError(f"max_share={self.max_share!r}; it is a share of all rows, above 0 and at most 1.")
+
+    def check(self, n_sites: int) -> None:
+        """Raise, before anything is sent, what cannot hold for so many sites."""
+        if self.max_share is not None and self.max_share * n_sites < 1:
+            raise InputError(
+                f"max_share={self.max_share:g} of all rows cannot hold for {n_sites} sites: one of them has at least "
+                f"{1 / n_sites:.3g} of them; use at least that, or more sites."
+            )
 
 
 def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] | None = None) -> Protocol[Spread]:
@@ -86,36 +105,41 @@ def prepare(
     scale: Literal["none", "standard", "minmax"] = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    max_share: float | None = None,
     names: Sequence[str] | None = None,
 ) -> Protocol[Preparation]:
     """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
 
     ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
     two rounds of :func:`spread` and one to announce it. Constant columns are only shifted. ``minmax``: every
-    column to 0..1 by declared ``ranges`` (lows, highs); a site that holds a value outside refuses to go on.
+    column to 0..1 by declared ``ranges`` (lows, highs).
+
+    With declared ``ranges`` every value counts as the nearest one of its column's range, before anything else; with
+    ``minmax`` a site that holds a value outside refuses to go on. Masked sums are then sized by the ranges, column by
+    column, and nobody is asked how large values are.
+
+    With ``max_share`` a site that then holds a larger share of all rows refuses to go on.
     """
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
+    if scale == "minmax" and ranges is None:
+        raise InputError("scale='minmax' needs ranges, the lowest and highest value of every column")
+    within = None if ranges is None else Ranges.of(ranges, n_columns, refuses=scale == "minmax")
+    low, high = (np.zeros(0), np.zeros(0)) if within is None else (within.low, within.high)
+    if within is not None and (scale == "standard" or missing == "mean"):  # sums before the rows are prepared
+        yield from total(Preparation("keep", shift, shift, factor, within.refuses, None, low, high).request())
     if scale == "standard":
         columns = yield from spread(n_columns, missing=missing, names=names)
         shift, factor = columns.mean, np.where(columns.deviation > 0, columns.deviation, 1.0)
         known = Spread(columns.rows, np.zeros(n_columns), np.where(columns.deviation > 0, 1.0, 0.0))
     elif scale == "minmax":
-        shift, factor = _declared(ranges)
+        shift, factor = low, np.where(high > low, high - low, 1.0)
     fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
-    preparation = Preparation(missing, fill, shift, factor, bounded=scale == "minmax", spread=known)
-    if scale != "none" or missing != "refuse":
+    preparation = Preparation(missing, fill, shift, factor, scale == "minmax", known, low, high)
+    if scale != "none" or missing != "refuse" or within is not None:
         yield from total(preparation.request())
+    if max_share is not None:
+        yield from limit_share(max_share)
     return preparation
-
-
-def _declared(ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None) -> tuple[Floats, Floats]:
-    """The lowest value of every column, and how far up its range goes."""
-    if ranges is None:
-        raise InputError("scale='minmax' needs ranges, the lowest and highest value of every column")
-    low, high = (np.asarray(end, float) for end in ranges)
-    if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
-        raise InputError("ranges needs one low and one high number for every column, low <= high")
-    return low, np.where(high > low, high - low, 1.0)
 
 
 def _mean(n_columns: int, names: Sequence[str] | None, *, drop: bool = False) -> Protocol[Floats]:

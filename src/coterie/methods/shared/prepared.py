@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from coterie.errors import InputError, MissingValues, OutOfRange
+from coterie.errors import InputError, MissingValues
+from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Nothing, Request, array
 from coterie.messages.site_api import (
     Block,
@@ -23,15 +24,16 @@ from coterie.messages.site_api import (
     within_columns,
     within_scatter,
 )
+from coterie.methods.shared.ranges import RangedTable, Ranges
 
 Missing = Literal["refuse", "mean", "drop"]
-RANGE_SLACK = 1e-6
 
 
 class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' rows"):
-    """From now on see your rows so: missing values treated, then ``(x - shift) / scale``.
+    """From now on see your rows so: within these ranges, missing values treated, then ``(x - shift) / scale``.
 
-    ``bounded`` asks that every value then lies between 0 and 1; a site where one does not says so.
+    There is one range a column, or none. Values outside are clipped; where ``bounded``, a site that has one says so.
+    ``missing`` may also be ``keep``: values that are missing stay so.
     """
 
     missing: str
@@ -39,6 +41,16 @@ class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' row
     fill: Floats = array("d")
     shift: Floats = array("d")
     scale: Floats = array("d")
+    low: Floats = array("ranges")
+    high: Floats = array("ranges")
+
+    def limits_after(self, limits: Limits) -> Limits:
+        """Ranges say how large values are in each column; rows are at most as many as before."""
+        ranges = Preparation.of(self).ranges
+        if ranges is None:
+            return {}
+        rows = {name: limit for name, limit in limits.items() if name == "rows"}
+        return {**rows, "box": ranges.box(self.shift, self.scale)}
 
 
 @remembers(Prepare)
@@ -52,7 +64,7 @@ def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
 @answers(Prepare)
 def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
     """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run."""
-    for _ in table.blocks():
+    for _ in table.raw_blocks() if ask.missing == "keep" else table.blocks():
         pass
     return Nothing()
 
@@ -80,32 +92,44 @@ class Spread:
 class Preparation:
     """How raw rows become the rows a method sees; the same public numbers at every site."""
 
-    missing: Missing
+    missing: Literal["refuse", "mean", "drop", "keep"]
     fill: Floats
     shift: Floats
     scale: Floats
     bounded: bool = False
     spread: Spread | None = None
     """The prepared columns' own spread, where it is known without asking again."""
+    low: Floats = field(default_factory=lambda: np.zeros(0))
+    high: Floats = field(default_factory=lambda: np.zeros(0))
+    """The declared range of every column, if there are any."""
 
     @classmethod
     def of(cls, ask: Prepare) -> Preparation:
         """What a request to prepare asks for."""
-        if ask.missing not in ("refuse", "mean", "drop"):
-            raise InputError(f"missing={ask.missing!r}; it is refuse, mean or drop")
-        missing: Missing = ask.missing  # type: ignore[assignment]
-        return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded)
+        if ask.missing not in ("refuse", "mean", "drop", "keep"):
+            raise InputError(f"missing={ask.missing!r}; it is refuse, mean, drop or keep")
+        if len(ask.low) not in (0, len(ask.shift)) or not (ask.low <= ask.high).all():
+            raise InputError(f"{len(ask.low)} ranges for {len(ask.shift)} columns, or a low above its high")
+        missing: Any = ask.missing
+        return cls(missing, ask.fill, ask.shift, ask.scale, ask.bounded, None, ask.low, ask.high)
 
     def request(self) -> Prepare:
-        return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale)
+        return Prepare(self.missing, self.bounded, self.fill, self.shift, self.scale, self.low, self.high)
+
+    @property
+    def ranges(self) -> Ranges | None:
+        """The declared ranges of raw columns; a model of an earlier version has them as shift and scale."""
+        if len(self.low):
+            return Ranges(self.low, self.high, self.bounded)
+        return Ranges(self.shift, self.shift + self.scale, True) if self.bounded else None
 
     def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
         """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""
-        used = complete_rows(block) if self.missing == "drop" else block
+        used, ranges = complete_rows(block) if self.missing == "drop" else block, self.ranges
+        if ranges is not None:
+            used = used._replace(rows=ranges.limited(used.rows, columns))
         rows = self._filled(used) if self.missing == "mean" else used.rows
         prepared = (rows - self.shift.astype(rows.dtype)) / self.scale.astype(rows.dtype)
-        if self.bounded:
-            _check_unit_range(prepared, columns)
         present = None if self.missing == "mean" else used.present
         return Block(prepared, used.weights, used.within, present)
 
@@ -132,20 +156,19 @@ class Preparation:
         return points * self.scale + self.shift
 
 
-def _check_unit_range(rows: Rows, columns: Sequence[Column] | None) -> None:
-    outside = (rows < -RANGE_SLACK) | (rows > 1 + RANGE_SLACK)
-    if outside.any():
-        place = int(np.argmax(outside.any(axis=0)))
-        which = repr(columns[place].name) if columns else f"number {place + 1}"
-        raise OutOfRange(f"column {which} holds values outside its declared range")
-
-
 class PreparedTable:
     """A table seen through a preparation."""
 
     def __init__(self, table: Table, preparation: Preparation) -> None:
         self.raw, self._preparation = table, preparation
         self._used = complete(table) if preparation.missing == "drop" else table
+        if preparation.ranges is not None:
+            self._used = RangedTable(self._used, preparation.ranges)
+
+    @property
+    def complete(self) -> Table:
+        """The same without what lacks a value."""
+        return PreparedTable(complete(self.raw), self._preparation)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -30,7 +30,7 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
 class LocalCenters(Reply, content="averages"):
     """A site's own k-means centers and how many rows each stands for; unused places have count 0."""
 
-    centers: Floats = array("q", "d", bound="box")
+    centers: Floats = array("q", "d", bound="box[d]")
     counts: Floats = array("q", bound="rows", nonnegative=True)
 
 
@@ -100,8 +100,8 @@ class CellSums(Reply, content="sums"):
     """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
 
     counts: Floats = array("cells", bound="rows", nonnegative=True)
-    sums: Floats = array("cells", "d", bound="rows * (box + origin)")
-    squares: Floats = array("cells", "d", bound="rows * (box + origin)**2", nonnegative=True)
+    sums: Floats = array("cells", "d", bound="rows * (box[d] + origin[d])")
+    squares: Floats = array("cells", "d", bound="rows * (box[d] + origin[d])**2", nonnegative=True)
 
 
 class Split(Request[CellSums], doing="summing up the cells of the initial partition"):

@@ -56,12 +56,21 @@ class VerticalParameters(VerticalOptions, Settings):
         """Algorithm 1, columns treated by their sites."""
         return vertical_kernel_pca(self.run_settings(context.options), seed=context.seed)
 
+    def check_options(self, options: PreparationOptions) -> None:
+        """Every site has all rows, and treats its own columns."""
+        if options.ranges is not None:
+            raise InputError("ranges cannot be used where columns are split between sites: each site scales its own.")
+        for name, value in (("max_share", options.max_share), ("halves", options.halves)):
+            if value:
+                raise InputError(
+                    f"{name}={value} cannot be used where columns are split between sites; leave it out."
+                )
+
     def whole_protocol(
         self, columns: Mapping[str, tuple[Column, ...]], options: PreparationOptions, seed: int
     ) -> Protocol[RunResult]:
         """The same: there is nothing to agree on, and every site treats its own columns."""
-        if options.ranges is not None:
-            raise InputError("ranges cannot be used where columns are split between sites: each site scales its own.")
+        self.check_options(options)
         context = RunContext(sum(map(len, columns.values())), seed, options=options)
         return RunResult(None, (yield from self.protocol(context)), Capabilities())
 

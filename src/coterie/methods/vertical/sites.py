@@ -97,7 +97,7 @@ class SumDistances(Request[Distances], doing="summing distances of new rows"):
 class Products(Reply, content="rows"):
     """Products of sums of rows with new rows, in this site's columns."""
 
-    values: Floats = array("c", "some", bound="largest")
+    values: Floats = array("c", "some", bound="largest[some]")
 
 
 class SumProducts(Request[Products], doing="summing products with new rows"):

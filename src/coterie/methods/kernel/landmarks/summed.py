@@ -80,8 +80,8 @@ class ProjectedSums(Reply, content="sums"):
     rows: Floats = array(bound="rows", nonnegative=True)
     sums: Floats = array("p", bound="rows * reach * box")
     squares: Floats = array("p", bound="rows * (reach * box)**2", nonnegative=True)
-    own_sums: Floats = array("d", bound="rows * box")
-    own_squares: Floats = array("d", bound="rows * box**2", nonnegative=True)
+    own_sums: Floats = array("d", bound="rows * box[d]")
+    own_squares: Floats = array("d", bound="rows * box[d]**2", nonnegative=True)
 
 
 class SumProjected(Request[ProjectedSums], doing="summing projected rows"):
