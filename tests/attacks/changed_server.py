@@ -172,7 +172,7 @@ class Changed:
         yield Own("cells under another method", self._cells(d), LIMITS, "one-shot")
         yield Own("column sums of complete rows", SumColumns(True, zeros), LIMITS)
         yield Own("magnitudes", ReportMagnitude(d, self._rng.normal(size=d)))
-        yield Own("another preparation", Prepare("drop", True, zeros, zeros, ones))
+        yield Own("another preparation", Prepare("drop", True, zeros, zeros, ones, *np.zeros((2, 0))))
         yield Own("another kernel", kernel, {}, "dspgd")
         yield Own("a Gram matrix", SendGram(1, 4.0, 10, 4, 1.0, np.zeros(4)), LIMITS, "dspgd")
 
@@ -208,7 +208,7 @@ class Changed:
         """The beginning once more, and recalls of what was never asked; then as it was."""
         right = list(sent)
         d = len(SignedOrder.from_bytes(next(one for one in sent if isinstance(one, AskHello)).order).read().columns)
-        prepare = Prepare("drop", False, np.zeros(d), np.ones(d), np.ones(d))
+        prepare = Prepare("drop", False, np.zeros(d), np.ones(d), np.ones(d), *np.zeros((2, 0)))
         yield Own("an empty order", AskHello(b"", HELLO_BYTES))
         yield Own("as it was", right)
         yield Own("told of a preparation", [prepare])

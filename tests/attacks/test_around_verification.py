@@ -221,7 +221,7 @@ def replace_k(k):
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_site_that_is_told_other_requests_answers_nothing(tmp_path, restarted):
     run = begun(folder=tmp_path, n_sums=3)
-    prepare = Prepare("mean", False, np.zeros(2), np.zeros(2), np.ones(2))
+    prepare = Prepare("mean", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0)))
     right = [run.hello, run.introduction, run.parts["a"]]
     others = [
         [prepare, *right],

@@ -32,7 +32,7 @@ from coterie.secure.handshake import (
 from coterie.secure.keys import Context, own_seed
 from coterie.secure.layer import _own_secrets
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, codings, decoded_sum, tag_mask
-from coterie.secure.replay import Attachment, ProvenSum, Replay, encode, packed
+from coterie.secure.replay import Attachment, ProvenSum, Replay, encode, packed, ring_numbers
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -213,8 +213,7 @@ class VerifiedRun:
         assert question is not None
         layout = self.replay.request.layout
         coded = codings(self.replay.request, question.limits, proven.bits, len(proven.roster))
-        numbers = np.frombuffer(proven.numbers, f"<u{proven.bits // 8}").astype(np.uint64)
-        return decoded_sum(numbers, layout, coded)
+        return decoded_sum(ring_numbers(proven, layout.numbers), layout, coded)
 
     # ---------------------------------------------------------------- what sites keep
 
