@@ -14,6 +14,7 @@ import coterie
 import coterie_studies
 from coterie.examples.demo import demo
 from coterie.messages.codec import answer_header_bytes
+from coterie.sites.policy_files import PRESETS, preset
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,6 +30,40 @@ def test_the_readmes_numbers_are_the_demonstrations():
 def test_the_header_is_as_long_as_the_docs_say():
     assert "`65 + len(method)` bytes" in (ROOT / "docs" / "messages.md").read_text()
     assert answer_header_bytes("lloyd") == 65 + len("lloyd")
+
+
+WORDS = {
+    "groups": lambda p: f"{p.min_group} rows",
+    "per_site_results": lambda p: {"none": "no number from its rows", "averages": "its sums and averages"}[
+        p.per_site_results
+    ],
+    "min_roster": lambda p: str(p.min_roster),
+    "rosters": lambda p: {"fixed": "always the same", "shrinking": "some may drop out", "any": "any"}[p.rosters],
+    "verification": lambda p: "yes" if p.verifies else "no",
+    "max_questions": lambda p: f"{p.max_questions:,}, {p.max_runs}" if p.max_questions else "no limit",
+    "orders_may_choose": lambda p: (
+        ", ".join(name for name in ("points", "ranges", "parameters") if name in p.orders_may_choose) or "nothing"
+    ),
+    "approval": lambda p: {"first": "an analyst's first for a method", "automatic": "none"}[p.approval],
+    "min_rows": lambda p: str(p.min_rows) if p.min_rows else "0, but one group",
+}
+"""What the threat model says of a policy, in the order of its table."""
+
+
+@pytest.mark.parametrize(("place", "name"), list(enumerate(PRESETS, start=1)))
+def test_the_threat_models_table_is_what_the_policies_say(place, name):
+    table = (ROOT / "docs" / "threat-model.md").read_text().split("| rule | `strict` | `standard` | `research` |")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n\n")[0].splitlines()[2:]]
+    assert [row[place] for row in rows] == [words(preset(name)) for words in WORDS.values()]
+
+
+def test_tests_that_the_threat_model_names_are_there():
+    named = re.findall(r"`((?:tests/[\w/]+/)?test_\w+\.py)`", (ROOT / "docs" / "threat-model.md").read_text())
+    found = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(named) > 15
+    for name in named:
+        assert Path(name).name in found, name
+        assert "/" not in name or (ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -53,19 +53,22 @@ class Asker:
         *,
         roster: Sequence[str] | None = None,
         round: int | None = None,
+        attached: bytes = b"",
     ) -> Any:
         """What the site answers, or why it does not."""
         body, script = codec.encode_body(request, limits or {}), codec.NO_TRANSCRIPT
         for before in self.remembered:
             script = codec.extend_transcript(script, before)
         envelope = self._envelope(body.digest, roster, round)
-        frame = self.site.answer(codec.encode_question(envelope, body, script, Seen.SINGLE))
+        frame = self.site.answer(codec.encode_question(envelope, body, script, Seen.SINGLE, attached))
         if request.remembered:
             self.remembered.append(body.data)
         return codec.decode_answer(frame, envelope, request.layout, request.layout.bounds(limits or {}))
 
-    def recall(self) -> Reply | Refusal:
-        """Make the site forget the run, and remember it again."""
+    def recall(self, requests: Sequence[Request[Any]] | None = None) -> Reply | Refusal:
+        """Make the site forget the run, and remember it again, or these requests in its place."""
+        if requests is not None:
+            self.remembered = [codec.encode_body(request, {}).data for request in requests]
         frame = codec.encode_recall(self._envelope(bytes(16)), self.remembered)
         said = codec.read_envelope(frame)[1]
         found = codec.decode_answer(self.site.answer(frame), said, codec.EMPTY_LAYOUT, ())
@@ -79,7 +82,9 @@ class Asker:
         assert self.table is not None
         self.site.ledger.close()
         own, rules = identity(self.site.name), self.site.policy
-        self.site = Site(self.site.name, self.table, policy=rules, ledger=SiteLedger(path), identity=own)
+        self.site = Site(
+            self.site.name, self.table, policy=rules, ledger=SiteLedger(path), identity=own, seed=self.site._seed
+        )
         assert self.recall() == Nothing()
 
     def _envelope(self, digest: bytes, roster: Sequence[str] | None = None, round: int | None = None) -> Envelope:

@@ -18,13 +18,14 @@ from coterie.messages.chain import head_path, read_chain, read_open_chain
 from coterie.messages.heads import Head
 from coterie.messages.refusals import Refusal
 from coterie.methods.shared.preparation import PreparationOptions
-from coterie.secure import layer as server
+from coterie.secure import handshake as server
 from coterie.sites import ledger as ledgers
 from coterie.sites.installed import Holdings, InstalledSite
 from coterie.sites.ledger import NO_RUN, SiteLedger
 from coterie.sites.peers import MOST_HEADS, Peers
 from tests.federations import blobs
 from tests.identities import certify, identity
+from tests.orders import ANALYST
 
 NAMES = ("a", "b", "c", "d")
 MAX_RUNS = 2
@@ -49,10 +50,10 @@ class Organisations:
         sites = []
         try:
             sites += [kit.open(name) for name, kit in self.kits.items()]
-            with InProcess(sites) as channel:
+            with InProcess(sites, analyst=ANALYST) as channel:
                 columns = {"a": sites[0]._tables["groups"].columns}
                 estimator = FederatedKMeans(2, init=np.eye(2), max_rounds=2)
-                return fit_over(channel, estimator, columns, PreparationOptions())
+                return fit_over(channel, estimator, columns, PreparationOptions(), order=channel.analyst)
         except QuorumLost as stop:
             return {name: outcome.refusal for name, outcome in stop.outcomes.items() if outcome.refusal}
         finally:

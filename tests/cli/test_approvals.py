@@ -46,14 +46,15 @@ def test_what_waits_is_listed_shown_and_decided(site, cli):
     assert shown["parameters"] == {"n_clusters": 2, "max_rounds": 3, "tol": 0.5}
     assert shown["chooses"] == {"tol": "parameters"}
     assert shown["columns"] == ["a", "b"]
-    assert "has begun 0 runs over this table, of at most 100 (max_runs); this order is one more" in shown["runs"]
+    assert "has begun 0 runs over this table; 100 are allowed (max_runs). This order is one more." in shown["runs"]
     seen = {answer["answer"]: answer["seen"] for answer in shown["answers"]}
     assert seen["Moments"] == "a sum over 3 sites or more"
-    told = " ".join(cli("site", "show", run, *KIT)[1].split())
+    told = " ".join(cli("site", "show", *KIT)[1].split())  # the only one that waits
     assert "Nothing was sent" in told
     assert ANA in told
+    assert "n_clusters=2, max_rounds=3, tol=0.5" in told
     assert "Approved" in cli("site", "approve", run[:5], *KIT)[1]
-    assert "a decision stands" in cli("site", "refuse", run[:5], *KIT)[2]
+    assert "a decision cannot be changed" in cli("site", "refuse", run[:5], *KIT)[2]
     assert "No order waits" in cli("site", "pending", *KIT)[1]
     assert "approved" in cli("site", "pending", *KIT, "--all")[1]
     assert site.approvals.decision(order, order.read(), "always") is Decision.APPROVED
@@ -73,6 +74,8 @@ def test_what_cannot_be_shown_says_why(site, cli):
     told = " ".join(cli("site", "show", order.read().run, *KIT)[1].split())
     assert "the order is for the columns a, c; this site holds a, b" in told
     assert "no order begins with 'zz'" in cli("site", "show", "zz", *KIT)[2]
+    wait(site)
+    assert "2 orders wait; give the ID of one" in cli("site", "show", *KIT)[2]
 
 
 def test_a_preview_says_what_the_policy_refuses(site, cli):

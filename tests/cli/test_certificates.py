@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coterie.cli import certificates
 from coterie.messages.chain import Chain, head_path, read_chain
 from coterie.messages.identity import fingerprint
+from coterie.methods.order import SignedOrder
 from tests.cli.conftest import FILES
 
 RUN = ("cluster", *FILES, "-k", 3, "--out", "run")
@@ -30,13 +33,16 @@ def test_a_certificate_is_shown_copied_and_verified(run, cli):
     code, out, _ = cli("certificate", "run", "--out", "copy.json")
     assert code == 0
     assert Path("copy.json").read_bytes() == (run / "certificate.json").read_bytes()
-    for words in ("north", "groups of 5+", "(all)", "authority was made for this run"):
+    said = "owner ordered federated-kmeans over 3 columns"
+    for words in ("north", "groups of 5+", "(all)", "authority was made for this run", said):
         assert words in out
     assert cli("certificate", "--json", "show", "run")[0] == 2
     facts = json.loads(cli("certificate", "run", "--json")[1])
+    assert (facts["order"]["analyst"], facts["order"]["run"]) == ("owner", facts["run"])
+    assert facts["order"]["parameters"]["n_clusters"] == 3
     assert facts["sites"]["west"]["lines"] < len(read_chain(run / "journal" / "sites" / "west.jsonl"))
     code, out, _ = cli("certificate", "verify", "copy.json")
-    assert (code, "verified the statements of 3 of 3 sites" in out) == (0, True)
+    assert (code, "verified the order of owner and the statements of 3 of 3 sites" in out) == (0, True)
     assert cli("certificate", "run", "--out", "copy.json")[0] == 2  # it is there
 
 
@@ -66,10 +72,30 @@ def test_the_authority_is_that_of_a_file_a_text_or_a_fingerprint(run, cli):
     assert (code, "no key of an authority" in told) == (2, True)
 
 
-def test_a_run_without_a_certificate_says_why(three, cli):
+def test_the_analyst_s_signature_is_checked_as_well(run, cli):
+    """The server writes another order, and says that the same analyst gave it."""
+    found = read(run / "certificate.json")
+    signed = SignedOrder.from_bytes(base64.b64decode(found["order"]))
+    order = msgspec.structs.replace(signed.read(), parameters={"n_clusters": 4})
+    forged = msgspec.structs.replace(signed, order=order.to_bytes())
+    Path("forged.json").write_text(json.dumps(found | {"order": base64.b64encode(forged.to_bytes()).decode()}))
+    code, out, _ = cli("certificate", "verify", "forged.json")
+    assert (code, "The order is not signed by a key that the authority certified for owner" in out) == (1, True)
+    assert out.count("the site accepted another order than the certificate shows") == 3
+
+
+def test_a_run_with_plain_sums_has_a_certificate_too(three, cli):
     assert cli(*RUN, "--policy", "simulation")[0] == 0
+    code, out, _ = cli("certificate", "run")
+    assert (code, "none" in out, "(all)" in out) == (0, True, False)
+    assert cli("certificate", "verify", "run/certificate.json")[0] == 0
+    assert cli("ledger", "verify", "run")[0] == 0
+
+
+def test_a_run_without_a_certificate_says_why(run, cli):
+    (run / "certificate.json").unlink()
     code, _, told = cli("certificate", "run")
-    assert (code, "runs with plain sums" in told) == (2, True)
+    assert (code, "or one of an earlier version" in told) == (2, True)
     assert cli("certificate", "nowhere")[0] == 2
 
 

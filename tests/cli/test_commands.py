@@ -135,7 +135,7 @@ def test_preview_shows_what_would_be_sent_and_sends_nothing(cli, three, tmp_path
     assert "Where it says refused: the site's policy does not allow this per-site result." in " ".join(told.split())
     assert set(tmp_path.iterdir()) == before
     answers = json.loads(cli("site", "preview", "north.csv", "-k", 3, "--method", "lloyd", "--json")[1])
-    assert [a["answer"] for a in answers] == ["SiteHello", "ColumnSums", "CellSums", "Moments", "Sizes"]
+    assert [a["answer"] for a in answers] == ["SiteHello", "ColumnSums", "CellSums", "Moments", "Sizes", "Concluded"]
 
 
 def test_ledgers_are_shown_and_verified(cli, three, tmp_path):
@@ -158,11 +158,14 @@ def test_a_site_that_wrote_down_less_than_the_server_received_is_named(cli, thre
     cli("cluster", *FILES, "-k", 3, "--out", "run")
     other = cli("cluster", *FILES, "-k", 2, "--out", "other")
     assert other[0] == 0
-    for end in (".jsonl", ".jsonl.head"):
+    for end, told in (
+        (".jsonl", "which is not as it was left"),
+        (".jsonl.head", "is signed by another key than this site's"),
+        (".jsonl.sign", "site north has 0 bytes sent"),
+    ):
         (tmp_path / "other/journal/sites" / f"north{end}").replace(tmp_path / "run/journal/sites" / f"north{end}")
-    code, _, err = cli("ledger", "verify", "run")
-    assert code == 4
-    assert "site north has 0 bytes sent" in err
+        code, _, err = cli("ledger", "verify", "run")
+        assert (code, told in err) == (4, True), err
 
 
 def test_policies_are_written_checked_and_explained(cli, tmp_path):

@@ -13,11 +13,15 @@ import pytest
 
 import coterie
 from coterie.cli import terminal
+from coterie.cli.ledgers import KEYS
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import RunError
 from coterie.estimators.registry import make_estimator
 from coterie.messages.chain import Chain
+from coterie.messages.codec import answer_header_bytes
+from coterie.messages.heads import HEAD_BYTES
 from coterie.runtime.terms import Terms
+from coterie.secure.handshake import HELLO_BYTES, REPORT_BYTES
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from tests.federations import blobs
@@ -44,7 +48,7 @@ def show(cli, monkeypatch):
         code, out, err = cli("ledger", "show", place)
         assert (code, err) == (0, "")
         assert max(map(len, out.splitlines())) <= 80
-        table, _, below = out.partition("in total.")
+        table, below = re.split(r"in\s+total\.", out, maxsplit=1)
         return table, " ".join(below.split())
 
     return read
@@ -76,16 +80,20 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
         f"From this site's rows, the server saw: {n_masked('a')} answers (sums), each only in a sum over 5 sites "
         "(a, b, c, d, e); no per-site results." in below
     )
-    assert "It also saw 1 answer (schema): which of the requested columns this site holds." in below
-    assert "Keys and masks carry no data" in below
+    assert (
+        "It also saw 1 answer (schema): public keys, heads of ledgers, what this site's policy allows, and which of "
+        "the requested columns this site holds." in below
+    )
+    assert "Keys and proofs carry no data" in below
     assert "Everything that ever left is a function of" in below
     assert "Refused" not in below
     rows = rows_of(table)
-    assert ["0", "SiteHello", "schema", "the answer", "0", "371"] in rows
+    n_bytes = answer_header_bytes("federated-kmeans") + HELLO_BYTES + REPORT_BYTES + 3 + 4 * HEAD_BYTES
+    assert ["0", "SiteHello", "schema", "the answer", "0", f"{n_bytes}"] in rows
     assert {row[1]: row[3] for row in rows if row[2] == "sums"} == dict.fromkeys(
         ("Magnitudes", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
     )
-    assert rows[-1][1:3] == ["keys and masks", "no data"]
+    assert rows[-1][1:3] == [KEYS, "no data"]
 
 
 def test_every_message_is_in_one_line_of_the_table(show):
@@ -144,8 +152,9 @@ def test_a_plain_run_shows_that_the_server_saw_every_answer(show):
     assert re.search(r"the server saw: \d per-site results \(sums\), which it declared it would only sum", below)
     assert "1 per-site result (averages)" in below
     assert "no per-site results" not in below
-    assert "Keys and masks" not in below
     assert "the answer, to sum" in table
+    only = [line for line in lines_of("run/sites/a.jsonl") if line.get("asked") == "secure.Conclude"]
+    assert rows_of(table)[-1] == [str(only[0]["round"]), KEYS, "no data", "0", str(only[0]["bytes"])]
 
 
 def test_a_masked_sum_over_one_site_is_shown_as_seen_by_itself(show):
@@ -238,12 +247,15 @@ def test_the_servers_ledger_says_what_it_saw(show):
     assert (
         f"From the sites' rows, the server saw: {n_masked('a')} sums over 5 sites each; no per-site results." in below
     )
-    assert "It also saw 5 answers (schema): which of the requested columns a site holds." in below
+    assert (
+        "It also saw 5 answers (schema): public keys, heads of ledgers, what a site's policy allows, and which of "
+        "the requested columns a site holds." in below
+    )
     assert "Round " not in below  # no question was asked to be refused
     phases = [line["phase"] for line in lines_of("run/ledger.jsonl")]
-    assert f"{len(phases)} rounds, {phases.count('masking')} of them for keys and masks (no data)" in table
+    assert f"{len(phases)} rounds, {phases.count('masking')} of them for {KEYS} (no data)" in table
     assert ["Train", "WeightedCenters", "only the sum", "5 of 5"] in [row[1:5] for row in rows_of(table)]
-    assert rows_of(table)[-1][1:3] == ["keys and masks", "no data"]
+    assert rows_of(table)[-1][1:3] == [KEYS, "no data"]
 
 
 def test_the_servers_table_adds_up(show):
@@ -261,7 +273,7 @@ def test_the_servers_plain_run_names_every_answer_it_saw(show):
     assert "per-site results (sums), which it declared it would only sum" in below
     assert "no per-site results" not in below
     assert "each, to sum" in table
-    assert "keys and masks" not in table
+    assert ", 1 of them for keys, proofs (no data)" in " ".join(table.split())
 
 
 def test_sites_that_drop_out_are_named_with_their_rounds(show):

@@ -87,7 +87,8 @@ def test_a_finished_run_is_shown_once(cli, finished):
     assert (code, err) == (0, "")
     totals = json.loads((finished / "ledger.json").read_text())
     assert out.startswith(" done  lloyd, run ")
-    assert f"round {lines_of(finished)[-3]['round']}, " in out
+    last = [line["round"] for line in lines_of(finished) if line["event"] == "exchange"][-1]
+    assert f"round {last}, " in out
     assert f"{totals['total']['bytes_up']:,} bytes sent" in out
     for name, site in totals["sites"].items():
         asked = site["rounds"] + site["rounds_masking"]

@@ -21,8 +21,8 @@ def went_well(setting: Setting, life: Life) -> Life:
 
 
 def expected(setting: Setting, at: int) -> Life:
-    """Masked, the run of the sites it began its sums with (verified, the run itself); plain, that of a server which
-    is killed with the question before in flight, puts that to the same sites again, and then finds a site more."""
+    """Masked, the run of the sites it began its sums with (verified, the run itself); plain, that of a server that is
+    killed with the question before in flight, puts that to the same sites again, and then finds a site more."""
     whole = whole_run(setting.method, setting.folder.parent)
     summed = [e.round for e in whole.exchanges if e.seen == "masked" and not setting.method.policy.verifies]
     if at == 0 or (summed and at <= summed[0]):

@@ -145,9 +145,10 @@ def changed_array(rng: random.Random, data: bytes, corpus: list[bytes]) -> bytes
         members[name] = members[name].replace(old, rng.choice(new), 1)
     packed = io.BytesIO()
     methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-    with zipfile.ZipFile(packed, "w", rng.choice(methods)) as archive:
+    method = rng.choice(methods)
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, raw in members.items():
-            archive.writestr(name, raw)
+            archive.writestr(zipfile.ZipInfo(name), raw, method)  # by itself it holds the time of day
     return packed.getvalue()
 
 
@@ -198,10 +199,10 @@ def models() -> list[bytes]:
 
 
 def orders() -> list[bytes]:
-    return [job.order.order for job in _jobs()]
+    return [job.order.order for job in _ordered_jobs()]
 
 
-def _jobs() -> list[RemoteJob]:
+def _ordered_jobs() -> list[RemoteJob]:
     plain = a_job("lloyd", {"n_clusters": 3, "random_state": 1}, scale="minmax", ranges=([0, 1], [2, 3]))
     kernel = a_job("landmarks", {"gamma": 0.1}, ["a"], scale="standard", missing="mean", quorum=0.5)
     wide = a_job("vertical-kernel-pca", columns=[], settings={"out": "x", "data": ["a"]})
@@ -209,11 +210,11 @@ def _jobs() -> list[RemoteJob]:
 
 
 def signed_orders() -> list[bytes]:
-    return [job.order.to_bytes() for job in _jobs()]
+    return [job.order.to_bytes() for job in _ordered_jobs()]
 
 
 def remote_jobs() -> list[bytes]:
-    return [msgspec.json.encode(job) for job in _jobs()]
+    return [msgspec.json.encode(job) for job in _ordered_jobs()]
 
 
 def _jobs() -> list[bytes]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 from unittest.mock import patch
+
+import msgspec
 
 from coterie import EdgeKMeans, FederatedKernelKMeans, FederatedKMeans, FederatedPCA
 from coterie.engines.inprocess import Fault, InProcess, Schedule
@@ -15,16 +18,18 @@ from coterie.messages import codec
 from coterie.messages.codec import Form
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
-from coterie.methods.order import Order
+from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.channel import Outcome
 from coterie.runtime.run import Run
 from coterie.runtime.terms import Terms
+from coterie.secure.certificates import Conclusion
 from coterie.secure.layer import MaskedSums
 from coterie.secure.masked_sums import AskMasked
-from coterie.secure.replay import is_same
+from coterie.secure.replay import Attachment, encode, is_same
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
+from tests.orders import ANALYST
 
 from .bounds import Bounds
 from .mutator import mutated
@@ -40,6 +45,22 @@ class Recording(NamedTuple):
 
     policy: Policy
     frames: tuple[bytes, ...]
+    bodies: Mapping[int, bytes]
+    """In a verified run, the questions that were named and not sent, by their place in it."""
+
+
+class _Remembering(MaskedSums):
+    """Masked sums; what is only named to sites is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies: dict[int, bytes] = {}
+
+    def _masked(self, *arguments: Any) -> Any:
+        ask, coded = super()._masked(*arguments)
+        if self._replay is not None:
+            self.bodies[ask.position] = self._replay.body.data
+        return ask, coded
 
 
 class _Listening(InProcess):
@@ -57,11 +78,12 @@ class _Listening(InProcess):
 def _recorded(estimator: Any, policy: Policy, scale: Any = "none", faults: Sequence[Fault] = ()) -> Recording:
     """The same frames every time: what sites draw at random is drawn from a seed."""
     sites = {name: _site(name, ROWS + 10.0 * place, policy) for place, name in enumerate(ROSTER)}
-    layer, columns = MaskedSums(), sites[SITE]._tables["groups"].columns
-    order = Order.of(estimator, columns, PreparationOptions(scale))
+    layer, columns = _Remembering(), sites[SITE]._tables["groups"].columns
+    order = SignedOrder.by(ANALYST, Order.of(estimator, columns, PreparationOptions(scale), RUN.hex()))
+    protocol = Conclusion(order.to_bytes(), None).after(layer.ordered(order, 0))
     with patch("secrets.token_bytes", random.Random(1).randbytes), _Listening([*sites.values()], faults) as channel:
-        Run(channel, order.method, Terms(quorum=0.6), (layer,), identity=RUN).drive(layer.ordered(order, 0))
-    return Recording(policy, tuple(channel.heard))
+        Run(channel, estimator.method, Terms(quorum=0.6), (layer,), identity=RUN).drive(protocol)
+    return Recording(policy, tuple(channel.heard), layer.bodies)
 
 
 @cache
@@ -77,16 +99,20 @@ def recordings() -> tuple[Recording, ...]:
     )
 
 
-@cache
-def _sums(frames: tuple[bytes, ...]) -> dict[int, Any]:
-    """The requests that were summed, and their limits, by their place in the run."""
-    asked = [codec.decode_question(frame).request for frame in frames]
-    return {one.position: _carried(one) for one in asked if isinstance(one, AskMasked)}
+def _attached(data: bytes) -> Attachment:
+    return msgspec.msgpack.decode(codec.decode_question(data).attached, type=Attachment)
 
 
-def _carried(ask: AskMasked) -> Any:
-    """The request that is to be answered masked, and its limits; None where the site is to know it."""
-    return codec.decode_body(ask.body) if ask.body else None
+def in_full(frame: bytes, bodies: Mapping[int, bytes], changed: Callable[[bytes], bytes] = bytes) -> bytes:
+    """A question of a verified run with its body, which may be changed; other questions as they are."""
+    decoded = codec.decode_question(frame)
+    if not isinstance(decoded.request, AskMasked) or not bodies:
+        return frame
+    body = changed(bodies[decoded.request.position])
+    asked = codec.encode_body(replace(decoded.request, digest=codec.request_digest(body)), {})
+    attached = encode(Attachment(_attached(frame).sums, body))
+    said = decoded.envelope._replace(request=asked.digest)
+    return codec.encode_question(said, asked, decoded.transcript, decoded.seen, attached)
 
 
 class Walk:
@@ -103,19 +129,21 @@ class Walk:
         self.seen[type(found) if isinstance(found, Reply) else found] += 1
         self.has_moved |= isinstance(found, Reply)
         if isinstance(found, Reply) and self.recording.policy.verifies:
-            self._check_ordered(codec.decode_question(data).request)
+            self._check_ordered(codec.decode_question(data).request, data)
 
-    def _check_ordered(self, request: Request[Any] | None) -> None:
-        """A sum is the one that the method asks for at its place in the run."""
-        if isinstance(request, AskMasked):
-            sums = _sums(self.recording.frames)
-            assert request.position in sums, "a sum is given at a place where none was ordered"
-            wanted, asked = sums[request.position], _carried(request)
-            if asked is None or wanted is None:
-                return
-            assert asked[0] is not None
-            assert asked[1] == wanted[1]
-            assert is_same(asked[0], wanted[0]), "another question than the ordered one is answered"
+    def _check_ordered(self, request: Request[Any] | None, data: bytes) -> None:
+        """A sum is the one that the method asks for at its place in the run, by its name or in full."""
+        if not isinstance(request, AskMasked):
+            return
+        bodies = self.recording.bodies
+        assert request.position in bodies, "a sum is given at a place where none was ordered"
+        wanted = bodies[request.position]
+        if request.digest != codec.request_digest(wanted):
+            (asked, limits), (ordered, ordered_limits) = map(codec.decode_body, (_attached(data).body, wanted))
+            assert asked is not None
+            assert ordered is not None
+            assert limits == ordered_limits
+            assert is_same(asked, ordered), "another question than the ordered one is answered"
 
     def go_on(self) -> bool:
         """Put the real question, after a recall where the site forgot; whether there is another one."""
@@ -124,6 +152,8 @@ class Walk:
         if found is Refusal.FORGOT:
             answered(self.site, self._recall())
             found = answered(self.site, frame)
+        if found is Refusal.IN_FULL:  # the site took the question in other words before
+            found = answered(self.site, in_full(frame, self.recording.bodies))
         if isinstance(found, Refusal):
             assert self.has_moved, f"the site refuses what it answered in the real run: {found!r}"
             return False
@@ -146,6 +176,9 @@ class Walk:
         self.has_moved |= len(frames) > self.place + 1  # a later sum may be a true one
         if codec.read_envelope(frame)[0] is Form.QUESTION and rng.random() < 0.05:
             frame = self._recall()
+        elif codec.read_envelope(frame)[0] is Form.QUESTION and rng.random() < 0.1:
+            bodies = self.recording.bodies
+            return in_full(frame, bodies, lambda body: mutated(rng, body, [*bodies.values()]))
         return mutated(rng, frame, frames)
 
 

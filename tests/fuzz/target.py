@@ -8,12 +8,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from coterie.errors import BadAnswer, MalformedMessage
 from coterie.messages import bodies, codec
 from coterie.messages.codec import Decoded, Envelope, Form
+from coterie.messages.heads import HEAD_BYTES, Head
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
@@ -73,9 +75,10 @@ from coterie.methods.vertical.sites import (
     SumProducts,
     Treat,
 )
-from coterie.secure.handshake import HELLO_BYTES, SEALED_PART_BYTES, AskHello, Hello, Introduce, ShareKey
+from coterie.secure.certificates import SIGNED_BYTES, Compare, Conclude
+from coterie.secure.handshake import HELLO_BYTES, SEALED_PART_BYTES, AskHello, Hello, Introduce, ShareKey, keep_keys
 from coterie.secure.keys import Context, seal
-from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed, keep_keys
+from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
 from coterie.secure.shamir import SHARE_BYTES
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
@@ -213,7 +216,9 @@ def introduction(run: bytes = RUN) -> Introduce:
     """The sites of a run, as they began it: nothing was ordered."""
     hellos = []
     for name, secret in SECRETS.items():
-        blank = Hello(identity(name).card(secret), False, b"", b"")
+        head = Head(bytes(16), 0, 1, bytes(32))
+        head = head._replace(signature=identity(name).sign(head.signed()))
+        blank = Hello(identity(name).card(secret), head, False, b"", b"")
         hellos.append(blank._replace(signature=identity(name).sign(blank.signed(run, b""))).to_bytes())
     return Introduce(0, ROSTER, np.array([list(hello) for hello in hellos]))
 
@@ -359,7 +364,8 @@ def _site(name: str, rows: np.ndarray, policy: Policy = AVERAGES) -> Site:
     log.addHandler(logging.NullHandler())
     table = ImpatientTable(rows, name=PATH, keys=range(len(rows)))
     table.new = ArrayTable(rows[:6] + 1.0, name=PATH, keys=range(6))
-    site = Site(name, table, policy=policy, log=log, identity=identity(name))
+    with patch("secrets.token_bytes", lambda n: bytes(range(n))):  # the identity of the ledger is in a hello
+        site = Site(name, table, policy=policy, log=log, identity=identity(name))
     site.masking_key = SECRETS[name]
     return site
 
@@ -368,7 +374,9 @@ SAMPLES: tuple[Request[Any], ...] = (
     *PLAIN,
     HELLO,
     INTRODUCE,
+    Compare(np.ones((2, HEAD_BYTES))),
     ShareKey(ROSTER, np.ones((len(ROSTER), SEALED_PART_BYTES))),
+    Conclude(SIGNED_BYTES),
     *(masked(request) for request in PLAIN),
     masked(PLAIN[0], bits=24),
     masked(PLAIN[0], roster=ROSTER[:2]),

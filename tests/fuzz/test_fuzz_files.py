@@ -16,8 +16,8 @@ from .test_fuzz import SLOW as QUESTIONS
 
 QUICK = 200
 SLOW = {
-    **dict.fromkeys(("order", "certificate", "card", "revocations"), 90_000),
-    **dict.fromkeys(("policy", "job", "npz", "ledger", "header", "records"), 40_000),
+    **dict.fromkeys(("order", "signed order", "certificate", "card", "revocations"), 90_000),
+    **dict.fromkeys(("remote job", "policy", "job", "npz", "ledger", "header", "records"), 40_000),
     **dict.fromkeys(("model", "parquet", "arrow", "csv", "csv.gz", "run certificate"), 20_000),
 }
 """More inputs where one takes less."""

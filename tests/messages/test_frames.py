@@ -22,30 +22,44 @@ from coterie.methods.shared.prepared import Prepare
 from .exchanges import ASSIGN, LIMITS, SAMPLES, read_body, read_question
 from .samples import AskRounded, mutated, plain_envelope
 
+HEAD, CHECKSUM = 8 + 1 + 4, 4
+"""Of a question, between its method's name and its attachment; between its attachment and its body."""
 
-def question(request: Request[Any], seen: Seen = Seen.SUMMED) -> bytes:
+
+def question(request: Request[Any], seen: Seen = Seen.SUMMED, attached: bytes = b"") -> bytes:
     body = codec.encode_body(request, LIMITS)
-    return codec.encode_question(plain_envelope(body.digest), body, bytes(range(8)), seen)
+    return codec.encode_question(plain_envelope(body.digest), body, bytes(range(8)), seen, attached)
+
+
+def head_of(frame: bytes) -> int:
+    """Where the checksum of a question begins."""
+    start = codec.read_envelope(frame)[2]
+    return start + HEAD + int.from_bytes(frame[start + HEAD - 4 : start + HEAD], "little")
 
 
 def recall(*asked: Request[Any]) -> bytes:
     return codec.encode_recall(plain_envelope(), [codec.encode_body(one, {}).data for one in asked])
 
 
-QUESTIONS = [question(one) for one in SAMPLES.values()] + [recall(), recall(SAMPLES[Prepare], SAMPLES[AskRounded])]
+QUESTIONS = [
+    *[question(one) for one in SAMPLES.values()],
+    question(ASSIGN, attached=b"attached"),
+    recall(),
+    recall(SAMPLES[Prepare], SAMPLES[AskRounded]),
+]
 
 
 def with_digest(frame: bytes) -> bytes:
     """The question with a digest that fits the body it holds now."""
     form, said, start = codec.read_envelope(frame)
-    body = frame[start + (13 if form is codec.Form.QUESTION else 0) :]
+    body = frame[head_of(frame) + CHECKSUM if form is codec.Form.QUESTION else start :]
     head = codec.header(form, said._replace(request=codec.request_digest(body)))
     return resealed(head + frame[start:]) if form is codec.Form.QUESTION else head + frame[start:]
 
 
 def resealed(frame: bytes) -> bytes:
     """The question with a checksum that fits its head."""
-    ends = codec.read_envelope(frame)[2] + 9
+    ends = head_of(frame)
     return frame[:ends] + zlib.crc32(frame[:ends]).to_bytes(4, "little") + frame[ends + 4 :]
 
 
@@ -56,9 +70,10 @@ def test_a_frame_lies_as_documented():
     body = codec.encode_body(Assign(np.array([[1.0]])), {"rows": 2.0})
     fields = b"\x92\x81\xa4rows\xcb" + struct.pack(">d", 2.0) + b"\x92\x92\x01\x01\xc4\x08" + struct.pack("<d", 1.0)
     assert body.data == b"\x0dshared.Assign" + fields
-    head = b"\x02\x01" + common + b"t" * 8 + b"\x02"
-    asked = codec.encode_question(said, body, b"t" * 8, Seen.MASKED)
-    assert asked == head + zlib.crc32(head).to_bytes(4, "little") + body.data
+    for attached in (b"", b"attached"):
+        head = b"\x02\x01" + common + b"t" * 8 + b"\x02" + struct.pack("<I", len(attached)) + attached
+        asked = codec.encode_question(said, body, b"t" * 8, Seen.MASKED, attached)
+        assert asked == head + zlib.crc32(head).to_bytes(4, "little") + body.data
     assert codec.encode_refusal(said, Refusal.STALE) == b"\x02\x04" + common + b"\x04"
     ask = Assign(np.zeros((1, 1)))
     frame = codec.encode_answer(said, ask.layout, Moments([[1.0]], [2.0], 3.0), ask.layout.bounds({}))
@@ -101,7 +116,7 @@ def test_no_flipped_bit_and_no_cut_of_a_question_raises_anything_else(frame):
 @pytest.mark.parametrize("frame", QUESTIONS)
 def test_a_body_that_was_changed_or_cut_never_passes_for_the_one_sent(frame):
     _, _, start = codec.read_envelope(frame)
-    start += 13 if frame[1] == codec.Form.QUESTION else 0
+    start = head_of(frame) + CHECKSUM if frame[1] == codec.Form.QUESTION else start
     for place in range(start, len(frame)):
         for changed in (frame[:place] + bytes([frame[place] ^ 1]) + frame[place + 1 :], frame[:place]):
             with pytest.raises(MalformedMessage, match=r"do(es)? not match (its|their) digest"):
@@ -131,8 +146,8 @@ def test_a_header_field_that_means_nothing_is_named(place, value, text):
 
 
 def test_no_flipped_bit_before_the_body_of_a_question_passes():
-    frame = question(ASSIGN)
-    for place in range(codec.read_envelope(frame)[2] + 13):
+    frame = question(ASSIGN, attached=b"attached")
+    for place in range(head_of(frame) + CHECKSUM):
         for bit in range(8):
             with pytest.raises(MalformedMessage):
                 codec.decode_question(frame[:place] + bytes([frame[place] ^ 1 << bit]) + frame[place + 1 :])

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie import FederatedKMeans
-from coterie.engines.inprocess import Fault, Schedule, in_process
+from coterie import FederatedKMeans, VerticalKernelPCA
+from coterie.engines.inprocess import ANALYST, Fault, Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.fitting import fit_over
 from coterie.messages.chain import read_chain
-from coterie.messages.identity import Authority, public_signing_key, sign
+from coterie.messages.identity import Authority, Identity, Trust, public_signing_key, sign
+from coterie.methods.order import SignedOrder
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.journal import Journal
 from coterie.runtime.terms import Terms
@@ -75,7 +76,7 @@ def test_all_sites_sign_what_they_did(run, certificate):
     n_sums = sum(exchange.seen == "masked" for exchange in exchanges)
     for name, (_, statement, _) in certificate.statements.items():
         assert statement.run.hex() == run.ledger_.run
-        assert statement.order == hashlib.sha256(certificate.order.encode()).digest()
+        assert statement.order == hashlib.sha256(base64.b64decode(certificate.order)).digest()
         assert (statement.answered, statement.refused) == (len(exchanges) - 1, 0)
         assert statement.n_bytes == run.ledger_.total("bytes_up", name) - exchanges[-1].sites[name].bytes_up
         assert (statement.sites, statement.min_group) == (4, 5)
@@ -98,8 +99,29 @@ def test_statements_have_no_numbers_of_the_algorithm(run):
     assert next(iter(sent))[0] == 0
 
 
-def test_plain_sums_have_no_certificate():
-    assert fitted(sums="plain", policy=Policy.simulation()).certificate_ is None
+def test_the_certificate_shows_what_was_ordered_and_by_whom(run, certificate):
+    order = certificate.ordered.read()
+    assert (certificate.ordered.analyst, order.run, order.method) == (ANALYST, certificate.run, run.method)
+    assert [name for name, _ in order.columns] == list(run.feature_names_in_)
+
+
+def test_plain_runs_have_a_certificate_too():
+    """Nothing is verified in them, and nobody is introduced."""
+    certificate = fitted(sums="plain", policy=Policy.simulation()).certificate_
+    assert problems(certificate) == []
+    assert set(certificate.statements) == set(TABLES)
+    for signed in certificate.statements.values():
+        said = signed.statement
+        assert (said.sites, said.min_group, said.verified, said.is_whole, said.refused) == (0, 0, 0, False, 0)
+
+
+def test_runs_over_columns_of_the_same_rows_have_a_certificate_too():
+    estimator = VerticalKernelPCA(2, gamma=0.1)
+    columns = {name: ArrayTable(ROWS[:40] + i) for i, name in enumerate(TABLES)}
+    certificate = coterie.fit(estimator, columns, sums="plain", policy=Policy.simulation()).certificate_
+    assert problems(certificate) == []
+    assert set(certificate.statements) == set(TABLES)
+    assert certificate.ordered.read().columns == []
 
 
 def test_the_head_is_that_of_the_site_s_ledger(tmp_path):
@@ -144,12 +166,62 @@ def test_a_statement_of_another_run_does_not_fit(tmp_path):
     assert problems(second) == []
     assert first.authority == second.authority
     mixed = with_statement(second, "s2", first.statements["s2"].to_bytes())
-    assert problems(mixed) == ["s2: the statement is of another run."]
+    assert problems(mixed) == [
+        "s2: the statement is of another run.",
+        "s2: the site accepted another order than the certificate shows.",
+    ]
+
+
+def with_order(certificate, signed):
+    return changed(certificate, order=base64.b64encode(signed.to_bytes()).decode())
+
+
+def analyst_of(authority):
+    return Identity.certified_by(authority, ANALYST, bytes(range(1, 33)), "analyst")
 
 
 def test_another_order_does_not_fit(certificate):
-    other = changed(certificate, order=certificate.order.replace("kmeans", "kMeans", 1))
-    assert problems(other) == [f"s{i}: the site accepted another order than the certificate shows." for i in range(4)]
+    """One that the same analyst signed; one that was changed; one of another run; one of somebody else."""
+    other = "the site accepted another order than the certificate shows."
+    accepted = [f"s{i}: {other}" for i in range(4)]
+    signed = certificate.ordered
+    forged = f"The order is not signed by a key that the authority certified for {ANALYST} and this time."
+
+    order = signed.read()
+    more = msgspec.structs.replace(order, parameters={**order.parameters, "max_rounds": 7})
+    spoiled = msgspec.structs.replace(signed, order=more.to_bytes())
+    assert problems(with_order(certificate, spoiled)) == [*accepted, forged]
+
+    stranger = SignedOrder.by(analyst_of(Authority()), order)
+    assert problems(with_order(certificate, stranger)) == [*accepted, forged]
+    renamed = msgspec.structs.replace(signed, analyst="ana")
+    assert problems(with_order(certificate, renamed)) == [*accepted, forged.replace(ANALYST, "ana")]
+
+    elsewhere = SignedOrder.by(analyst_of(Authority()), msgspec.structs.replace(order, run="ab" * 16))
+    assert problems(with_order(certificate, elsewhere)) == [*accepted, forged, "The order is for another run."]
+
+
+def test_the_order_must_be_an_analyst_s_at_the_time_of_the_run(certificate):
+    """Sites that sign whatever they are given: the analyst's signature is checked besides theirs."""
+    authority, key = Authority(), bytes(range(32))
+    site = authority.certify("site", "s0", public_signing_key(key))
+
+    def seen(role="analyst", days=360.0, at=None):
+        analyst = authority.certify(role, ANALYST, public_signing_key(key), days=days)
+        order = SignedOrder.by(Identity(ANALYST, key, analyst, Trust(authority.public)), certificate.ordered.read())
+        digest = hashlib.sha256(order.to_bytes()).digest()
+        old = certificate.statements["s0"].statement
+        said = old._replace(order=digest, sites=1, at=at or old.at)
+        signed = Signed(site, said, sign(key, said.signed("s0"))).to_bytes()
+        alone = with_statement(changed(certificate, sites={}), "s0", signed)
+        return with_order(alone, order).problems(authority.public)[1:]  # it names the authority of the other sites
+
+    forged = f"The order is not signed by a key that the authority certified for {ANALYST} and this time."
+    assert seen() == []
+    assert seen(role="site") == [forged]
+    later = certificate.statements["s0"].statement.at + 90 * 86400
+    assert seen(at=later) == []
+    assert seen(days=30, at=later) == [forged]
 
 
 def test_a_site_cannot_be_left_out(certificate):
@@ -170,7 +242,7 @@ def test_nobody_but_the_authority_vouches_for_a_site(certificate):
     forged = with_statement(certificate, name, made_up.to_bytes())
     assert problems(forged) == ["s0: its key is not certified by the authority for this name and time."]
     renamed = changed(forged, authority=base64.b64encode(authority.public).decode())
-    assert len(renamed.problems(authority.public)) == 3
+    assert len(renamed.problems(authority.public)) == 4  # three other sites, and the analyst
     assert "The certificate names another authority." in renamed.problems(certificate.authority_key)
     assert changed(certificate, authority="").problems(b"") != []
     assert changed(certificate, sites=dict.fromkeys(TABLES)).problems(certificate.authority_key) == [
@@ -185,6 +257,7 @@ def test_nobody_but_the_authority_vouches_for_a_site(certificate):
         lambda raw: b"[" * 100_000,
         lambda raw: raw.replace(b'"schema":1', b'"schema":2'),
         lambda raw: raw.replace(b'"order":"', b'"order":"\xff'),
+        lambda raw: raw.replace(b'"order":"', b'"order":"AAAA'),
         lambda raw: raw.replace(b'"run":"', b'"run":"x'),
         lambda raw: raw.replace(b'"s0":"', b'"s0":"A'),
         lambda raw: raw.replace(b'"authority":"', b'"authority":"*'),
@@ -210,7 +283,7 @@ def test_a_site_that_does_not_sign_does_not_stop_the_run(run, lost):
 
 def test_a_site_that_drops_out_is_named_without_a_signature():
     found = fitted(
-        schedule=Schedule([Fault("s3", "drop", frozenset(range(8, 100)))]), terms=Terms(deadline=5, quorum=0.7)
+        schedule=Schedule([Fault("s3", "drop", frozenset(range(9, 100)))]), terms=Terms(deadline=5, quorum=0.7)
     )
     assert found.certificate_.sites["s3"] is None
     assert found.certificate_.statements.keys() == {"s0", "s1", "s2"}
@@ -227,6 +300,7 @@ def killed(folder, at, after, **options):
             kmeans(),
             COLUMNS,
             PreparationOptions(),
+            order=channel.analyst,
             journal=Journal(folder / "journal", **options),
             authority=authority,
         )

@@ -17,6 +17,7 @@ from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.engines.nvflare.kits import kit_of
 from coterie.errors import CoterieError
 from coterie.messages.chain import read_open_chain
+from coterie.text import count_of
 
 if TYPE_CHECKING:
     from coterie.methods.order import Order
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from coterie.sites.installed import InstalledSite
     from coterie.sites.policy import Policy
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The first letters of an order's ID.")]
-All = Annotated[bool, typer.Option("--all", help="Also list orders that were decided about.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The first letters of the order's ID.")]
+ShownId = Annotated[
+    str,
+    typer.Argument(metavar="[ID]", help="The first letters of the order's ID (default: the only one that waits)."),
+]
+All = Annotated[bool, typer.Option("--all", help="Also list orders that were approved or declined.")]
 
 
 def _installed(kit: Path) -> InstalledSite:
@@ -36,7 +41,7 @@ def _installed(kit: Path) -> InstalledSite:
 
 @site.command("pending")
 def site_pending(kit: opt.Kit, everything: All = False, as_json: opt.AsJson = False) -> None:
-    """List the orders that wait for the data officer's decision."""
+    """List the orders that wait for the data officer's approval."""
     from coterie.sites.approvals import Decision
 
     orders = [kept for kept in _installed(kit).approvals.all() if everything or kept.decision is Decision.WAITING]
@@ -50,24 +55,24 @@ def site_pending(kit: opt.Kit, everything: All = False, as_json: opt.AsJson = Fa
         [facts[name] for name in ("id", "analyst", "method", "came", "decision")] for facts in map(_facts, orders)
     ]
     show_table("Orders", ["ID", "analyst", "method", "came", "decision"], rows)
-    tell("`coterie site show ID` says what an order asks for and what would leave.")
+    tell(f"`coterie site show ID --kit {kit}` shows what an order asks for and what would leave.")
 
 
 @site.command("show")
-def site_show(order: Id, kit: opt.Kit, as_json: opt.AsJson = False) -> None:
-    """Show what an order asks for, what would leave this site and what the server would see of it.
+def site_show(kit: opt.Kit, order: ShownId = "", as_json: opt.AsJson = False) -> None:
+    """Show what an order asks for, what would leave this site, and what the server would see of it.
 
-    The method runs here, with this site alone and under its policy. Nothing is sent.
+    The method runs here, on this site's data alone and under its policy. Nothing is sent.
     """
     installed = _installed(kit)
-    kept = installed.approvals.find(order)
+    kept = installed.approvals.find(order) if order else installed.approvals.only_waiting()
     rules = installed.holdings().rules()
     taken = _taken(installed, kept, rules)
     answers, problem = _previewed(installed, kept.order, rules)
     if as_json:
         print_json({**_facts(kept), **_asked(kept.order), "runs": taken, "answers": answers, "problem": problem})
         return
-    facts = {**_facts(kept), **{name: str(value) for name, value in _asked(kept.order).items()}}
+    facts = {**_facts(kept), **{name: _words(value) for name, value in _asked(kept.order).items()}}
     show_table(f"Order {kept.order.run[:8]}", ["", "value"], [[name, value] for name, value in facts.items()])
     say(taken)
     if problem:
@@ -78,7 +83,7 @@ def site_show(order: Id, kit: opt.Kit, as_json: opt.AsJson = False) -> None:
 
 @site.command("approve")
 def site_approve(order: Id, kit: opt.Kit) -> None:
-    """Approve an order; a running site notices it. A decision stands."""
+    """Approve an order. A running site notices this; a decision cannot be changed."""
     from coterie.sites.approvals import Decision
 
     _decide(kit, order, Decision.APPROVED)
@@ -86,7 +91,7 @@ def site_approve(order: Id, kit: opt.Kit) -> None:
 
 @site.command("refuse")
 def site_refuse(order: Id, kit: opt.Kit) -> None:
-    """Decline an order: this site never answers it. A decision stands."""
+    """Decline an order: this site will not answer it. A decision cannot be changed."""
     from coterie.sites.approvals import Decision
 
     _decide(kit, order, Decision.DECLINED)
@@ -122,6 +127,13 @@ def _asked(order: Order) -> dict[str, Any]:
     }
 
 
+def _words(value: Any) -> str:
+    """A value of an order as a person reads it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={given}" for name, given in value.items()) or "none"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "none" if value is None else str(value)
+
+
 def _previewed(installed: InstalledSite, order: Order, rules: Policy) -> tuple[list[dict[str, Any]], str]:
     """What would leave, or why it cannot be shown."""
     from coterie.estimators.registry import estimator_of
@@ -150,5 +162,7 @@ def _taken(installed: InstalledSite, kept: Kept, rules: Policy) -> str:
     """What an order takes of the runs of its analyst."""
     lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     began = runs_by_analyst(lines)[kept.signed.analyst, installed.holdings().table_name]
-    of = "without a limit" if rules.max_runs is None else f"of at most {rules.max_runs} (max_runs)"
-    return f"{kept.signed.analyst} has begun {began} runs over this table, {of}; this order is one more."
+    most = "there is no limit" if rules.max_runs is None else f"{rules.max_runs} are allowed (max_runs)"
+    return (
+        f"{kept.signed.analyst} has begun {count_of(began, 'run')} over this table; {most}. This order is one more."
+    )

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from coterie.cli import options as opt
 from coterie.cli.options import app
-from coterie.cli.terminal import print_json, show_table, tell
+from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, read_from_others
 from coterie.messages.chain import read_chain
@@ -21,36 +21,40 @@ from coterie.messages.identity import KEY_BYTES, fingerprint, public_signing_key
 from coterie.secure.certificates import CERTIFICATE, MAX_CERTIFICATE_BYTES, RunCertificate, Statement
 from coterie.sites.identity_files import IdentityFiles, from_text
 from coterie.sites.ledger import SIGNING_KEY, signed_head_of
+from coterie.sites.tables.phrases import listed
 from coterie.text import count_of
 
 DOES_NOT_FIT = 1
 
 
-class _ShowByDefault(TyperGroup):
+class ShowByDefault(TyperGroup):
     """``certificate RUN`` is ``certificate show RUN``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and "--help" not in args[:1] and not self.commands.keys() & {args[0]}:
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self.in_full(args))
+
+    def in_full(self, args: list[str]) -> list[str]:
+        """The arguments with the name of a command."""
+        named = not args or args[0] == "--help" or args[0] in self.commands
+        return args if named else ["show", *args]
 
 
 certificate = typer.Typer(
-    cls=_ShowByDefault,
+    cls=ShowByDefault,
     no_args_is_help=True,
-    help="What the sites of a run signed when it ended: coterie certificate RUN, and certificate verify FILE.",
+    help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
 )
 app.add_typer(certificate, name="certificate")
 
 
 @certificate.command("show")
 def certificate_show(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of the run.")],
     out: Annotated[Path | None, typer.Option(help="Copy the certificate to this file.")] = None,
     force: opt.Force = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Show what the sites of a run signed: protection, verified sums, questions, bytes, head of the ledger.
+    """Show who ordered a run, and what its sites signed: protection, verified sums, questions, bytes, ledger.
 
     Example: coterie certificate run1 --out run1.certificate.json
     """
@@ -60,16 +64,16 @@ def certificate_show(
         opt.check_new(out, force)
         shutil.copyfile(path, out)
     if as_json:
-        print_json({"run": found.run, "sites": _facts(found)})
+        print_json({"run": found.run, "order": _order_facts(found), "sites": _facts(found)})
         return
     _show(found)
     if out is not None:
-        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it anywhere.")
+        tell(f"The certificate is in {out}; `coterie certificate verify {out}` checks it on any machine.")
 
 
 @certificate.command("verify")
 def certificate_verify(
-    file: Annotated[Path, typer.Argument(help="A certificate.json.")],
+    file: Annotated[Path, typer.Argument(help="The certificate, such as RUN/certificate.json.")],
     authority: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +82,9 @@ def certificate_verify(
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Check a certificate offline: every signature, one run, one order. The exit code is 1 if anything does not fit.
+    """Check a certificate offline: all signatures, the analyst's too, one run, one order.
+
+    The exit code is 1 if anything does not fit.
 
     Example: coterie certificate verify run1.certificate.json --authority north/startup/identity/authority
     """
@@ -86,13 +92,15 @@ def certificate_verify(
     key = found.authority_key if authority is None else _authority(authority, found)
     problems = ["The authority is not the one given."] if key is None else found.problems(key)
     if as_json:
-        print_json({"file": str(file), "run": found.run, "problems": problems, "sites": _facts(found)})
+        facts = {"run": found.run, "order": _order_facts(found), "problems": problems, "sites": _facts(found)}
+        print_json({"file": str(file), **facts})
     else:
         for problem in problems:
             tell(problem)
         if not problems:
             signed = len(found.statements)
-            tell(f"{file}: verified the statements of {signed} of {count_of(len(found.sites), 'site')}.")
+            of = f"{signed} of {count_of(len(found.sites), 'site')}"
+            tell(f"{file}: verified the order of {found.ordered.analyst} and the statements of {of}.")
         tell(_vouching(found, is_given=authority is not None))
     if problems:
         raise typer.Exit(DOES_NOT_FIT)
@@ -101,10 +109,7 @@ def certificate_verify(
 def read_certificate(path: Path) -> RunCertificate:
     """The certificate in a file."""
     if not path.exists() and path.name == CERTIFICATE and path.parent.is_dir():
-        raise InputError(
-            f"{path.parent} has no certificate: runs with plain sums, runs over columns of the same rows, and runs "
-            "of earlier versions have none."
-        )
+        raise InputError(f"{path.parent} has no certificate: it holds no finished run, or one of an earlier version.")
     return RunCertificate.read(read_from_others(path, MAX_CERTIFICATE_BYTES), path)
 
 
@@ -143,10 +148,10 @@ def _vouching(found: RunCertificate, *, is_given: bool) -> str:
 
 
 def _show(found: RunCertificate) -> None:
-    order = _order(found)
     rows = [_row(name, statement) for name, statement in _statements(found).items()]
     heads = ["site", "protection", "verified", "questions", "refused", "bytes", "head"]
-    show_table(f"Certificate of run {found.run[:8]}, method {order.get('method', '?')}", heads, rows)
+    show_table(f"Certificate of run {found.run[:8]}", heads, rows)
+    say(_order_sentence(found))
     missing = [name for name, signed in found.sites.items() if signed is None]
     if missing:
         tell(f"Without a signature: {', '.join(missing)}.")
@@ -158,12 +163,16 @@ def _show(found: RunCertificate) -> None:
     tell(_vouching(found, is_given=False))
 
 
-def _order(found: RunCertificate) -> dict[str, Any]:
-    try:
-        order = json.loads(found.order)
-    except (ValueError, RecursionError):
-        return {}
-    return order if isinstance(order, dict) else {}
+def _order_sentence(found: RunCertificate) -> str:
+    order = found.ordered.read()
+    names = [name for name, _ in order.columns]
+    over = f"{count_of(len(names), 'column')} ({listed(names)})" if names else "each site's own columns"
+    return f"{found.ordered.analyst} ordered {order.method} over {over}."
+
+
+def _order_facts(found: RunCertificate) -> dict[str, Any]:
+    """The order as plain values, and who gave it."""
+    return {"analyst": found.ordered.analyst, **json.loads(found.ordered.order)}
 
 
 def _statements(found: RunCertificate) -> dict[str, Statement]:

@@ -184,9 +184,9 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
 def site_acknowledge(
     kit: opt.Kit, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
 ) -> None:
-    """Go on with a ledger that was cut, rewritten, deleted or replaced. This is the data officer's decision.
+    """Continue with a ledger that was cut, rewritten, deleted or replaced. This is the data officer's decision.
 
-    Budgets such as max_runs count what the ledger holds. The ledger, every later certificate and every other site
+    Limits such as max_runs count what the ledger holds. The ledger, every later certificate and every other site
     will show that a break was acknowledged. A ledger that cannot be verified is kept under another name.
     """
     from coterie.sites.installed import InstalledSite
@@ -194,7 +194,8 @@ def site_acknowledge(
     own_kit = kit_of(kit, "site")
     if not yes:
         typer.confirm(
-            "Lines of this site's ledger are missing, and budgets do not count them. Go on with the ledger as it is?",
+            "Lines of this site's ledger are missing, and limits such as max_runs do not count them. "
+            "Continue with the ledger as it is?",
             abort=True,
         )
     breaks = InstalledSite(own_kit.folder).acknowledge(own_kit.name)

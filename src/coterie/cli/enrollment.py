@@ -104,7 +104,7 @@ def provision(
         _sign(out, sign, server, port)
     if sites or analyst or not sign:
         _make_kits(out, opt.names_of(sites), server, port, analyst)
-    tell("Keep OUT/authority private: it signs kits.")
+    tell(f"Keep {out}/authority private: it signs kits.")
 
 
 def _sign(out: Path, files: list[Path], server: str, port: int) -> None:

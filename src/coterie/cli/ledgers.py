@@ -40,7 +40,7 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
             (_show_site if "event" in lines[0] else _show_server)(path, lines)
 
 
-KEYS = "keys and masks"
+KEYS = "keys, proofs"
 NO_RUN = bytes(16).hex()
 """The run that a site records for a question it could not read."""
 MANY_ROSTERS = 4
@@ -115,7 +115,7 @@ def _show_site_run(title: str, left: list[_Left]) -> None:
 
 
 def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]) -> list[list[str]]:
-    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys and masks come last."""
+    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys come last."""
     in_order = sorted(messages, key=lambda message: message[1][0] == KEYS)
     rows = []
     for texts, group in groupby(in_order, lambda message: message[1]):
@@ -185,10 +185,10 @@ def _site_sentences(left: list[_Left]) -> Iterator[str]:
         *_masked_clauses(answers),
         *_single_clauses(Counter((message.seen, message.content) for message in answers)),
     ]
-    n_schemas = sum(message.content == "schema" for message in answers)
-    yield from _saw("this site's", clauses or ["nothing"], n_schemas, "this site")
+    schemas = Counter(message.what for message in answers if message.content == "schema")
+    yield from _saw("this site's", clauses or ["nothing"], schemas, "this site")
     if any(message.what == KEYS for message in left):
-        yield "Keys and masks carry no data: they only mask and unmask the sums."
+        yield "Keys and proofs carry no data: they mask and unmask sums, and say what this site did."
     again = sum(message.event == "resend" for message in left)
     if again:
         yield f"Sent {count_of(again, 'message')} again, with the same bytes."
@@ -198,10 +198,15 @@ def _site_sentences(left: list[_Left]) -> Iterator[str]:
         yield f"Refused {count_of(refused.total(), 'question')}: {'; '.join(reasons)}."
 
 
-def _saw(whose: str, clauses: Sequence[str], n_schemas: int, holder: str) -> Iterator[str]:
+def _saw(whose: str, clauses: Sequence[str], schemas: Counter[str], holder: str) -> Iterator[str]:
+    """What the server saw of rows, and besides: ``schemas`` counts answers that hold no rows by their replies."""
+    from coterie.secure.handshake import SiteHello
+
     yield f"From {whose} rows, the server saw: {'; '.join(clauses)}."
-    if n_schemas:
-        yield f"It also saw {count_of(n_schemas, 'answer')} (schema): which of the requested columns {holder} holds."
+    if schemas:
+        begins = "public keys, heads of ledgers, " if schemas[SiteHello.__name__] else ""
+        held = f"what {holder}'s policy allows, and which of the requested columns {holder} holds"
+        yield f"It also saw {count_of(schemas.total(), 'answer')} (schema): {begins}{held}."
 
 
 def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
@@ -245,7 +250,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
     rows = _table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
     show_table(str(path), ["rounds", "question", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
-    besides = f", {masking} of them for keys and masks (no data)" if masking else ""
+    besides = f", {masking} of them for {KEYS} (no data)" if masking else ""
     say(f"{count_of(len(lines), 'round')}{besides}; {sum(sent):,} bytes sent in total.")
     for sentence in (*_server_sentences(lines), *_troubles(lines)):
         say(sentence)
@@ -256,15 +261,17 @@ def _good(line: Line) -> int:
 
 
 def _server_sentences(lines: list[Line]) -> Iterator[str]:
-    sums, single = Counter[int](), Counter[tuple[str, str]]()
+    sums, single, schemas = Counter[int](), Counter[tuple[str, str]](), Counter[str]()
     for line in lines:
         is_masked = line["seen"] == "masked" and len(line["sites"]) > 1
         sums[_good(line)] += is_masked and _good(line) > 0
         for content in () if is_masked else line["content"].split("+"):
             single["single" if line["seen"] == "masked" else line["seen"], content] += _good(line)
+        if line["content"] == "schema":
+            schemas[line["answer"]] += _good(line)
     clauses = [f"{count_of(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
     clauses += [*_single_clauses(single)] or ["no per-site results"]
-    yield from _saw("the sites'", clauses, single["single", "schema"], "a site")
+    yield from _saw("the sites'", clauses, +schemas, "a site")
 
 
 def _troubles(lines: list[Line]) -> Iterator[str]:

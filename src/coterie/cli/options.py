@@ -60,7 +60,9 @@ def _group(name: str, description: str) -> typer.Typer:
     return group
 
 
-site = _group("site", "For data officers: what a site holds, would send and has sent.")
+site = _group(
+    "site", "For data officers: what a site holds, would send and has sent; orders that wait; starting a site."
+)
 server = _group("server", "The server of a federation: it sends questions to sites and sums their answers.")
 federation = _group("federation", "Try a federation of real processes on this machine, in one folder.")
 policy = _group("policy", "Write, check and explain a site's policy.")

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from coterie.arrays import Array, Floats, Indices, Rows
+from coterie.maths import exact_kmeans
 from coterie.maths.arithmetic import fixed_threads
 
 if TYPE_CHECKING:
@@ -182,8 +183,7 @@ def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, 
     """The best few distinct solutions of a weighted k-means problem, best first."""
     solutions: dict[float, Floats] = {}
     for i in range(max(20, 3 * most)):
-        centers = weighted_kmeans(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
-        cost = float(moments(points, centers, weights).cost)
+        cost, centers = best_centers(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
         if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
             solutions[cost] = centers
     return [solutions[cost] for cost in sorted(solutions)[:most]]
@@ -233,6 +233,17 @@ def weighted_kmeans(
     else:
         solver = KMeans(n_clusters, n_init=n_init, tol=_tolerance(points, weights), random_state=seed)
     return _solved(solver, points, weights)
+
+
+def best_centers(
+    points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10
+) -> exact_kmeans.Solution:
+    """The same for few points, with the same bits on every machine: for what the server does with sums."""
+    points, weights = points[weights > 0], weights[weights > 0]
+    distinct = np.unique(points, axis=0)
+    if len(distinct) <= n_clusters:
+        return exact_kmeans.Solution(0.0, np.resize(distinct, (n_clusters, points.shape[1])))
+    return exact_kmeans.solve(points, weights, n_clusters, seed=seed, n_init=n_init)
 
 
 def _solved(solver: KMeans, points: Rows, weights: Floats) -> Floats:

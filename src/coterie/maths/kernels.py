@@ -9,6 +9,7 @@ import numpy as np
 
 from coterie.arrays import Floats, Rows
 from coterie.errors import InputError
+from coterie.maths import exact
 
 Name = Literal["rbf", "laplacian", "polynomial"]
 
@@ -41,6 +42,19 @@ class Kernel:
 
         settings = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
         return np.asarray(pairwise_kernels(rows, others, self.name, filter_params=True, **settings), np.float64)
+
+    def exact(self, rows: Rows, others: Rows) -> Floats:
+        """The same with the same bits on every machine."""
+        if self.name == "laplacian":
+            apart = np.array([np.abs(row - others).sum(axis=1) for row in rows.astype(np.float64)])
+            return exact.exponential(-self.gamma * apart.reshape(len(rows), len(others)))
+        if self.name == "rbf":
+            return exact.exponential(-self.gamma * exact.squared_distances(rows, others))
+        base = self.gamma * exact.product(rows, others.T) + self.coef0
+        powers = base
+        for _ in range(self.degree - 1):
+            powers = powers * base
+        return powers
 
     def quick(self, rows: Rows, points: Floats, variance: Rows | None = None) -> Rows:
         """The same in the rows' precision, for an rbf kernel by one matrix product, shifted to the origin if needed.
@@ -79,7 +93,7 @@ def average_distance_gamma(rows: float, sums: Floats, squares: float) -> float:
 
     The sum over pairs is 2 N sum |x|^2 - 2 |sum x|^2.
     """
-    apart = 2 * rows * squares - 2 * float(sums @ sums)
+    apart = 2 * rows * squares - 2 * float((sums * sums).sum())
     if not apart > 1e-12 * max(rows * squares, 1e-300):
         raise InputError("all rows are equal, so gamma cannot be computed from their distances; set gamma.")
     return rows**2 / (2 * apart)

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from coterie.arrays import Floats, Integers, Rows
+from coterie.maths import exact
 from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
-from coterie.maths.spectra import inverse_root
+from coterie.maths.spectra import exact_eigenpairs, inverse_root
 
 THRESHOLD = {8: 1e-12, 4: 1e-8}
 """Eigenvalues of K(L, L) below this share of the largest count as zero, by the bytes of a row's values: rounding
@@ -91,6 +92,10 @@ class LandmarkMap:
         embedded -= self.shift.astype(rows.dtype)
         return embedded
 
+    def own_features(self) -> Floats:
+        """The embedded landmarks, with the same bits on every machine."""
+        return exact.product(self.kernel.exact(self.landmarks, self.landmarks), self.projection) - self.shift
+
     def within(self, rows: Rows, variance: Floats, counts: Floats, covariance: GroupCovariance) -> Floats:
         """The scatter of features within groups, to first order, for an rbf kernel.
 
@@ -138,15 +143,16 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
 def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Floats:
     """R with phi(x) = k(x, L) R and phi(l)'phi(l') = k(l, l'): a root of the pseudoinverse of K(L, L).
 
-    It has fewer columns than landmarks if K(L, L) does not have full rank.
+    It has fewer columns than landmarks if K(L, L) does not have full rank. Its bits are the same on every machine.
     """
-    return inverse_root(kernel.between(points, points), THRESHOLD[row_bytes])
+    return inverse_root(kernel.exact(points, points), THRESHOLD[row_bytes], pairs_of=exact_eigenpairs)
 
 
 def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:
     """The share of the landmarks' scatter that half of them does not explain in the other half, over random halves.
 
-    If it is large, twice as many landmarks would explain more of the rows.
+    If it is large, twice as many landmarks would explain more of the rows. Rounded, since more of them are asked for
+    above a threshold.
     """
     n, weights = len(landmarks.points), landmarks.weights
     between, rng = kernel.between(landmarks.points, landmarks.points), np.random.default_rng([seed, 7])
@@ -159,4 +165,4 @@ def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: i
         half, rest = np.split(rng.permutation(n), [n // 2])
         seen = between[np.ix_(rest, half)] @ inverse_root(between[np.ix_(half, half)], THRESHOLD[4])
         missed.append(np.average(np.maximum(alone[rest] - np.vecdot(seen, seen), 0.0), weights=weights[rest]))
-    return float(np.mean(missed)) / apart
+    return round(float(np.mean(missed)) / apart, 9)

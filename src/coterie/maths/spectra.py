@@ -7,12 +7,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import linalg
 
 from coterie.arrays import Floats
+from coterie.maths import exact
 
 TOLERANCE = 1e-10
 """A residual below this share of the largest eigenvalue counts as zero."""
+CLOSE = 1e-9
+"""Values within this share of a threshold count as equal to it: what LAPACK finds differs in its last digits."""
 SMALL = 1200
 """Up to so many rows the dense matrix is solved directly."""
 WRITTEN = 5000
@@ -55,13 +59,16 @@ class Krylov:
     Line 7 is replaced by full reorthogonalisation, applied twice (equation 3). Products are kept, so residuals are
     computed, not estimated. At a breakdown (beta = 0, lines 9 to 11) it continues with a random direction orthogonal
     to the basis, so that multiple eigenvalues are found.
+
+    Close to a breakdown a direction is what rounding leaves, so directions and pairs have the same bits on every
+    machine.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.size, self._rng = size, rng
         self._basis = np.zeros((size, 0))
         self._products = np.zeros((size, 0))
-        self._fresh_at = [0]
+        self._fresh_at, self._largest = [0], 0.0
         self.newest = self._fresh_direction()
 
     @property
@@ -75,13 +82,14 @@ class Krylov:
         self._products = np.column_stack([self._products, product])
         if self.n_products == self.size:
             return
-        left = _projected_out(product, self._basis)
-        beta, largest = float(np.linalg.norm(left)), float(np.abs(self._basis.T @ self._products).max())
-        if beta <= 1e-13 * max(largest, float(np.linalg.norm(product))):  # a breakdown
+        left = self._orthogonal(product)
+        beta, largest = exact.length(left), float(np.abs(exact.product(self._basis.T, product)).max())
+        self._largest = max(self._largest, largest)
+        if beta <= 1e-13 * max(self._largest, exact.length(product)):  # a breakdown
             self._fresh_at.append(self.n_products)
             self.newest = self._fresh_direction()
         else:
-            self.newest = _projected_out(left / beta, self._basis)
+            self.newest = self._orthogonal(left / beta)
 
     def has_converged(self, threshold: float, at_least: int = 1) -> bool:
         """Whether the first ``at_least`` Ritz values, and all that may be above ``threshold``, have converged.
@@ -98,15 +106,17 @@ class Krylov:
         pairs, residuals = self._pairs()
         smallest = TOLERANCE * max(float(np.abs(pairs.values).max()), 1e-300)
         threshold = min(threshold, float(pairs.values[max(at_least, 1) - 1]))
-        is_wanted = pairs.values + residuals > threshold
+        is_wanted = clearly_above(pairs.values + residuals, threshold)
         is_wanted[: max(at_least, 1)] = True
         if (residuals[is_wanted] > smallest).any():
             return False
         newest, left = self._pairs(start)  # of the last fresh direction alone
-        return bool(left[0] <= smallest) and (start == 0 or bool(newest.values[0] <= threshold))
+        return bool(left[0] <= smallest) and (start == 0 or not clearly_above(newest.values[:1], threshold)[0])
 
     def ritz(self) -> Ritz:
-        return self._pairs()[0]
+        inner = exact.product(self._basis.T, self._products)
+        values, turn = exact_eigenpairs((inner + inner.T) / 2)
+        return Ritz(values, exact.product(self._basis, turn))
 
     def _pairs(self, start: int = 0) -> tuple[Ritz, Floats]:
         """Ritz pairs of the basis from direction ``start`` on, and the norms of their residuals."""
@@ -114,10 +124,16 @@ class Krylov:
 
     def _fresh_direction(self) -> Floats:
         while True:
-            vector = _projected_out(self._rng.normal(size=self.size), self._basis)
-            length = float(np.linalg.norm(vector))
+            vector = self._orthogonal(self._rng.normal(size=self.size))
+            length = exact.length(vector)
             if length > 1e-8:
-                return _projected_out(vector / length, self._basis)
+                return self._orthogonal(vector / length)
+
+    def _orthogonal(self, vector: Floats) -> Floats:
+        """The part orthogonal to the basis; projected twice because of rounding."""
+        for _ in range(2):
+            vector = vector - exact.product(self._basis, exact.product(self._basis.T, vector))
+        return vector
 
 
 def leading_pairs(
@@ -186,7 +202,7 @@ def _next_block(product: Floats, basis: Floats, rng: np.random.Generator) -> Flo
 
 
 def _projected_out(block: Floats, basis: Floats) -> Floats:
-    """The part of a vector or block orthogonal to the basis; projected twice because of rounding."""
+    """The part of a block orthogonal to the basis; projected twice because of rounding."""
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
     return block
@@ -217,9 +233,22 @@ def eigenpairs_above(matrix: Floats, threshold: float = -np.inf) -> Ritz:
     return Ritz(values[::-1], vectors[:, ::-1]).above(threshold)
 
 
-def inverse_root(matrix: Floats, threshold: float = 1e-12) -> Floats:
+def exact_eigenpairs(matrix: Floats) -> Ritz:
+    """All eigenpairs of a symmetric matrix, from the largest down, with the same bits on every machine."""
+    values, vectors = exact.eigenpairs(matrix)
+    return Ritz(values[::-1], vectors[:, ::-1])
+
+
+def clearly_above(values: Floats, threshold: float) -> npt.NDArray[np.bool_]:
+    """Which values are above a threshold by more than rounding: equal ones are not, whatever their last digits."""
+    return np.asarray(values > threshold + CLOSE * abs(threshold))
+
+
+def inverse_root(
+    matrix: Floats, threshold: float = 1e-12, *, pairs_of: Callable[[Floats], Ritz] = eigenpairs_above
+) -> Floats:
     """R with R' M R = I on the range of a positive semidefinite M; eigenvalues below ``threshold`` times the largest
     count as zero and give no column. Signs are those of ``Ritz.signed``."""
-    pairs = eigenpairs_above(matrix).signed()
+    pairs = pairs_of(matrix).signed()
     kept = pairs.above(threshold * max(float(pairs.values[0]), 1e-300)) if len(pairs.values) else pairs
     return np.asarray(kept.vectors / np.sqrt(kept.values))

@@ -186,12 +186,16 @@ class SignedOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The order, whoever signed it."""
         return Order.from_bytes(self.order)
 
-    def checked(self, trust: Trust) -> Order:
-        """The order; ``Untrusted`` unless an analyst signed it whom the federation's authority certified."""
+    def check_signed(self, trust: Trust, *, now: float | None = None) -> None:
+        """``Untrusted`` unless an analyst signed it whom the federation's authority certified, for today or then."""
         certificate = Certificate.from_bytes(self.certificate)
-        trust.check(certificate, "analyst", self.analyst)
+        trust.check(certificate, "analyst", self.analyst, now=now)
         if not is_signed(certificate.signing_key, self.signature, order_text(self.analyst, self.order)):
             raise Untrusted(f"the order is not signed by {self.analyst}")
+
+    def checked(self, trust: Trust) -> Order:
+        """The order; ``Untrusted`` unless it is signed, ``NotOrdered`` where it cannot be carried out."""
+        self.check_signed(trust)
         try:
             order = self.read()
             order.asked()

@@ -38,7 +38,7 @@ from coterie.text import count_of
 RESULT_SCHEMA = 1
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html"),
+    *("model.json", "clusters.png", "report.html", CERTIFICATE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -61,12 +61,12 @@ def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[
 def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
     """Every kind of question, in order: how often it was asked, and the most values one site sent in answer.
 
-    Rounds for keys and masks are one line at the end.
+    Rounds for keys and proofs are one line at the end.
     """
 
     def kind(exchange: Exchange) -> dict[str, str]:
         if exchange.phase == "masking":
-            return {"asked": "keys and masks", "answer": "", "content": "no data", "seen": ""}
+            return {"asked": "keys, proofs", "answer": "", "content": "no data", "seen": ""}
         asked = exchange.asked.rpartition(".")[2]
         return {"asked": asked, "answer": exchange.answer, "content": exchange.content, "seen": exchange.seen}
 

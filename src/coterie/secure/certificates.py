@@ -21,6 +21,7 @@ from coterie.messages.identity import CERTIFICATE_BYTES, KEY_BYTES, SIGNATURE_BY
 from coterie.messages.schema import Nothing, Reply, Request, array
 from coterie.messages.site_api import Exit, Memory, carries
 from coterie.messages.verbs import Protocol, Question, each
+from coterie.methods.order import SignedOrder
 
 T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
@@ -60,7 +61,7 @@ class Statement(NamedTuple):
 
     run: bytes
     order: bytes
-    """SHA-256 of the order that the site accepted."""
+    """SHA-256 of the signed order that the site accepted."""
     at: int
     """By the site's clock, seconds since 1970."""
     sites: int
@@ -187,8 +188,8 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
             found = msgspec.json.decode(raw, type=cls)
             bytes.fromhex(found.run), base64.b64decode(found.authority, validate=True)
             base64.b64decode(found.order, validate=True)
-            _ = found.statements
-        except (ValueError, RecursionError, Untrusted) as problem:
+            _ = found.statements, found.ordered.read()
+        except (ValueError, RecursionError, Untrusted, MalformedMessage) as problem:
             raise InputError(f"{where}: is not the certificate of a run ({problem}).") from None
         if found.schema != CERTIFICATE_SCHEMA:
             raise InputError(
@@ -206,6 +207,11 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
         }
 
     @property
+    def ordered(self) -> SignedOrder:
+        """What was ordered, and by whom."""
+        return SignedOrder.from_bytes(base64.b64decode(self.order))
+
+    @property
     def authority_key(self) -> bytes:
         """The authority that the file names."""
         return base64.b64decode(self.authority)
@@ -219,13 +225,28 @@ class RunCertificate(msgspec.Struct, forbid_unknown_fields=True):
             found.append("The certificate names another authority.")
         if not statements:
             found.append("No site signed.")
-        met = 0
+        trust, fitting = Trust(authority), []
         for name, signed in statements.items():
-            own = self._problems_of(name, signed, Trust(authority))
+            own = self._problems_of(name, signed, trust)
             found += [f"{name}: {problem}" for problem in own]
-            met = met if own else max(met, signed.statement.sites)
+            fitting += [] if own else [signed.statement]
+        found += self._problems_of_order(trust, min((said.at for said in fitting), default=None))
+        met = max((said.sites for said in fitting), default=0)
         if met > len(self.sites):
             found.append(f"Sites say that {met} took part, and the certificate names {len(self.sites)}.")
+        return found
+
+    def _problems_of_order(self, trust: Trust, at: int | None) -> list[str]:
+        """What does not fit in the order, at the time that statements say."""
+        ordered, found = self.ordered, []
+        try:
+            ordered.check_signed(trust, now=at)
+        except Untrusted:
+            found.append(
+                f"The order is not signed by a key that the authority certified for {ordered.analyst} and this time."
+            )
+        if ordered.read().run != self.run:
+            found.append("The order is for another run.")
         return found
 
     def _problems_of(self, name: str, signed: Signed, trust: Trust) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from coterie.errors import MalformedMessage, QuorumLost, Untrusted
+from coterie.errors import MalformedMessage, NotOrdered, QuorumLost, Untrusted
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
 from coterie.messages.heads import HEAD_BYTES, Head, witnessed_by
@@ -113,8 +113,15 @@ class ShareKey(Request[PublicSeed], remembered=True, doing="agreeing on a common
 
 @remembers(AskHello)
 def keep_order(table: Table, memory: Memory, ask: AskHello) -> None:
-    """Keep what the run is ordered to do."""
+    """Keep what the run is ordered to do; the sites have to be introduced to each other after that."""
+    _forget_key(memory)
     memory["order"] = ask.order
+
+
+def _forget_key(memory: Memory) -> None:
+    """A common key holds for one order and one introduction: what came before another one is not used with it."""
+    for key in ("secrets", "group", "replay"):
+        memory.pop(f"masked_sums.{key}", None)
 
 
 @carries(AskHello, begins=True)
@@ -126,6 +133,8 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
         if order.columns:
             answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
             report = pack_report(answer.reply)
+    elif exit_.verifies:
+        raise NotOrdered("the site answers only what it can check, and the run has no order")
     blank = Hello(exit_.card(), exit_.head(), exit_.verifies, report, b"")
     hello = blank._replace(signature=exit_.sign(blank.signed(envelope.run, ask.order))).to_bytes()
     if len(hello) != ask.size:
@@ -158,8 +167,8 @@ def keep_keys(table: Table, memory: Memory, ask: Introduce) -> None:
     hellos = {name: Hello.from_bytes(raw) for name, raw in zip(ask.names, rows_of(ask.hellos), strict=True)}
     if len(hellos) != len(ask.names):
         raise MalformedMessage("a site is introduced twice")
+    _forget_key(memory)
     memory["masked_sums.hellos"] = hellos
-    memory.pop("masked_sums.secrets", None)
 
 
 @carries(Introduce)
@@ -218,7 +227,8 @@ def local_seed(exit_: Exit, memory: Memory, envelope: Envelope, ask: ShareKey) -
             )
         text += codec.site_tag(name) + plain
     group = extracted(text)
-    exit_.settle(envelope.run, "key", hashlib.sha256(group).digest())
+    said = b"".join(hellos[name].to_bytes() for name in sorted(hellos))
+    exit_.settle(envelope.run, "key", hashlib.sha256(group + said).digest())
     memory["masked_sums.group"] = group
     return PublicSeed(np.frombuffer(public_seed(memory), np.uint8))
 
@@ -242,7 +252,8 @@ def begun(signed: SignedOrder) -> Protocol[tuple[tuple[str, ...], dict[str, Byte
     columns, there = signed.read().columns, (yield from present())
     size = HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0)
     asked = AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)
-    return there, (yield from compared(there, (yield from each(asked))))
+    hellos = yield from each(asked, phase="algorithm" if columns else "masking")
+    return there, (yield from compared(there, hellos))
 
 
 def read_hellos(hellos: Mapping[str, Bytes]) -> dict[str, Hello]:

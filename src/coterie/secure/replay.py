@@ -8,6 +8,8 @@ them.
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -93,6 +95,7 @@ class Replay:
     ) -> None:
         """``tell`` is given every question that has no answer."""
         self.names, self._reports, self._tell = tuple(sorted(reports)), dict(reports), tell
+        self.method = order.method
         self.position = 0
         """How many sums were taken."""
         self.question: Question | None = None
@@ -118,7 +121,7 @@ class Replay:
                 self.question = question  # sites refuse it
                 return
             elif question.request.layout.numbers:
-                self.question = question
+                self.question, self._own = question, (question.request, question.limits)
                 self.body = codec.encode_body(question.request, question.limits)
                 return
             else:
@@ -145,7 +148,8 @@ class Replay:
 
     def allows(self, roster: tuple[str, ...]) -> bool:
         """Whether the next sum may be over these sites: over all that are there, or those that the method names."""
-        assert self.question is not None
+        if self.question is None or not roster:
+            return False
         wanted = set(self.names if self.question.to is None else self.question.to)
         is_whole = self.question.to is None or not self.question.complete or set(roster) == wanted
         return set(roster) <= wanted & set(self.names) and is_whole
@@ -157,10 +161,14 @@ class Replay:
         return self.question.complete and set(left) <= set(self.names) and not wanted <= set(left)
 
     def adopt(self, data: bytes) -> None:
-        """Put the next question in the server's words, which may differ from the site's own by rounding only."""
+        """Put the next question in the server's words, which may differ from the site's own by rounding only.
+
+        It is compared with the site's own whatever was put before, so that steps within rounding do not add up.
+        """
         request, limits = codec.decode_body(data)
         assert self.question is not None
-        if request is None or not is_same(request, self.request) or not are_same(limits, self.question.limits):
+        own, own_limits = self._own
+        if request is None or not is_same(request, own) or not are_same(limits, own_limits):
             raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
         self.question = replace(self.question, request=request, limits=limits)
         self.body = Body(data, codec.request_digest(data))
@@ -180,13 +188,21 @@ class Replay:
 
 
 def packed(total: Array, bits: int) -> bytes:
-    """Numbers of a ring as bytes."""
-    return wire(f"uint{bits}").to_bytes(total)
+    """Numbers of a ring as bytes, compressed where that makes them fewer: marks and counts are mostly zeros."""
+    raw = wire(f"uint{bits}").to_bytes(total)
+    return min(raw, zlib.compress(raw, 1), key=len)  # of the same length: as it is
 
 
 def ring_numbers(proven: ProvenSum, count: int) -> Array:
-    """The numbers of a sum."""
-    return wire(f"uint{proven.bits}").from_bytes(memoryview(proven.numbers), (count,)).astype(np.uint64)
+    """The numbers of a sum; ``NotOrdered`` where there are not so many."""
+    number, raw = wire(f"uint{proven.bits}"), proven.numbers
+    size = number.n_bytes(count)
+    if len(raw) < size:
+        with contextlib.suppress(zlib.error):
+            raw = zlib.decompressobj().decompress(raw, size + 1)
+    if len(raw) != size:
+        raise NotOrdered("a sum has another number of values than the ordered method asks")
+    return number.from_bytes(memoryview(raw), (count,)).astype(np.uint64)
 
 
 def is_same(request: Request[Any], expected: Request[Any]) -> bool:
@@ -231,6 +247,8 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
             raise NotOrdered("the site answers only what it can check, and the run has no order")
         return
     replay = memory.cached("masked_sums.replay", lambda: _rebuilt(exit_, memory, envelope))
+    if envelope.method != replay.method:
+        raise NotOrdered(f"the run has an order for {replay.method}, and is asked for {envelope.method}")
     try:
         if isinstance(request, AskMasked):
             _check_sum(exit_, memory, envelope, replay, request, _read(decoded.attached))
@@ -240,14 +258,14 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
             _take_all(exit_, memory, envelope, replay, _read(decoded.attached).sums, ())
         else:
             raise NotOrdered("a verified run asks for masked sums only")
-    except QuestionDiffers:
+    except (NotOrdered, QuestionDiffers):  # before anything was stepped
         raise
     except Exception as problem:  # what was stepped half is made anew from what was checked
         memory.pop("masked_sums.replay", None)
         if isinstance(problem, BadAnswer):  # a sum that no sites within their bounds can have sent
             raise NotOrdered(str(problem)) from None
         raise
-    memory["masked_sums.question"] = replay.body.data
+    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body.data
 
 
 def _read(raw: bytes) -> Attachment:
@@ -262,9 +280,9 @@ def _check_sum(
 ) -> None:
     """The sums before, and that this is the next one, over sites that are there."""
     _take_all(exit_, memory, envelope, replay, attached.sums, ask.roster)
-    expected = replay.ask(ask.roster)
-    if not replay.allows(ask.roster):
+    if replay.question is not None and not replay.allows(ask.roster):
         raise NotOrdered("the sum is over other sites than the ordered method asks")
+    expected = replay.ask(ask.roster)
     wrong = [item.name for item in fields(ask) if getattr(ask, item.name) != getattr(expected, item.name)]
     if not wrong:
         return
@@ -314,12 +332,12 @@ def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, prove
 
 def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> None:
     """``NotOrdered`` unless the sum is that of what the sites of its roster sent."""
-    ask = replay.ask(proven.roster, proven.digest)
     assert replay.question is not None
-    if not replay.allows(proven.roster) or proven.bits != ask.bits:
-        raise NotOrdered("a sum is over other sites or in another ring than the ordered method asks")
-    if len(proven.numbers) != wire(f"uint{ask.bits}").n_bytes(ask.count):
-        raise NotOrdered("a sum has another number of values than the ordered method asks")
+    if not replay.allows(proven.roster):
+        raise NotOrdered("a sum is over other sites than the ordered method asks")
+    ask = replay.ask(proven.roster, proven.digest)
+    if proven.bits != ask.bits:
+        raise NotOrdered("a sum is in another ring than the ordered method asks")
     roster = codec.roster_digest(proven.roster)
     context = Context(run, proven.round, proven.attempt, roster, codec.encode_body(ask, {}).digest)
     signed = is_signed(codings(replay.request, replay.question.limits, ask.bits, ask.n))
@@ -329,16 +347,23 @@ def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> N
 
 
 def _rebuilt(exit_: Exit, memory: Memory, envelope: Envelope) -> Replay:
-    """The protocol where the site's ledger left it: after a restart it goes on from there."""
+    """The protocol where the site's ledger left it: after a restart it goes on from there.
+
+    What the method keeps is made anew with it, and not on top of what is there.
+    """
+    order = SignedOrder.from_bytes(memory["order"]).read()
+    memory.table = None
+    for key in [key for key in memory if key != "order" and not key.startswith("masked_sums.")]:
+        del memory[key]
 
     def tell(question: Question) -> None:
         assert isinstance(question.request, Request)
         if question.to is None or exit_.name in question.to:
-            exit_.keep(envelope, question.request)
+            exit_.keep(envelope._replace(method=order.method), question.request)
 
     hellos, parts = memory["masked_sums.hellos"], memory["masked_sums.parts"]
     reports = {name: unpack_report(hellos[name].report) for name in parts}
-    replay = Replay(SignedOrder.from_bytes(memory["order"]).read(), seed_from(public_seed(memory)), reports, tell)
+    replay = Replay(order, seed_from(public_seed(memory)), reports, tell)
     questions = [
         msgspec.msgpack.decode(data, type=tuple[int, bytes]) for data in exit_.notes(envelope.run, "question")
     ]

@@ -65,12 +65,25 @@ class Approvals:
             )
         return found[0]
 
+    def only_waiting(self) -> Kept:
+        """The order that waits, where it is the only one."""
+        waiting = [kept for kept in self.all() if kept.decision is Decision.WAITING]
+        if len(waiting) != 1:
+            raise InputError(
+                "no order waits."
+                if not waiting
+                else f"{len(waiting)} orders wait; give the ID of one: `coterie site pending` lists them."
+            )
+        return waiting[0]
+
     def decide(self, start: str, decision: Decision) -> Kept:
-        """Write down what a data officer said; a decision stands."""
+        """Write down what a data officer said; a decision cannot be changed."""
         with self._locked():
             kept = self.find(start)
             if kept.decision is not Decision.WAITING and kept.decision is not decision:
-                raise InputError(f"the order {kept.order.run[:8]} is {kept.decision} already; a decision stands.")
+                raise InputError(
+                    f"the order {kept.order.run[:8]} is {kept.decision} already; a decision cannot be changed."
+                )
             decided = msgspec.structs.replace(kept, decision=decision, decided=time.time())
             self._write(decided)
         return decided

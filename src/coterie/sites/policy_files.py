@@ -275,13 +275,13 @@ def _facts(policy: Policy) -> dict[str, Any]:
         "methods": "any method"
         if policy.methods is None
         else ", ".join(sorted(policy.methods)) or "no method at all",
-        "rows": f"while it holds at least {least} rows" if least else "however few rows it holds",
+        "rows": f"as long as it holds at least {least} rows" if least else "however few rows it holds",
         "choices": ", ".join(_CHOICES[choice] for choice in sorted(policy.orders_may_choose)),
         "max_group": 2 * policy.min_group - 1,
         "exempt": ", ".join(exempt),
         "each": "group" if is_grouped else "row",
         "single": "group average" if is_grouped else "row",
-        "part": "its part, a sum over its groups" if is_grouped else "its part",
+        "part": "that site's part, a sum over its groups" if is_grouped else "that site's part",
         "peers": ", ".join(sorted(policy.peers or ())) or "nobody",
         "fingerprint": digest[:8],
     }
@@ -291,7 +291,7 @@ def _refused(policy: Policy) -> list[str]:
     """What cannot be run under these rules, though no rule names it."""
     allowed = [method for method in METHODS.values() if policy.allows(method.name)]
     needing = [m.name for m in allowed if m.needs_rows and policy.protection_of(m.name) != "none"]
-    refused = [f"{', '.join(needing)} (they need rows as such)"] if needing else []
+    refused = [f"{', '.join(needing)} (they need single rows)"] if needing else []
     if policy.per_site_results == "none":
         refused += [name for name in _needing_per_site_results(allowed) if name not in needing]
     if policy.allows("federated-kmeans") and policy.rosters != "any":

@@ -223,7 +223,7 @@ class Site:
         try:
             reply = self._compute(envelope, request) if carrier is None else carrier(self, run, envelope, request)
         except Exception:
-            if type(request) in BEGINNINGS:  # it is asked again as if for the first time
+            if request.remembered:  # what was kept for it is dropped: it is asked again as if for the first time
                 self._memories.forget(envelope.run)
             raise
         frame = codec.encode_answer(envelope, layout, reply, layout.bounds(decoded.limits))

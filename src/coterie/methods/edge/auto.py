@@ -66,7 +66,7 @@ def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
     for taken in range(most):
         m = yield from total(Assign(centers))
         moved = clustering.means(m.sums, m.counts, fallback=centers)
-        gain = float(m.counts @ ((moved - centers) ** 2).sum(axis=1))
+        gain = float((m.counts * ((moved - centers) ** 2).sum(axis=1)).sum())
         centers = moved
         if gain <= WORTHWHILE * float(m.cost):
             return centers, taken + 1

@@ -156,7 +156,7 @@ def cells_start(
     optima where no column by itself shows the clusters. Sums only.
     """
     means, counts = yield from _split_cells(4 * n_clusters, n_columns, about, most_numbers)
-    return clustering.weighted_kmeans(means, counts, n_clusters, seed=seed)
+    return clustering.best_centers(means, counts, n_clusters, seed=seed).centers
 
 
 def _split_cells(

@@ -18,7 +18,7 @@ import numpy as np
 
 from coterie.errors import InputError, RosterChanged
 from coterie.maths.kernels import Kernel
-from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
+from coterie.maths.spectra import Ritz, exact_eigenpairs, full_matrix
 from coterie.messages.schema import Floats, Request
 from coterie.messages.site_api import Rows
 from coterie.messages.verbs import Protocol, present, total
@@ -238,7 +238,7 @@ def _solved(at: Attempt) -> Protocol[Solved]:
         pairs, q = yield from top_eigenpairs(n, product, at.above, at_least=at.at_least, rng=at.rng)
         return Solved(pairs, q, advance)
     ask = SendGram(at.draw, at.length, n * (n + 1) // 2, n, at.eta, means)
-    pairs = eigenpairs_above(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
+    pairs = exact_eigenpairs(full_matrix((yield from total(ask, to=names, complete=True)).packed, n))
     return Solved(pairs.top(max(at.at_least, int((pairs.values > at.above).sum()))), 1, advance)
 
 

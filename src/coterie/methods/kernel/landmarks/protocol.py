@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.maths import clustering
+from coterie.maths import clustering, exact
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
-from coterie.maths.spectra import eigenpairs_above, full_matrix
+from coterie.maths.spectra import exact_eigenpairs, full_matrix
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, each, present, total
 from coterie.methods.kernel.clusters import KernelParameters, LandmarkFit, find_gamma
@@ -211,7 +211,7 @@ def cluster_by_landmarks(
     mapped = yield from _find(settings, source, n_clusters, context)
     rows, weights, is_local = mapped.landmarks.n_rows, mapped.landmarks.weights, source == "local"
     check_rows(rows, n_clusters)
-    features: Floats = mapped.map.embed(mapped.map.landmarks).astype(np.float64, copy=False)
+    features = mapped.map.own_features()
     starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
@@ -256,9 +256,10 @@ def embed_by_landmarks(
     gram = full_matrix(np.asarray(packed, np.float64), n)
     rows, mean = gram[0, 0], gram[0, 1:] / max(float(gram[0, 0]), 1e-300)
     shift = mean if center else np.zeros(n - 1)
-    pairs = eigenpairs_above(gram[1:, 1:] - rows * np.outer(shift, shift))
+    pairs = exact_eigenpairs(gram[1:, 1:] - rows * np.outer(shift, shift))
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
-    embedding = replace(mapped.map, projection=mapped.map.projection @ kept.vectors, shift=shift @ kept.vectors)
+    turned = exact.product(mapped.map.projection, kept.vectors)
+    embedding = replace(mapped.map, projection=turned, shift=exact.product(shift, kept.vectors))
     if announce:
         yield from total(mapped._replace(map=embedding).request)
     return LandmarkFit(embedding.kernel, embedding, float(rows), values=kept.values)

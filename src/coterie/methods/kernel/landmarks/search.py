@@ -78,7 +78,8 @@ def summed_landmarks(
     points, weights = points[weights > 0], weights[weights > 0]
     check_rows(len(points))
     if before is None:  # squared distances from a point close to the mean, which keeps their digits
-        scatter = float((yield from total(summed.SumSquaredDistances(weights @ points / weights.sum()))).squares)
+        middle = (weights[:, None] * points).sum(axis=0) / weights.sum()
+        scatter = float((yield from total(summed.SumSquaredDistances(middle))).squares)
     else:
         scatter = before.landmarks.scatter
     return Searched(Landmarks(points, weights * (survey.n_rows / weights.sum()), scatter), survey)
@@ -142,7 +143,7 @@ def _means(centers: Floats, window: tuple[Floats, Floats], bits: int, width: int
         try:
             counted = yield from total(summed.CountCells(centers), to=names, complete=True, bits=COUNT_BITS)
             counts = _counts(counted.counts)
-            fine = max(bits, int(np.ceil(np.log2(2 * len(names) + 2))))
+            fine = max(bits, (2 * len(names) + 1).bit_length())
             ask = summed.ShareCells(fine, width, len(names), centers, counts, low, span)
             shares = yield from total(ask, to=names, complete=True)
             return shares.codes / ask.steps * span + low, counts

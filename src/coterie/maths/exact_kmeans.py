@@ -1,0 +1,73 @@
+"""k-means of a few weighted points, the same on every machine: ties are met by exact arithmetic, not by rounding."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.arrays import Floats, Indices
+from coterie.maths.exact import squared_distances
+
+TOLERANCE = 1e-4
+"""Steps end when the centers' squared shift is at most this share of the points' variance, as in scikit-learn."""
+MOST_STEPS = 300
+
+
+class Solution(NamedTuple):
+    """Centers, and the weighted squared distances of the points from the nearest one."""
+
+    cost: float
+    centers: Floats
+
+
+def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Solution:
+    """The best of some solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
+    rng = np.random.default_rng(seed)
+    middle = (weights[:, None] * points).sum(axis=0) / weights.sum()
+    near = points - middle
+    tol = TOLERANCE * float((weights[:, None] * near * near).sum() / weights.sum() / points.shape[1])
+    apart = squared_distances(near, near)
+    starts = [near[_start(apart, weights, n_clusters, rng)] for _ in range(n_init)]
+    found = [_improved(near, weights, start, tol) for start in starts]
+    best = min(found, key=lambda solution: solution.cost)
+    return Solution(best.cost, best.centers + middle)
+
+
+def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator) -> list[int]:
+    """Places of points drawn by their squared distance from those before, each the best of a few."""
+    n_trials = 2 + n_clusters.bit_length()
+    chosen = [int(_drawn(weights, 1, rng)[0])]
+    closest = apart[:, chosen[0]]
+    for _ in range(1, n_clusters):
+        tried = _drawn(weights * closest, n_trials, rng)
+        left = np.minimum(closest[:, None], apart[:, tried])
+        best = int((weights[:, None] * left).sum(axis=0).argmin())
+        chosen.append(int(tried[best]))
+        closest = left[:, best]
+    return chosen
+
+
+def _drawn(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
+    """Places drawn by weight."""
+    ends = np.cumsum(weights)
+    places = np.searchsorted(ends, rng.random(count) * ends[-1], "right")
+    return np.asarray(np.minimum(places, len(weights) - 1))
+
+
+def _improved(points: Floats, weights: Floats, centers: Floats, tol: float) -> Solution:
+    """Lloyd's algorithm; a center without points moves to the point that is farthest from its own."""
+    for _ in range(MOST_STEPS):
+        squared = squared_distances(points, centers)
+        labels = squared.argmin(axis=1)
+        counts, sums = np.zeros(len(centers)), np.zeros_like(centers)
+        np.add.at(counts, labels, weights)
+        np.add.at(sums, labels, weights[:, None] * points)
+        empty = np.flatnonzero(counts == 0)
+        moved = sums / np.where(counts > 0, counts, 1.0)[:, None]
+        farthest = np.argsort(-squared.min(axis=1), kind="stable")
+        moved[empty] = points[farthest[: len(empty)]]
+        shift, centers = float(((moved - centers) ** 2).sum()), moved
+        if shift <= tol:
+            break
+    return Solution(float((weights * squared_distances(points, centers).min(axis=1)).sum()), centers)
