@@ -102,9 +102,8 @@ def test_without_an_order_a_site_answers_nothing_but_the_first_question(server):
     assert server.ask(SUMS, run, limits={"rows": 1.0, "box": 100.0}) is Refusal.NOT_ORDERED  # says nothing of rows
     assert isinstance(server.ask(AskHello(b"", HELLO_BYTES), run, limits={}), SiteHello)
     assert server.ask(SUMS, run) is Refusal.NOT_ORDERED
-    prepare = Prepare(
-        "drop", True, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0))
-    )  # a site says whether rows are in range
+    # a site says whether rows are in range
+    prepare = Prepare("drop", True, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0)))
     assert server.recall(run, prepare) is Refusal.NOT_ORDERED
     assert server.ask(SUMS, run) in (Refusal.FORGOT, Refusal.NOT_ORDERED)
     assert server.site.ledger.total("floats_up") == 0

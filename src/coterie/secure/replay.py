@@ -121,7 +121,7 @@ class Replay:
                 self.question = question  # sites refuse it
                 return
             elif question.request.layout.numbers:
-                self.question, self._own, self._limits = question, question.request, question.limits
+                self.question, self._own = question, (question.request, question.limits)
                 self.body = codec.encode_body(question.request, question.limits)
                 return
             else:
@@ -167,7 +167,8 @@ class Replay:
         """
         request, limits = codec.decode_body(data)
         assert self.question is not None
-        if request is None or not is_same(request, self._own) or not are_same(limits, self._limits):
+        own, own_limits = self._own
+        if request is None or not is_same(request, own) or not are_same(limits, own_limits):
             raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
         self.question = replace(self.question, request=request, limits=limits)
         self.body = Body(data, codec.request_digest(data))
