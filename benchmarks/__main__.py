@@ -7,7 +7,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import columns, edge, federation, groups, halves, integer_attack, kernel, landmarks, lloyd, masking
+from benchmarks import (
+    columns,
+    edge,
+    federation,
+    groups,
+    halves,
+    integer_attack,
+    kernel,
+    landmarks,
+    lloyd,
+    masking,
+    verified,
+)
 from benchmarks.measure import Grid, Line
 
 BENCHMARKS = {
@@ -16,6 +28,7 @@ BENCHMARKS = {
     **halves.BENCHMARKS,
     **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,
+    **verified.BENCHMARKS,
     **kernel.BENCHMARKS,
     **landmarks.BENCHMARKS,
     **edge.BENCHMARKS,
