@@ -159,7 +159,7 @@ def test_a_site_that_wrote_down_less_than_the_server_received_is_named(cli, thre
     other = cli("cluster", *FILES, "-k", 2, "--out", "other")
     assert other[0] == 0
     for end, told in (
-        (".jsonl", "which is not as it was left"),
+        (".jsonl", "according to its head file"),
         (".jsonl.head", "is signed by another key than this site's"),
         (".jsonl.sign", "site north has 0 bytes sent"),
     ):
