@@ -60,10 +60,12 @@ from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
+from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.sites import (
@@ -121,6 +123,8 @@ BY_HAND: tuple[Request[Any], ...] = (
     Prepare("mean", False, np.full(2, 5e4), np.full(2, 5e4), np.full(2, 2e4), *np.zeros((2, 0))),
     Prepare("refuse", True, np.zeros(2), np.zeros(2), np.full(2, 1e5), *np.zeros((2, 0))),
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0))),
+    LimitShare(1e6, 1.0),
+    CompareHalf(np.ones((2, 2))),
     Split(1, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2)),
     Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4)),
     Summarise(2, 2, 100, 1),

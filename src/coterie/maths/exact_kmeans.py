@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from coterie.arrays import Floats, Indices
 from coterie.maths.exact import squared_distances
@@ -12,6 +13,8 @@ from coterie.maths.exact import squared_distances
 TOLERANCE = 1e-4
 """Steps end when the centers' squared shift is at most this share of the points' variance, as in scikit-learn."""
 MOST_STEPS = 300
+SAME = 1e-9
+"""Costs that differ by less than this share are the same."""
 
 
 class Solution(NamedTuple):
@@ -30,7 +33,7 @@ def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init
     apart = squared_distances(near, near)
     starts = [near[_start(apart, weights, n_clusters, rng)] for _ in range(n_init)]
     found = [_improved(near, weights, start, tol) for start in starts]
-    best = min(found, key=lambda solution: solution.cost)
+    best = found[_first_least([solution.cost for solution in found])]
     return Solution(best.cost, best.centers + middle)
 
 
@@ -42,10 +45,16 @@ def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Gener
     for _ in range(1, n_clusters):
         tried = _drawn(weights * closest, n_trials, rng)
         left = np.minimum(closest[:, None], apart[:, tried])
-        best = int((weights[:, None] * left).sum(axis=0).argmin())
+        best = _first_least((weights[:, None] * left).sum(axis=0))
         chosen.append(int(tried[best]))
         closest = left[:, best]
     return chosen
+
+
+def _first_least(costs: npt.ArrayLike) -> int:
+    """The first place whose cost is the least up to rounding: of sums taken in another order, too."""
+    values = np.asarray(costs, float)
+    return int(np.flatnonzero(values <= values.min() * (1 + SAME))[0])
 
 
 def _drawn(weights: Floats, count: int, rng: np.random.Generator) -> Indices:
