@@ -95,6 +95,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "cost_is": estimator.cost_over_groups if estimator.min_group_ else "exact",
         "counts_are": "whole groups" if estimator.min_group_ else "exact",
         "min_group": estimator.min_group_,
+        "public_seed": getattr(estimator, "public_seed_", None),
         **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
         "asked": asked_of(ledger),
