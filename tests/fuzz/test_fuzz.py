@@ -23,6 +23,7 @@ from coterie.methods.kernel.landmarks.summed import CountCells, ShareCells, SumP
 from coterie.methods.method import PREPARATION
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.coresets import SampleCoreset
+from coterie.methods.shared.halves import CompareHalf
 from coterie.secure import replay
 from coterie.secure.handshake import Parts, PublicSeed, SiteHello
 from coterie.secure.masked_sums import AskMasked, Masked, Reveal, Revealed
@@ -178,7 +179,7 @@ def test_questions_that_carry_others_are_answered_by_a_site_that_knows_the_other
         assert found is Refusal.MALFORMED  # no kernel was begun, no projection or landmarks agreed on
     elif reply_type(request_.subject).content == "rows" or request_.subject is SampleCoreset:
         assert found is Refusal.ROWS_FORBIDDEN  # masked or not, nobody gets a number for every row
-    elif request_.n < AVERAGES.min_roster:
+    elif request_.n < AVERAGES.min_roster or request_.subject is CompareHalf:  # no policy here lets halves be asked
         assert found is Refusal.ROSTER_FORBIDDEN
     else:
         assert _outcome(found) in (Masked, Revealed, Refusal.INVALID_ANSWER)
