@@ -102,9 +102,7 @@ def test_a_question_for_another_site_is_refused_and_the_ledger_says_so(monkeypat
     assert len(refusals) == len(frames)
     assert {line["event"] for line in lines} <= {"refusal", "note"}
     own = Site("s0", ArrayTable(ROWS["s0"]), policy=POLICY, identity=identity("s0"))
-    assert (
-        own.answer(frames[0])[-1] == Refusal.UNTRUSTED
-    )  # it is its own question, by an analyst of another authority
+    assert own.answer(frames[0])[-1] == Refusal.UNTRUSTED  # its own, by a foreign analyst
 
 
 def test_a_changed_header_is_refused(monkeypatch):
