@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import msgspec
@@ -115,6 +116,14 @@ def changed_ask(**fields):
     return lambda question: replace(question, request=replace(question.request, **fields))
 
 
+def expanded(raw):
+    """The numbers of a sum as they are: what is changed in them then still reads as a sum, and only its tag is wrong."""
+    try:
+        return zlib.decompress(raw)
+    except zlib.error:
+        return raw
+
+
 def flipped(raw):
     return bytes([raw[0] ^ 1]) + raw[1:]
 
@@ -134,7 +143,8 @@ def moved(by):
 
 
 LIES = {
-    "a bit of a sum": changed_sum(numbers=flipped),
+    "a bit of a sum": changed_sum(numbers=lambda raw: flipped(expanded(raw))),
+    "a byte of a compressed sum": changed_sum(numbers=flipped),
     "a bit of a tag": changed_sum(tag=flipped),
     "the sum of another round": changed_sum(round=lambda r: r - 2),
     "the sum of another question": changed_sum(digest=flipped),
