@@ -117,7 +117,7 @@ def changed_ask(**fields):
 
 
 def expanded(raw):
-    """The numbers of a sum as they are: what is changed in them then still reads as a sum, and only its tag is wrong."""
+    """The numbers of a sum as they are: with a bit changed it still reads as a sum, and only its tag is wrong."""
     try:
         return zlib.decompress(raw)
     except zlib.error:
