@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits
 
 import coterie
-from coterie import FederatedKMeans
+from coterie import FederatedKernelPCA, FederatedKMeans
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
@@ -47,7 +47,8 @@ def dealt(rows: Rows, n_sites: int = 3) -> dict[str, ArrayTable]:
 
 
 class Analyst:
-    """Orders two jobs for what it wants to know: how many rows are in two cells, and what they add up to."""
+    """Orders jobs for what it wants to know: how many rows are in two cells, and what they add up to (two jobs), or
+    how far away the rows next to a point are (one)."""
 
     def __init__(self, rows: Rows, policy: Policy) -> None:
         self.rows, self.tables, self.policy = rows, dealt(rows), policy
@@ -84,14 +85,40 @@ class Analyst:
         for more in np.linspace(0.0, 0.5, n_ranges):
             moved = high.copy()
             moved[widest] += more * (high - low)[widest]
-            options = {"missing": "mean"} if np.isnan(self.rows).any() else {}
-            yield self.asked(start, scale="minmax", ranges=(low, moved), **options)
+            yield self.asked(start, scale="minmax", ranges=(low, moved), **self.options())
 
     def holes(self, n_cuts: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
         """Each cut twice: with incomplete rows filled, and without them."""
         ways = [self.cuts(n_cuts, seed, is_spread=True, missing=how) for how in ("mean", "drop")]
         for filled, complete in zip(*ways, strict=True):
             yield filled[0] - complete[0], filled[1] - complete[1]
+
+    def gammas(self, n_rows: int, seed: int) -> Rows:
+        """Kernels so narrow that one row alone is near a landmark: its distances from d + 1 landmarks around it."""
+        rng, filled, found = np.random.default_rng(seed), self.filled(), []
+        for target in filled[rng.choice(len(filled), n_rows, replace=False)]:
+            away = ((filled - target) ** 2).sum(axis=1)
+            away = float(away[away > 0].min())
+            first = target + 0.1 * np.sqrt(away / len(target)) * rng.normal(size=len(target))
+            step, gamma = 0.2 * np.sqrt(away), 12 / away
+            near, *others = (self.distance(point, gamma) for point in (first, *(first + step * np.eye(len(first)))))
+            if np.isfinite([near, *others]).all():
+                found.append(first + (near - np.array(others) + step**2) / (2 * step))
+        return np.reshape(found, (-1, self.rows.shape[1]))
+
+    def distance(self, point: Rows, gamma: float) -> float:
+        """The square of a row's distance from a point, from the sum of all rows' squared kernel values there."""
+        estimator = FederatedKernelPCA(1, landmarks=point[None], gamma=gamma, center=False)
+        fitted = coterie.fit(estimator, self.tables, policy=self.policy, **self.options())
+        self.n_jobs += 1
+        total = float(fitted.eigenvalues_.sum())
+        return -np.log(total) / (2 * gamma) if total > 0 else np.inf  # nothing is near
+
+    def options(self) -> dict[str, Any]:
+        return {"missing": "mean"} if np.isnan(self.rows).any() else {}
+
+    def filled(self) -> Rows:
+        return np.where(np.isnan(self.rows), np.nanmean(self.rows, axis=0), self.rows)
 
 
 def guesses(found: Iterator[tuple[Rows, Rows]]) -> Rows:
@@ -127,13 +154,15 @@ def recovered(rows: Rows, found: Rows) -> int:
 def told(rows: Rows, policy: Policy, n: Mapping[str, int]) -> tuple[int, int]:
     """How many rows an analyst recovers by so many questions of each choice, and of how many jobs."""
     analyst, found = Analyst(rows, policy), [np.zeros((0, rows.shape[1]))]
-    options = {"missing": "mean"} if np.isnan(rows).any() else {}
+    options = analyst.options()
     if n.get("cuts"):
         found.append(guesses(analyst.cuts(n["cuts"], 1, **options)))
     if n.get("ranges"):
         found.append(guesses(analyst.ranges(n["ranges"], 2)))
     if n.get("holes") and options:
         found.append(guesses(analyst.holes(n["holes"], 3)))
+    if n.get("gammas"):
+        found.append(analyst.gammas(n["gammas"], 4))
     return recovered(rows, np.concatenate(found)), analyst.n_jobs
 
 
@@ -143,7 +172,7 @@ def small() -> Rows:
     return rows
 
 
-@pytest.mark.parametrize(("choice", "n"), [("cuts", 5), ("ranges", 12), ("holes", 6)])
+@pytest.mark.parametrize(("choice", "n"), [("cuts", 5), ("ranges", 12), ("holes", 6), ("gammas", 2)])
 def test_each_choice_gives_rows_over_rows_and_none_over_groups(choice, n):
     assert told(small(), OPEN, {choice: n})[0] >= 1
     assert told(small(), Policy(), {choice: n})[0] == 0
@@ -155,6 +184,6 @@ def test_each_choice_gives_rows_over_rows_and_none_over_groups(choice, n):
 def test_three_hundred_jobs_of_every_choice_get_no_row(name, data_folder):
     """With ``max_runs`` lifted, as the default of this process is; the 101st job of ``standard`` is refused."""
     rows = DATA[name](data_folder)
-    n_rows, n_jobs = told(rows, Policy(), {"cuts": 100, "ranges": 50, "holes": 10})
+    n_rows, n_jobs = told(rows, Policy(), {"cuts": 80, "ranges": 40, "holes": 10, "gammas": 2})
     assert n_jobs >= 300
     assert n_rows == 0

@@ -102,12 +102,8 @@ class Standing:
     def check(self, order: RemoteJob) -> Finished:
         """Run an order over the processes: its result and its ledger are those of this process."""
         found = self.run(order)
-        result, totals = found.result, found.totals.values()
-        same = msgspec.structs.replace(order, seed=result["public_seed"])  # in a verified run the sites draw it
-        expected = self.here(same, policy=replace(read_policy(self.policy), verification="off"))
-        assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
-        assert result["counts"] == expected.counts_.tolist()
-        assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
+        totals, expected = found.totals.values(), self.at_seed_of(found, order)
+        found.equals(expected)
         values = {name: site["floats_up"] for name, site in counted(expected.ledger_).items()}
         assert {name: site["floats_up"] for name, site in found.totals.items()} == values
         assert found.outcome["carried"] == {
@@ -115,6 +111,11 @@ class Standing:
             "down": sum(site["bytes_down"] for site in totals),
         }
         return found
+
+    def at_seed_of(self, found: Finished, order: RemoteJob, **more: Any) -> Any:
+        """The same in this process without verification, at the seed that the sites of a run drew."""
+        same = msgspec.structs.replace(order, seed=found.result["public_seed"])
+        return self.here(same, policy=replace(read_policy(self.policy), verification="off"), **more)
 
     def here(self, order: RemoteJob, **more: Any) -> Any:
         """The same in this process, over the same files by the same rules."""
@@ -178,6 +179,13 @@ class Finished:
 
         found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return found
+
+    def equals(self, expected: Any) -> None:
+        """Its clusters are those of a run in this process."""
+        result = self.result
+        assert np.allclose(result["centers"], expected.cluster_centers_, rtol=1e-9, atol=1e-9)
+        assert result["counts"] == expected.counts_.tolist()
+        assert result["cost"] == pytest.approx(expected.inertia_, rel=1e-9)
 
     @property
     def totals(self) -> dict[str, dict[str, int]]:
