@@ -4,62 +4,86 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 from nvflare.apis.shareable import Shareable
 
+from coterie.deployment.job import read_job
 from coterie.engines.nvflare.center import AuxChannel, Center
 from coterie.engines.nvflare.wire import FRAME, HELLO
-from coterie.messages.verbs import Protocol, total
-from coterie.methods.shared.lloyd import Assign
+from coterie.messages.verbs import Protocol, Question
 from coterie.runtime.journal import Journal
 from coterie.runtime.run import run
+from coterie.secure.layer import MaskedSums
 
 PHASE = "phase"
+T = TypeVar("T")
 
 
 class EchoCenter(Center):
-    """Some rounds to warm up, a thousand for the memory, then rounds and bare echoes of as many bytes in turns."""
+    """An ordered, verified run: some rounds to warm up, a thousand for the memory, then rounds and bare echoes of as
+    many bytes in turns."""
 
     def conduct(self, channel: AuxChannel, engine: Any, kit: Path, folder: Path) -> None:  # noqa: ARG002
         """Leave the seconds of each in a file; how far it is, meanwhile, in another."""
         channel.greet()
-        rng, arguments = np.random.default_rng(0), self.arguments
+        arguments, sent = self.arguments, dict[str, dict[str, Any]]()
+        job = read_job(arguments["job"])
         found: dict[str, Any] = {"echo": [], "round": []}
-        sizes: list[int] = []
+        warm, rounds, turn = arguments["warm"], arguments["rounds"], arguments["turn"]
 
         def tell(line: dict[str, Any]) -> None:
             if line["event"] == "exchange":
-                found["round"].append(line["seconds"])
-                sizes.append(line["bytes_up"] // len(line["sites"]))
+                sent[line["asked"]] = line
 
         def mark(phase: str) -> None:
             time.sleep(arguments["rest"])
             (kit / PHASE).write_text(phase)
             time.sleep(3.0)  # whoever watches looks at the memory of all now
 
-        def rounds(count: int) -> Protocol[None]:
-            for _ in range(count):
-                yield from total(Assign(rng.uniform(size=(arguments["clusters"], arguments["columns"]))))
+        def after(done: int) -> None:
+            own = [sent[asked] for asked in ("secure.AskMasked", "secure.Reveal") if asked in sent]
+            found["round"].append(sum(line["seconds"] for line in own))
+            if done in (warm, warm + rounds):
+                mark("warm" if done == warm else "done")
+            if done <= warm + rounds:
+                found["round"].clear()
+            elif (done - warm - rounds) % turn == 0:
+                sizes = [line["bytes_up"] // len(line["sites"]) for line in own]
+                found["bytes"] = sum(sizes)
+                found["echo"] += [sum(_echo(channel, bytes(size), 30.0) for size in sizes) for _ in range(turn)]
 
-        def protocol() -> Protocol[None]:
-            yield from rounds(arguments["warm"])
-            mark("warm")
-            yield from rounds(arguments["rounds"])
-            mark("done")
-            found["round"].clear()
-            for _ in range(arguments["turns"]):
-                yield from rounds(arguments["turn"])
-                found["echo"] += [_echo(channel, bytes(sizes[-1]), 30.0) for _ in range(arguments["turn"])]
-
-        run(protocol(), channel, method="lloyd", journal=Journal(folder / "journal"), events=tell)
-        found["bytes"] = sizes[-1]
+        layer, order = MaskedSums(), job.read()
+        run(
+            _paced(layer.ordered(job.order, job.seed), after),
+            channel,
+            method=order.method,
+            layers=[layer],
+            identity=order.identity,
+            journal=Journal(folder / "journal"),
+            events=tell,
+        )
         out = folder / "coterie"
         out.mkdir(parents=True, exist_ok=True)
         (out / "outcome.json").write_text(json.dumps(found))
+
+
+def _paced(protocol: Protocol[T], after: Callable[[int], None]) -> Protocol[T]:
+    """The protocol; something is done after each of its sums."""
+    answer, done = None, 0
+    while True:
+        try:
+            question = protocol.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = yield question
+        if isinstance(question, Question) and question.summed:
+            done += 1
+            after(done)
 
 
 def _echo(channel: AuxChannel, payload: bytes, timeout: float) -> float:

@@ -7,20 +7,28 @@ import os
 import statistics
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from coterie.deployment.order import Order
 
 from benchmarks.echo_center import PHASE
 from benchmarks.measure import Line, Result
+from coterie import DSPGDKernelKMeans, FederatedKMeans
 from coterie.deployment.federation import Federation
+from coterie.deployment.job import RemoteJob
 from coterie.deployment.remote import Remote
 from coterie.engines.nvflare import processes
 from coterie.engines.nvflare.session import Session
+from coterie.estimators.base import FederatedEstimator
+from coterie.messages.site_api import Column
+from coterie.methods.order import Order, SignedOrder
+from coterie.methods.shared.preparation import PreparationOptions
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.installed import Holdings
 
 SITES, ROWS, COLUMNS, CLUSTERS = 5, 400, 24, 10
@@ -29,18 +37,21 @@ REST = 10.0
 """Seconds without a question before memory is read: for eight of them the engine keeps a thread for every answer, so
 that a read any earlier would be of how fast the rounds just before it were."""
 ECHO = "benchmarks.echo_center.EchoCenter"
-POLICY = 'per_site_results = "averages"\nprotection = "none"\nrosters = "any"\nmin_rows = 1\n'
+NAMES = [f"x{j}" for j in range(COLUMNS)]
+QUESTIONS = "max_questions = 2000"
 
 
 def _up(folder: Path) -> Federation:
     """Five sites whose server may also echo."""
     rng = np.random.default_rng(0)
     policy = folder / "policy.toml"
-    policy.write_text(POLICY)
+    rules = files("coterie.sites").joinpath("policies", "standard.toml").read_text()
+    assert QUESTIONS in rules
+    policy.write_text(rules.replace(QUESTIONS, "max_questions = 100_000"))
     holdings = {}
     for i in range(SITES):
         path = folder / f"site-{i}.parquet"
-        pq.write_table(pa.table({f"x{j}": rng.normal(size=ROWS) for j in range(COLUMNS)}), path)
+        pq.write_table(pa.table({name: rng.normal(size=ROWS) for name in NAMES}), path)
         holdings[f"site-{i}"] = Holdings(str(path), str(policy))
     made = Federation(folder / "federation")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
@@ -64,10 +75,20 @@ def _memory(made: Federation) -> dict[str, float]:
     return found
 
 
+def _job(made: Federation, estimator: FederatedEstimator) -> RemoteJob:
+    """A run that the federation's analyst signed."""
+    kit = made.analyst()
+    order = Order.of(estimator, tuple(map(Column, NAMES)), PreparationOptions())
+    return RemoteJob(SignedOrder.by(IdentityFiles(kit.folder).read("analyst", kit.name), order))
+
+
 def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """What the server measured, and the memory of all before and after the rounds."""
-    told = {"warm": WARM, "rounds": ROUNDS, "rest": REST, "turns": TURNS, "turn": TURN}
-    told |= {"columns": COLUMNS, "clusters": CLUSTERS}
+    start = np.random.default_rng(1).normal(size=(CLUSTERS, COLUMNS))
+    rounds = WARM + ROUNDS + TURNS * TURN
+    mini_batches = FederatedKMeans(CLUSTERS, init=start, batch_size=100, max_rounds=rounds, tol=0.0)
+    told: dict[str, Any] = {"warm": WARM, "rounds": ROUNDS, "rest": REST, "turn": TURN}
+    told["job"] = msgspec.to_builtins(_job(made, mini_batches))
     job, memory = session.submit(told, name="echo", least=SITES, center=ECHO), dict[str, dict[str, float]]()
     path = made.folder / "server" / PHASE
     while not session.status(job).startswith("FINISHED"):
@@ -80,14 +101,13 @@ def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str,
     return found, memory
 
 
-def _lanczos(session: Session, folder: Path) -> tuple[float, int]:
-    """Seconds and exchanges of DSPGD by Lanczos, ten iterations, masked."""
+def _lanczos(made: Federation, session: Session, folder: Path) -> tuple[float, int]:
+    """Seconds and exchanges of DSPGD by Lanczos, ten iterations, masked and verified."""
     taken: list[float] = []
-    settings = {"n_clusters": 10, "n_components": 10, "n_features": 20, "n_iter": 10, "solver": "lanczos"}
-    order = Order("0" * 32, "dspgd", {**settings, "random_state": 0}, [f"x{j}" for j in range(COLUMNS)])
+    estimator = DSPGDKernelKMeans(10, n_components=10, n_features=20, n_iter=10, solver="lanczos")
     Remote(
         session, folder / "lanczos", tell=lambda line: taken.append(line["seconds"]) if "seconds" in line else None
-    ).run(order, resume=False)
+    ).run(_job(made, estimator), resume=False)
     return sum(taken), len(taken)
 
 
@@ -99,21 +119,27 @@ def rounds() -> Result:
         try:
             with Session(made.analyst()) as session:
                 found, memory = _echoed(made, session, folder)
-                seconds, exchanges = _lanczos(session, folder)
+                seconds, exchanges = _lanczos(made, session, folder)
         finally:
             made.down()
             assert not any(processes.find_running(kit) for kit in made.kits())
     ours, echo = statistics.median(found["round"]), statistics.median(found["echo"])
     before, after = memory["warm"], memory["done"]
     lines = [
-        Line(f"median round, {found['bytes']:,} bytes from each site", 1000 * ours, "ms", 60.0, is_aim=True),
-        Line("the engine's own echo of as many bytes", 1000 * echo, "ms"),
-        Line("a round as a ratio to the echo", ours / echo, "x", 1.2, is_aim=True),
+        Line(
+            f"median round, {found['bytes']:,} bytes from each site in two exchanges",
+            1000 * ours,
+            "ms",
+            60.0,
+            is_aim=True,
+        ),
+        Line("two of the engine's own echoes of as many bytes", 1000 * echo, "ms"),
+        Line("a round as a ratio to the echoes", ours / echo, "x", 1.25, is_aim=True),
         Line(f"a site's memory over {ROUNDS:,} rounds", after["site"] / before["site"], "x", 1.05),
         Line(f"the server's memory over {ROUNDS:,} rounds", after["server"] / before["server"], "x", 1.05),
         Line("a site's memory after them", after["site"], "MB"),
         Line("the server's memory after them", after["server"], "MB"),
-        Line(f"DSPGD by Lanczos, T = 10, masked: {exchanges:,} exchanges", seconds, "s", 60.0, is_aim=True),
+        Line(f"DSPGD by Lanczos, T = 10, verified: {exchanges:,} exchanges", seconds, "s", 60.0, is_aim=True),
     ]
     return Result(f"{SITES} sites as separate processes, mutual TLS", lines)
 
