@@ -42,11 +42,16 @@ def _seconds(rows: Rows) -> tuple[float, float]:
     return timed_fit(made, rows.astype(np.float64), [list(own) for own in np.array_split(np.arange(WIDTH), SITES)])
 
 
+def _seconds_of(n: int) -> float:
+    rows = rows_of(n)
+    return seconds(lambda: fitted(rows))
+
+
 def growth() -> Result:
     """Seconds of sites and center together, on one thread."""
     sizes = (2_500, 5_000, 10_000)
     with threadpool_limits(1):
-        taken = {n: seconds(lambda n=n: fitted(rows_of(n))) for n in sizes}
+        taken = {n: _seconds_of(n) for n in sizes}
     power = float(np.polyfit(np.log(sizes), np.log(list(taken.values())), 1)[0])
     grid = Grid("Seconds by number of rows, sites one after the other", ("", *(f"{n:,}" for n in sizes)))
     grid.rows.append(("sites and center", *(f"{took:.1f}" for took in taken.values())))
@@ -88,20 +93,21 @@ def ranks() -> Result:
     columns = [list(own) for own in np.array_split(np.arange(rows.shape[1]), 7)]
     lines: list[Line] = []
     grid = Grid(f"1,000 rows of {name}, 7 sites, 10 components", ("", "eigenpairs", "numbers", "sin-theta"))
-    for options in (
+    settings: tuple[dict[str, Any], ...] = (
         {"local_rank": 20},
         {"local_rank": 50},
         {"local_rank": 100},
         {"tolerance": 0.01},
         {"tolerance": 0.003},
-    ):
+    )
+    for options in settings:
         with threadpool_limits(1):
             model = VerticalKernelPCA(10, random_state=0, **options).fit(rows, columns=columns)
             exact = KernelPCA(10, kernel="rbf", gamma=model.gamma_).fit(rows)
         sent = sorted(model.local_ranks_.values())
         told = ", ".join(f"{key}={value}" for key, value in options.items())
         found = model.sin_theta(exact)
-        limit = {20: 0.05, 100: 0.005}.get(options.get("local_rank"))
+        limit = {20: 0.05, 100: 0.005}.get(options.get("local_rank", 0))
         lines.append(Line(f"sin-theta to the exact components, {told}", found, "", limit))
         numbers = f"{model.ledger_.total('floats_up'):,}"
         grid.rows.append((told, f"{sent[0]} to {sent[-1]}", numbers, f"{found:.4f}"))

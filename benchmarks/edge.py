@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def beside_unprojected() -> Result:
     }
     lines = []
     for what, (first, second) in pairs.items():
-        ratio = _ratio(lambda s=first: _source_seconds(s, rows), lambda s=second: _source_seconds(s, rows))
+        ratio = _ratio(partial(_source_seconds, first, rows), partial(_source_seconds, second, rows))
         lines.append(Line(what, ratio, "x"))
     return Result(f"CPU seconds at the sources in all, {SITES} sites, {name}, k={K}", lines)
 
@@ -75,11 +76,12 @@ def beside_pooled_pca() -> Result:
 
     lines = []
     for solver in ("local", "sums"):
-        _components(tables, solver), pooled()  # once to warm up
-        ratio = alternating(lambda s=solver: _components(tables, s), pooled)
+        _components(tables, solver)  # once to warm up
+        pooled()
+        ratio = alternating(partial(_components, tables, solver), pooled)
         lines.append(Line(f"solver={solver!r}, time as a ratio to scikit-learn's PCA on the pooled rows", ratio, "x"))
         with threadpool_limits(1):
-            ratio = alternating(lambda s=solver: _components(tables, s, threads=1), pooled)
+            ratio = alternating(partial(_components, tables, solver, threads=1), pooled)
         lines.append(Line("the same, both on one thread", ratio, "x"))
     return Result(f"Federated PCA, {SITES} sites, {name}, {COMPONENTS} components", lines)
 

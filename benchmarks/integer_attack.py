@@ -103,8 +103,7 @@ class Cell:
 
     def part(self, square: npt.NDArray[np.int64] | int) -> Floats:
         """What a sum of squares adds to the group's one number."""
-        part: Floats = (square * self.count - self.total**2) / (self.count * self.scale**2)
-        return part
+        return np.asarray((square * self.count - self.total**2) / (self.count * self.scale**2))
 
     def is_determined_by_sum(self) -> bool:
         """Whether one multiset of values has this sum."""

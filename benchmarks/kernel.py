@@ -54,7 +54,8 @@ def one_step() -> Result:
         w @ advance.vectors
 
     with threadpool_limits(1):
-        ours(), bare()
+        ours()
+        bare()
         ratio = alternating(ours, bare)
     lines = [Line("a site's step as a ratio to the bare products and cosines", ratio, "x", 1.5)]
     return Result(f"DSPGD, one site of {len(part)} rows of {name}, D={D}, r={RANK}", lines)

@@ -35,9 +35,9 @@ def _run(tables: Tables, m: int = M, threads: int | None = None) -> list[Rows]:
     estimator = FederatedKernelKMeans(K, n_landmarks=m, random_state=0)
     estimator.begin()
     d = len(next(iter(tables.values())).columns)
-    options = {} if threads is None else {"threads": threads}
-    with in_process(tables, **options) as channel:
+    with in_process(tables, threads=threads) as channel:
         result = run(estimator.protocol(estimator.context(d)), channel, method="landmarks")
+    assert result.clusters is not None
     found, centers = result.embedding, result.clusters.centers
     labels = []
     for table in tables.values():
@@ -58,7 +58,8 @@ def beside_nystroem() -> Result:
         )
         pipeline.fit_predict(rows)
 
-    _run(tables), pooled()
+    _run(tables)
+    pooled()
     ratio = alternating(lambda: _run(tables), pooled)
     lines = [Line("time as a ratio to Nystroem + KMeans on the pooled rows", ratio, "x", 1.3)]
     with threadpool_limits(1):

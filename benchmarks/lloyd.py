@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def beside_scikit_learn() -> Result:
     def pooled() -> None:
         KMeans(10, init=start, n_init=1, max_iter=10, algorithm="lloyd").fit(rows)
 
-    federated(), pooled()  # once to warm up
+    federated()  # once to warm up
+    pooled()
     ratio = alternating(federated, pooled)
     return Result(
         f"Federated Lloyd, 10 sites, {name}, k=10, 10 rounds",
@@ -62,7 +64,7 @@ def around_the_mathematics() -> Result:
         rounds = max(20, 2000 // n_sites)
         with in_process(tables, threads=1) as channel:
             protocol = lloyd(rng.normal(size=(10, 20)), max_rounds=rounds - 1, tol=-1.0)
-            whole = seconds(lambda p=protocol, c=channel: run(p, c, method="lloyd"))
+            whole = seconds(partial(run, protocol, channel, method="lloyd"))
             inside = sum(site.compute_seconds for site in channel.members.values())
         lines.append(Line(f"{n_sites} sites", (whole - inside) / rounds * 1e3, "ms a round", aim, is_aim=True))
     return Result("Time outside site mathematics (k=10, d=20)", lines)
