@@ -69,7 +69,7 @@ def moved(run, by):
     """The next question with its centers some way off, under its own name, and its bytes."""
     inner = run.replay.request
     body = codec.encode_body(replace(inner, centers=inner.centers + by), run.replay.question.limits)
-    return run.replay.ask(run.names, body.digest), body.data
+    return replace(run.replay.ask(run.names), digest=body.digest), body.data
 
 
 def test_a_question_within_rounding_is_answered_in_the_server_s_words():

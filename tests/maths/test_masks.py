@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.maths.masks import FixedPoint
+from coterie.maths.masks import EXACT, TAGS, FixedPoint, inner_product
 from tests.maths.rings import add_in_ring, mask_stream
 
 BITS = st.integers(8, 64)
@@ -88,3 +88,15 @@ def test_a_sum_is_possible_up_to_what_all_sites_can_send_and_not_further(bits, n
     if beyond < 1 << (bits - 1):
         for number in (beyond, -beyond):
             assert not coding.can_sum_to(coding.decode(np.array([0, number & ring], np.uint64)))
+
+
+@pytest.mark.parametrize("n", [1, 5, EXACT + 3])
+@pytest.mark.parametrize(("bits", "is_signed"), [(64, True), (64, False), (19, True), (8, False)])
+def test_an_inner_product_is_that_of_whole_numbers(n, bits, is_signed):
+    numbers = np.random.default_rng(n).integers(0, (1 << bits) - 1, n, np.uint64, endpoint=True)
+    numbers[-1] = (1 << bits) - 1
+    key = bytes(range(32))
+    factors = [int(r) for r in mask_stream(key, n, 64)]
+    whole = [int(x) - (1 << bits) * (is_signed and int(x) >> (bits - 1)) for x in numbers]
+    expected = sum(r * x for r, x in zip(factors, whole, strict=True)) % TAGS
+    assert inner_product(numbers, key, bits, is_signed=is_signed) == expected

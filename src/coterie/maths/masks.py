@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class FixedPoint:
         """The largest integer of one site, so that the sum stays below half the ring."""
         return ((1 << (self.bits - 1)) - 1) // self.n_sites
 
-    @property
+    @cached_property
     def scale(self) -> Floats:
         """Ring integers per unit: a power of two, so that scaling is exact."""
         limit = float(min(self.largest, 1 << 62))
@@ -127,20 +128,22 @@ def inner_product(numbers: Ring, key: bytes, bits: int, *, is_signed: bool) -> i
     unused = np.uint64(64 - bits)
     shifted = numbers << unused
     whole = (shifted.view(np.int64) >> np.int64(64 - bits)).view(np.uint64) if is_signed else shifted >> unused
-    factors = add_streams(np.zeros(len(numbers), np.uint64), [(key, False)], 64).astype(np.uint64)
-    total = -(_sum(factors[whole.view(np.int64) < 0]) << 64) if is_signed else 0
-    for i, part in enumerate(_halves(factors)):
-        for j, other in enumerate(_halves(whole)):
-            total += _sum(part * other) << (32 * (i + j))
-    return total % TAGS
+    factors = add_streams(np.zeros(len(numbers), np.uint64), [(key, False)], 64)
+    starts = range(0, len(numbers), EXACT)
+    return sum(_product(whole[i : i + EXACT], factors[i : i + EXACT], is_signed=is_signed) for i in starts) % TAGS
 
 
-def _halves(numbers: Ring) -> tuple[Ring, Ring]:
-    """The lower and the upper 32 bits."""
-    return numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32)
+EXACT = 1 << 16
+"""So many products of 48 bits add up to less than 2**64."""
 
 
-def _sum(numbers: Ring) -> int:
-    """The exact sum, whatever its size."""
-    low, high = _halves(numbers)
-    return int(low.sum()) + (int(high.sum()) << 32)
+def _product(whole: Ring, factors: Ring, *, is_signed: bool) -> int:
+    """The exact sum of products, from 16 bits of the one times 32 bits of the other."""
+    halves = factors.astype("<u8").view("<u4").reshape(-1, 2).astype(np.uint64)
+    quarters = whole.astype("<u8").view("<u2").reshape(-1, 4)
+    parts = [(16 * i, quarters[:, i].astype(np.uint64) @ halves) for i in range(4)]
+    total = sum((int(low) << shift) + (int(high) << shift + 32) for shift, (low, high) in parts)
+    if is_signed:  # a negative number was read as itself and 2**64
+        low, high = (whole >> np.uint64(63)) @ halves
+        total -= (int(low) << 64) + (int(high) << 96)
+    return total

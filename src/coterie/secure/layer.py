@@ -209,13 +209,13 @@ class MaskedSums:
         """The request that carries the question's, and how its numbers are coded."""
         assert not isinstance(question.request, Mapping)
         n = len(roster)
-        bits = ring_bits(question, n, self.bits if self._replay is None else 64)
         try:
-            coded = codings(question.request, question.limits, bits, max(1, n))
+            if self._replay is not None:
+                return self._replay.ask(roster), self._replay.coded(n)
+            bits = ring_bits(question, n, self.bits)
+            coded = codings(question.request, question.limits, bits, n)
         except ValueError as problem:
             raise InputError(f"{question.request.kind} cannot be masked: {problem}.") from None
-        if self._replay is not None:
-            return self._replay.ask(roster), coded
         body = codec.encode_body(question.request, question.limits).data
         return AskMasked(bits, layout.numbers, n, roster, body), coded
 

@@ -135,7 +135,7 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
     exit_.join(envelope.run, ask.roster, envelope.request if ask.subject.of_half else b"")
-    answer = exit_.evaluate(envelope, memory["masked_sums.question"] if ask.known else ask.body)
+    answer = exit_.evaluate(envelope, memory["masked_sums.question"].data if ask.known else ask.body)
     layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
@@ -205,8 +205,8 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     _roster(exit_, memory, ask.roster, context.roster)
     exit_.unmask(envelope.run, ask.roster)
     if "masked_sums.position" in memory:  # one question a place; over fewer sites again where some drop out
-        asked = codec.request_digest(memory["masked_sums.question"])
-        exit_.settle(envelope.run, f"question {memory['masked_sums.position']}", asked)
+        place, asked = memory["masked_sums.position"], memory["masked_sums.question"].digest
+        exit_.settle(envelope.run, f"question {place}", asked)
     shares = [
         bytes(SHARE_BYTES) if peer == exit_.name else opened(seal(exit_, memory, context, peer, exit_.name), sealed)
         for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage, NotOrdered, QuestionDiffers, RosterChanged
+from coterie.maths.masks import FixedPoint, WholeNumbers
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Body, Decoded, Envelope
@@ -101,11 +102,14 @@ class Replay:
         self.question: Question | None = None
         """The next sum (or what no verified run can ask for); None when the method is done."""
         self.result: RunResult | None = None
+        self._asks: dict[tuple[str, ...], AskMasked] = {}
+        self._coded: dict[int, Sequence[FixedPoint | WholeNumbers]] = {}
         self._protocol = with_limits(order.protocol(seed))
         self._step(None)
 
     def _step(self, answer: Any, problem: Exception | None = None) -> None:
         """Go to the next sum of numbers."""
+        self._asks, self._coded = {}, {}
         while True:
             try:
                 question = self._protocol.send(answer) if problem is None else self._protocol.throw(problem)
@@ -121,8 +125,8 @@ class Replay:
                 self.question = question  # sites refuse it
                 return
             elif question.request.layout.numbers:
-                self.question, self._own = question, (question.request, question.limits)
-                self.body = codec.encode_body(question.request, question.limits)
+                self._own = question.request, question.limits
+                self._put(question, codec.encode_body(question.request, question.limits))
                 return
             else:
                 self._tell(question)
@@ -138,13 +142,28 @@ class Replay:
             raise NotOrdered("the ordered method asks for per-site results, which cannot be checked")
         return self.question.request
 
-    def ask(self, roster: tuple[str, ...], digest: bytes = b"") -> AskMasked:
+    def _put(self, question: Question, body: Body) -> None:
+        """Go on to a question, which has these bytes."""
+        self.question, self.body = question, body
+        self._asks, self._coded = {}, {}
+
+    def ask(self, roster: tuple[str, ...]) -> AskMasked:
         """The request for the next sum over these sites."""
-        request, n = self.request, len(roster)
+        if roster not in self._asks:
+            request, n = self.request, len(roster)
+            assert self.question is not None
+            bits, numbers = ring_bits(self.question, n), request.layout.numbers
+            named = self.position, TAG_BYTES, request.kind, self.body.digest
+            self._asks[roster] = AskMasked(bits, numbers, n, roster, b"", *named)
+        return self._asks[roster]
+
+    def coded(self, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
+        """How the numbers of the next sum are coded if it is over so many sites."""
         assert self.question is not None
-        bits, digest = ring_bits(self.question, n), digest or self.body.digest
-        numbers = request.layout.numbers
-        return AskMasked(bits, numbers, n, roster, b"", self.position, TAG_BYTES, request.kind, digest)
+        if n_sites not in self._coded:
+            bits = ring_bits(self.question, n_sites)
+            self._coded[n_sites] = codings(self.request, self.question.limits, bits, n_sites)
+        return self._coded[n_sites]
 
     def allows(self, roster: tuple[str, ...]) -> bool:
         """Whether the next sum may be over these sites: over all that are there, or those that the method names."""
@@ -170,26 +189,26 @@ class Replay:
         own, own_limits = self._own
         if request is None or not is_same(request, own) or not are_same(limits, own_limits):
             raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
-        self.question = replace(self.question, request=request, limits=limits)
-        self.body = Body(data, codec.request_digest(data))
+        self._put(replace(self.question, request=request, limits=limits), Body(data, codec.request_digest(data)))
 
     def take(self, proven: ProvenSum) -> None:
         """Go on with a sum that was checked, or without the sites that dropped out."""
         assert self.question is not None
-        request, limits, is_for_all = self.request, self.question.limits, self.question.to is None
+        layout, is_for_all = self.request.layout, self.question.to is None
         self.position += 1
         if is_for_all or proven.is_broken:
             self.names = proven.roster
         if proven.is_broken:
             self._step(None, RosterChanged("sites dropped out of a sum that needs every site."))
             return
-        layout, coded = request.layout, codings(request, limits, proven.bits, len(proven.roster))
-        self._step(decoded_sum(ring_numbers(proven, layout.numbers), layout, coded))
+        self._step(decoded_sum(ring_numbers(proven, layout.numbers), layout, self.coded(len(proven.roster))))
 
 
 def packed(total: Array, bits: int) -> bytes:
-    """Numbers of a ring as bytes, compressed where that makes them fewer: marks and counts are mostly zeros."""
+    """Numbers of a ring as bytes, compressed where most are zero, as marks and counts are."""
     raw = wire(f"uint{bits}").to_bytes(total)
+    if 2 * np.count_nonzero(total) > len(total):  # what is full of digits costs more time than it saves bytes
+        return raw
     return min(raw, zlib.compress(raw, 1), key=len)  # of the same length: as it is
 
 
@@ -265,7 +284,7 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
         if isinstance(problem, BadAnswer):  # a sum that no sites within their bounds can have sent
             raise NotOrdered(str(problem)) from None
         raise
-    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body.data
+    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body
 
 
 def _read(raw: bytes) -> Attachment:
@@ -283,9 +302,9 @@ def _check_sum(
     if replay.question is not None and not replay.allows(ask.roster):
         raise NotOrdered("the sum is over other sites than the ordered method asks")
     expected = replay.ask(ask.roster)
-    wrong = [item.name for item in fields(ask) if getattr(ask, item.name) != getattr(expected, item.name)]
-    if not wrong:
+    if envelope.request == codec.encode_body(expected, {}).digest:
         return
+    wrong = [item.name for item in fields(ask) if getattr(ask, item.name) != getattr(expected, item.name)]
     if wrong != ["digest"]:
         raise NotOrdered(f"the sum is not the next one of the ordered method: {', '.join(wrong)} differ")
     if not attached.body:
@@ -335,12 +354,14 @@ def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> N
     assert replay.question is not None
     if not replay.allows(proven.roster):
         raise NotOrdered("a sum is over other sites than the ordered method asks")
-    ask = replay.ask(proven.roster, proven.digest)
+    ask = replay.ask(proven.roster)
+    if proven.digest != ask.digest:  # of a question in words of the server's that this site was not put
+        ask = replace(ask, digest=proven.digest)
     if proven.bits != ask.bits:
         raise NotOrdered("a sum is in another ring than the ordered method asks")
     roster = codec.roster_digest(proven.roster)
     context = Context(run, proven.round, proven.attempt, roster, codec.encode_body(ask, {}).digest)
-    signed = is_signed(codings(replay.request, replay.question.limits, ask.bits, ask.n))
+    signed = is_signed(replay.coded(ask.n))
     tag = sum_tag(group, context, ring_numbers(proven, ask.count), ask.bits, is_signed=signed, is_padded=True)
     if tag.to_bytes(TAG_BYTES, "little") != proven.tag:
         raise NotOrdered("a sum is not that of what the sites sent")
