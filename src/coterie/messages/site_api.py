@@ -172,7 +172,7 @@ class Exit(Protocol):
     def begin(self, envelope: Any, order: bytes) -> Any:
         """The order of a run, once it is accepted; the first one only, and only if the site's rules allow it."""
 
-    def settle(self, run: bytes, what: str, data: bytes) -> None:
+    def pin(self, run: bytes, what: str, data: bytes) -> None:
         """Keep something about a run that never changes; ``NotOrdered`` if it was something else before."""
 
     def note(self, run: bytes, what: str, data: bytes) -> None:

@@ -228,7 +228,7 @@ def local_seed(exit_: Exit, memory: Memory, envelope: Envelope, ask: ShareKey) -
         text += codec.site_tag(name) + plain
     group = extracted(text)
     said = b"".join(hellos[name].to_bytes() for name in sorted(hellos))
-    exit_.settle(envelope.run, "key", hashlib.sha256(group + said).digest())
+    exit_.pin(envelope.run, "key", hashlib.sha256(group + said).digest())
     memory["masked_sums.group"] = group
     return PublicSeed(np.frombuffer(public_seed(memory), np.uint8))
 

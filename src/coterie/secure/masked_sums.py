@@ -206,7 +206,7 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     exit_.unmask(envelope.run, ask.roster)
     if "masked_sums.position" in memory:  # one question a place; over fewer sites again where some drop out
         place, asked = memory["masked_sums.position"], memory["masked_sums.question"].digest
-        exit_.settle(envelope.run, f"question {place}", asked)
+        exit_.pin(envelope.run, f"question {place}", asked)
     shares = [
         bytes(SHARE_BYTES) if peer == exit_.name else opened(seal(exit_, memory, context, peer, exit_.name), sealed)
         for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)

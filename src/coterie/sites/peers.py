@@ -18,8 +18,8 @@ from coterie.sites.ledger import IDENTITY, NO_RUN, SiteLedger
 
 MOST_HEADS = 64
 """How many heads of one other site are kept in mind."""
-CONTRADICTED, HEADS, PEER = "contradicted", "heads", "peer"
-"""Notes of a ledger: a head that it contradicts, the heads of others, the signing key of another."""
+CONTRADICTED, HEADS, PEER, MET = "contradicted", "heads", "peer", "met"
+"""Notes of a ledger: a head that it contradicts, the heads of others, the signing key of another, a run's sites."""
 
 
 class Peers:
@@ -77,6 +77,30 @@ class Peers:
             secrets.choice((heads[-1], secrets.choice(heads))).to_bytes() if heads else bytes(HEAD_BYTES)
             for heads in seen
         ]
+
+    def check_cards(
+        self, cards: Mapping[str, Card], own: Card, heads: Mapping[str, Head], pinned: Mapping[str, bytes] | None
+    ) -> None:
+        """``Untrusted`` unless the authority certified all cards, they are as pinned, and each signed its head."""
+        for name, card in cards.items():
+            self.identity.trust.check_card(card, name)
+            if name == self._name and card[1:] != own[1:]:
+                raise Untrusted(f"{name} is introduced by another key than its own")
+            if name != self._name and pinned is not None and pinned.get(name) != card.masking_key:
+                raise Untrusted(f"the masking key of {name} is not the one that the policy pins")
+        for name, head in heads.items():
+            if not head.is_signed_by(cards[name].certificate.signing_key):
+                raise Untrusted(f"the head of the ledger of {name} is not signed by it")
+
+    def meet(self, run: bytes, cards: Mapping[str, Card], heads: Mapping[str, Head], *, has_begun: bool) -> None:
+        """Keep who takes part in a run; ``Untrusted`` where sums have begun and someone is new."""
+        keys = {name: card.certificate.signing_key + card.masking_key for name, card in cards.items()}
+        first = [msgspec.msgpack.decode(data, type=dict[str, bytes]) for data in self._ledger.notes(run, MET)]
+        if first and has_begun and not keys.items() <= first[-1].items():
+            raise Untrusted("a run introduces its sites once, and this is another introduction")
+        if not first or (keys != first[-1] and not has_begun):
+            self._ledger.note(run, MET, msgspec.msgpack.encode(keys))
+            self.notice(cards, heads)
 
     def notice(self, cards: Mapping[str, Card], heads: Mapping[str, Head]) -> None:
         """Remember the others' signing keys and newest heads; say where one is not as it was."""

@@ -7,12 +7,9 @@ import hmac
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from coterie.errors import (
     BadAnswer,
@@ -34,25 +31,17 @@ from coterie.messages.heads import Head
 from coterie.messages.identity import Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import (
-    ANSWERS,
-    BEGINNINGS,
-    CARRIERS,
-    CHECKS,
-    KEEPERS,
-    Evaluated,
-    Memory,
-    Table,
-    rows_behind,
-)
+from coterie.messages.site_api import ANSWERS, BEGINNINGS, CARRIERS, CHECKS, KEEPERS, Evaluated, Table, rows_behind
 from coterie.messages.verbs import Seen
 from coterie.methods.order import Order
 from coterie.sites.approvals import Approvals
-from coterie.sites.ledger import MAX_RUNS, Key, SiteLedger
+from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
+from coterie.sites.memories import RunMemories, RunMemory
 from coterie.sites.orders import Orders, Refused
 from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
+from coterie.sites.rosters import Rosters
 from coterie.sites.views import FEW_GROUPS, grouped_view
 
 _CODES: dict[type[Exception], Refusal] = {
@@ -67,42 +56,6 @@ _CODES: dict[type[Exception], Refusal] = {
     QuestionDiffers: Refusal.IN_FULL,
     LedgerBroken: Refusal.LEDGER_BROKEN,
 }
-
-
-class RunMemory(Memory):
-    """What the protocols' functions keep of one run, and the digest of the requests it was built from."""
-
-    transcript: bytes = codec.NO_TRANSCRIPT
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: list[Request[Any]] = []
-        """The requests it was built from."""
-
-
-class RunMemories:
-    """The runs a site has in mind; beyond a few, the one not heard of for longest is forgotten.
-
-    Forgetting costs nothing but time: the site says so and is sent the run's remembered requests again.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        self._runs: OrderedDict[bytes, dict[str, RunMemory]] = OrderedDict()
-        self._policy = policy
-
-    def of(self, run: bytes, view: str = "") -> RunMemory:
-        """The memory of ``run`` over one view of the table, a blank one where there is none."""
-        memory = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
-        memory.alignment_key, memory.allows = self._policy.alignment_key, self._policy.allowed
-        memory.fewest_of_half = self._policy.fewest_of_half
-        self._runs.move_to_end(run)
-        if len(self._runs) > MAX_RUNS:
-            self._runs.popitem(last=False)
-        return memory
-
-    def forget(self, run: bytes) -> None:
-        """Drop what is kept of ``run``."""
-        self._runs.pop(run, None)
 
 
 class Site:
@@ -141,6 +94,7 @@ class Site:
         self._seed = seed
         self._orders = Orders(self.policy, self.ledger, table_name, approvals)
         self._tag = codec.site_tag(name)
+        self._rosters = Rosters(self.policy, self.ledger)
         self._memories = RunMemories(self.policy)
         self._rows = rows
         self._known: set[bytes] = set()
@@ -342,7 +296,7 @@ class Site:
             envelope, order, self.peers.identity.trust, lambda: self._check_table(envelope, {})
         )
 
-    def settle(self, run: bytes, what: str, data: bytes) -> None:
+    def pin(self, run: bytes, what: str, data: bytes) -> None:
         """Once a run; it is kept with the ledger."""
         before = self.ledger.notes(run, what)
         if before and before[0] != data:
@@ -361,54 +315,17 @@ class Site:
     def meet(self, run: bytes, cards: Mapping[str, Card], heads: Mapping[str, Head] | None = None) -> None:
         """Accept the sites of a run: all certified, as pinned by the policy, and none that is new once sums began."""
         pinned = self.policy.peers
-        for name, card in cards.items():
-            self.peers.identity.trust.check_card(card, name)
-            if name == self.name and card[1:] != self.card()[1:]:
-                raise Untrusted(f"{name} is introduced by another key than its own")
-            if name != self.name and pinned is not None and pinned.get(name) != card.masking_key:
-                raise Untrusted(f"the masking key of {name} is not the one that the policy pins")
-        for name, head in (heads or {}).items():
-            if not head.is_signed_by(cards[name].certificate.signing_key):
-                raise Untrusted(f"the head of the ledger of {name} is not signed by it")
-        keys = {name: card.certificate.signing_key + card.masking_key for name, card in cards.items()}
-        first = [msgspec.msgpack.decode(data, type=dict[str, bytes]) for data in self.ledger.notes(run, "met")]
-        if first and self.ledger.notes(run, "roster") and not keys.items() <= first[-1].items():
-            raise Untrusted("a run introduces its sites once, and this is another introduction")
-        if not first or (keys != first[-1] and not self.ledger.notes(run, "roster")):
-            self.ledger.note(run, "met", msgspec.msgpack.encode(keys))
-            self.peers.notice(cards, heads or {})
+        self.peers.check_cards(cards, self.card(), heads or {}, pinned)
+        self.peers.meet(run, cards, heads or {}, has_begun=self._rosters.have_begun(run))
 
     def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
         """Agree to be summed up with these sites, where the policy allows it after the rosters before; for one
         question ``half`` of a run with half of them."""
-        if half:
-            self._join_half(run, roster, half)
-        else:
-            self._join(run, roster, Refusal.ROSTER_FORBIDDEN)
-
-    def _join_half(self, run: bytes, roster: tuple[str, ...], question: bytes) -> None:
-        asked, before = msgspec.msgpack.encode((question, roster)), self.ledger.notes(run, "half")
-        if not self.policy.lets_halve(roster, self._rosters(run)) or (before and before[0] != asked):
-            raise Refused(Refusal.ROSTER_FORBIDDEN)
-        if not before:
-            self.ledger.note(run, "half", asked)
-
-    def _rosters(self, run: bytes) -> list[list[str]]:
-        """The rosters of the run so far."""
-        return [msgspec.msgpack.decode(data) for data in self.ledger.notes(run, "roster")]
+        self._rosters.join(run, roster, half)
 
     def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to unmask a sum over these sites, unless a smaller roster was asked for since."""
-        halves = [msgspec.msgpack.decode(data)[1] for data in self.ledger.notes(run, "half")]
-        if list(roster) not in halves:
-            self._join(run, roster, Refusal.UNMASKING_FORBIDDEN)
-
-    def _join(self, run: bytes, roster: tuple[str, ...], otherwise: Refusal) -> None:
-        before = self._rosters(run)
-        if not self.policy.lets_join(roster, before):
-            raise Refused(otherwise)
-        if not before or before[-1] != list(roster):
-            self.ledger.note(run, "roster", msgspec.msgpack.encode(roster))
+        self._rosters.unmask(run, roster)
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""

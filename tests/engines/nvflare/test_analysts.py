@@ -23,10 +23,10 @@ COTERIE = str(Path(sys.executable).parent / "coterie")
 
 
 def _job(standing: Standing, folder: Path) -> Path:
-    order = standing.order("dspgd", LANCZOS)
+    columns = [name for name, _ in standing.order("dspgd", LANCZOS).read().columns]
     settings = {name: value for name, value in LANCZOS.items() if name != "n_clusters"}
     lines = [
-        "clusters = 10", "method = 'dspgd'", "out = 'out'", f"columns = {order.columns!r}",
+        "clusters = 10", "method = 'dspgd'", "out = 'out'", f"columns = {columns!r}",
         "[settings]", *(f"{name} = {value!r}" for name, value in settings.items()),
     ]  # fmt: skip
     path = folder / "job.toml"
