@@ -18,6 +18,8 @@ C = TypeVar("C", bound=type)
 Choice: TypeAlias = Literal["points", "ranges", "parameters"]
 """What an order may choose: places in the space of rows, ranges of values, numbers on a continuous scale. Each of
 them lets an analyst vary a question by as little as they like."""
+NOTHING = "nothing"
+"""What a parameter chooses that decides no question about rows."""
 
 
 class Allowed:
@@ -67,7 +69,9 @@ class Allowed:
         )
 
 
-def parameter(default: Any, doc: str, allowed: Allowed | None = None, *, chooses: Choice | None = None) -> Any:
+def parameter(
+    default: Any, doc: str, allowed: Allowed | None = None, *, chooses: Choice | Literal["nothing"] | None = None
+) -> Any:
     """A parameter: a field of a dataclass with its sentence and, where it can be said, its allowed values.
 
     ``chooses`` says what kind of choice a value is that is neither a word nor a number.
@@ -94,7 +98,7 @@ def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:
 
 def _choice(declared: Mapping[str, Any], value: Any) -> Choice | None:
     allowed: Allowed | None = declared.get("allowed")
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | str) or declared.get("chooses") == NOTHING:
         return None
     if not isinstance(value, int | float):
         chooses: Choice | None = declared.get("chooses")

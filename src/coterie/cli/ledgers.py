@@ -44,7 +44,13 @@ KEYS = "keys, proofs"
 NO_RUN = bytes(16).hex()
 """The run that a site records for a question it could not read."""
 MANY_ROSTERS = 4
-FROM_ROWS = {"sums": "sums", "grams": "sums of products", "averages": "averages", "rows": "rows"}
+FROM_ROWS = {
+    "noisy": "noisy sums",
+    "sums": "sums",
+    "grams": "sums of products",
+    "averages": "averages",
+    "rows": "rows",
+}
 """Contents of answers computed from rows, in words; others are ``schema`` (column names) and ``nothing``."""
 
 

@@ -14,4 +14,5 @@ from coterie.estimators.vertical import VerticalKernelKMeans as VerticalKernelKM
 from coterie.estimators.vertical import VerticalKernelPCA as VerticalKernelPCA
 from coterie.estimators.vertical import transform as transform
 from coterie.methods.shared.alignment import row_tags as row_tags
+from coterie.methods.shared.privacy import Privacy as Privacy
 from coterie.sites.tables import open_table as open_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +15,14 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.site_api import Block
-from coterie.methods.method import RunContext, Settings
+from coterie.messages.verbs import Protocol
+from coterie.methods.method import RunContext, RunResult, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
 from coterie.methods.shared.halves import Halves
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
+from coterie.methods.shared.privacy import Privacy, PrivacySpent
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -50,6 +53,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What the sites of the run allow; simulated sites allow everything."""
     halves_: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    privacy_: PrivacySpent | None = None
+    """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
     cost_over_groups = "at most"
     """How a cost over groups compares with the rows' cost."""
 
@@ -89,6 +94,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         plain: dict[str, Any] = {}
         for name, value in self.get_params(deep=False).items():
             plain[name] = np.asarray(value).tolist() if isinstance(value, np.ndarray | list | tuple) else value
+            if isinstance(value, Privacy):
+                plain[name] = asdict(value)
         return {**plain, "random_state": self._run_seed}
 
     def begin(self, resumed: Mapping[str, Any] | None = None) -> None:
@@ -120,17 +127,25 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         )
         return self.prepared_rows(rows)
 
-    def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None) -> None:
-        """Fit over sites simulated from one owner's rows: plain sums, rows as they are."""
-        self._simulate_over(split_rows(X, sites, weights), X.shape[1])
+    def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None, ranges: Any = None) -> None:
+        """Fit over sites simulated from one owner's rows: plain sums, rows as they are; or, privately, noisy ones."""
+        self._simulate_over(split_rows(X, sites, weights), X.shape[1], ranges)
 
-    def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int) -> None:
+    def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int, ranges: Any = None) -> None:
         self.check(n_columns)
         self.begin()
-        ledger = Ledger()
+        ledger, options = Ledger(), PreparationOptions(ranges=ranges)
+        whole: Protocol[RunResult] | None = None
+        if self.privacy is not None:
+            whole = self.whole_protocol({"": next(iter(tables.values())).columns}, options, self._run_seed)
         with in_process(tables) as channel:
-            result = run(self.protocol(self.context(n_columns)), channel, method=self.method, ledger=ledger)
-        self.set_result(result, None, ledger)
+            if whole is None:
+                result = run(self.protocol(self.context(n_columns)), channel, method=self.method, ledger=ledger)
+                self.set_result(result, None, ledger)
+            else:
+                outcome = run(whole, channel, method=self.method, ledger=ledger)
+                self.privacy_ = outcome.privacy
+                self.set_result(outcome.result, outcome.preparation, ledger)
 
 
 class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FederatedEstimator):

@@ -28,11 +28,12 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     cluster_centers_: npt.NDArray[np.float64]
     _fewest_rows = 1
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        return self._fit(X, sites, None)
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None) -> Self:
+        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``; with differential
+        privacy, within ``ranges``, the lows and highs of all columns."""
+        return self._fit(X, sites, None, ranges)
 
-    def _fit(self, X: npt.ArrayLike, sites: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: npt.ArrayLike, sites: Any, sample_weight: Any, ranges: Any = None) -> Self:
         rows: Rows = validate_data(
             self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
         )
@@ -45,7 +46,7 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         held = len(rows) if weights is None else int((weights > 0).sum())
         if held < self.n_clusters:
             raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
-        self._simulate(rows, sites, weights)
+        self._simulate(rows, sites, weights, ranges)
         self.labels_ = self.predict(rows)
         return self
 
@@ -90,9 +91,12 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 class KMeansModel(ClusterModel):
     """k-means of rows as they are: from a start to centers, by sums."""
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None) -> Self:
-        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``."""
-        return self._fit(X, sites, sample_weight)
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None, ranges: Any = None
+    ) -> Self:
+        """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``; with differential
+        privacy, within ``ranges``, the lows and highs of all columns."""
+        return self._fit(X, sites, sample_weight, ranges)
 
     def _set_attributes(self, result: KMeansFit) -> None:
         preparation = self.preparation_

@@ -19,6 +19,8 @@ LOG2_E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292
 """The logarithm of 2 as a number of few bits, and the rest."""
 SMALLEST = -700.0
 """The exponential of anything below is zero."""
+SMALL, SPARE, STEPS = 128, 8, 30
+"""Up to how many rows all eigenpairs are computed; columns more than wanted, and steps, where not."""
 TERMS = 14
 """Of the series of the exponential, up to half the logarithm of 2."""
 
@@ -74,6 +76,34 @@ def exponential(values: Floats) -> Floats:
     for n in range(TERMS, 0, -1):
         series = series * rest / n + 1.0
     return np.where(values < SMALLEST, 0.0, np.ldexp(series, powers.astype(np.int64)))
+
+
+def leading_eigenpairs(matrix: Floats, count: int, seed: int = 0) -> tuple[Floats, Floats]:
+    """The largest eigenvalues of a symmetric matrix, from the largest down, and their vectors as columns.
+
+    Of a large matrix they are found by subspace iteration, whose products are exact: eigenvalues that are close to
+    each other, as those of noise are, may be mixed.
+    """
+    n, width = len(matrix), count + SPARE
+    if n <= max(SMALL, width):
+        values, vectors = eigenpairs(matrix)
+        return values[::-1][:count], vectors[:, ::-1][:, :count]
+    basis = _orthonormal(np.random.default_rng(seed).normal(size=(n, width)))
+    for _ in range(STEPS):
+        basis = _orthonormal(product(matrix, basis))
+    values, vectors = eigenpairs(product(basis.T, product(matrix, basis)))
+    return values[::-1][:count], product(basis, vectors[:, ::-1][:, :count])
+
+
+def _orthonormal(columns: Floats) -> Floats:
+    """Columns made orthonormal one after the other, twice."""
+    rows = columns.T.copy()
+    for _ in range(2):
+        for i, row in enumerate(rows):
+            if i:
+                row -= ((rows[:i] * row).sum(axis=1)[:, None] * rows[:i]).sum(axis=0)
+            row /= max(length(row), 1e-300)
+    return np.asarray(rows.T)
 
 
 def eigenpairs(matrix: Floats) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,31 @@ class WholeNumbers:
 
     def decode(self, total: Ring) -> Floats:
         return (total & np.uint64((1 << self.bits) - 1)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class SignedNumbers:
+    """Integers whose sum over all sites is at least ``-2**(bits - 1)`` and below ``2**(bits - 1)``."""
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.bits <= 64:
+            raise ValueError(f"a ring of {self.bits} bits is not supported for integers; use 8 to 64 bits")
+
+    def encode(self, values: Array) -> Ring:
+        """The numbers in the ring."""
+        whole = np.asarray(values, np.int64).view(np.uint64)
+        return whole if self.bits == 64 else whole & np.uint64((1 << self.bits) - 1)
+
+    def decode(self, total: Ring) -> Floats:
+        """The sum, exact below 2**53."""
+        unused = 64 - self.bits
+        return ((total << np.uint64(unused)).view(np.int64) >> np.int64(unused)).astype(np.float64)
+
+
+Coding: TypeAlias = FixedPoint | WholeNumbers | SignedNumbers
+"""How numbers stand in a ring."""
 
 
 def add_streams(total: Ring, keys: Iterable[tuple[bytes, bool]], bits: int) -> Narrow:

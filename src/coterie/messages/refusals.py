@@ -55,6 +55,8 @@ class Refusal(IntEnum):
         "the site holds a larger share of all rows than the run lets one site hold (max_share)",
         "run",
     )
+    NOT_PRIVATE = 34, "the site answers only differentially private orders, and this is none it can answer", "run"
+    BUDGET_SPENT = 35, "the order takes more than is left of the site's privacy budget", "run"
     IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
 
     @property

@@ -36,9 +36,9 @@ from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound, Limits, Magnitude
 from coterie.messages.numbers import Wire, wire
 
-Content = Literal["nothing", "schema", "sums", "grams", "averages", "rows"]
-"""The content of an answer, from harmless to disclosing. Grams are sums of products of features: enough of them
-disclose the rows of a site's view, groups by default."""
+Content = Literal["nothing", "schema", "noisy", "sums", "grams", "averages", "rows"]
+"""The content of an answer, from harmless to disclosing. Noisy sums are differentially private. Grams are sums of
+products of features: enough of them disclose the rows of a site's view, groups by default."""
 
 SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4
@@ -62,6 +62,10 @@ class ArraySpec:
     nonnegative: bool
     is_counted: bool = True
     """Whether these are values of the algorithm; keys and shares of masks are not."""
+    norm: Bound | None = None
+    """Of noisy sums: how long what a row adds is at most, in the Euclidean norm."""
+    is_gram: bool = False
+    """Whether these are products of pairs, the triangle of a matrix row by row; a pair counts twice in its norm."""
 
     def range(self, names: Limits, shape: tuple[int, ...]) -> tuple[Magnitude, Magnitude]:
         """The lowest and the highest value allowed, given the values of names in the bound."""
@@ -232,6 +236,11 @@ class Request(Fields, Generic[R]):
         return type(self)
 
     @property
+    def tells_nothing(self) -> bool:
+        """Whether what a site does for it, which has no answer, is never refused for what rows hold."""
+        return False
+
+    @property
     def measure(self) -> Request[Any] | None:
         """The request that asks sites for the limits this one's bounds lack.
 
@@ -299,7 +308,7 @@ def doing_of(kinds: str) -> str:
 def reply_type(request: Any) -> type[Reply]:
     """The reply type of a request type; ``TypeError`` unless the request states every axis of the reply."""
     for base in request.__orig_bases__:
-        if typing.get_origin(base) is Request:
+        if issubclass(typing.get_origin(base) or object, Request):
             reply: type[Reply] = typing.get_args(base)[0]
             break
     else:
@@ -360,6 +369,7 @@ class Layout:
 def _names(request: Request[Any], laid: Iterable[LaidField]) -> Limits:
     """The values of names in bounds: the request's axes and numbers, and the largest magnitudes of its arrays."""
     bounds = [item.spec.bound for item in laid if item.spec.bound is not None]
+    bounds += [item.spec.norm for item in laid if item.spec.norm is not None]
     used, axes = {name for bound in bounds for name in bound.names}, dict[str, str]()
     for bound in bounds:
         axes |= bound.axes

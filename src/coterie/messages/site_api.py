@@ -196,8 +196,11 @@ class Exit(Protocol):
     def counts(self, run: bytes) -> tuple[int, int, int]:
         """How many questions of a run were answered and refused, and how many bytes left."""
 
-    def protection(self, method: str) -> int:
-        """How many rows a group of a method has at least; 0 where the method sees single rows."""
+    def protection(self, envelope: Any) -> int:
+        """How many rows a group that the run sees has at least; 0 where it sees rows, or noisy sums of rows."""
+
+    def spent(self, envelope: Any) -> tuple[float, int]:
+        """What epsilon the run has spent, 0 where no noise protects rows; and how often the budget was reset."""
 
     def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
         """Agree to sums over these sites; the site's policy may refuse. ``half`` names a question to half of them."""

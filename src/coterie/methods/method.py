@@ -7,28 +7,31 @@ formula of its cost, estimators' parameters, model files, and a site that replay
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.messages.site_api import Column
-from coterie.messages.verbs import Protocol
+from coterie.messages.verbs import Protocol, present
 from coterie.methods.shared.agreement import Agree, Capabilities, agree
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.preparation import PreparationOptions, SumColumns, prepare
 from coterie.methods.shared.prepared import Preparation, Prepare, Spread
+from coterie.methods.shared.privacy import Privacy, PrivacySpent, Releases
+from coterie.methods.shared.private_preparation import check_private_options, prepare_privately
 from coterie.methods.shared.shares import LimitShare
-from coterie.parameters import Allowed, check_parameters, parameter
+from coterie.methods.shared.whole_rows import ShowWhole
+from coterie.parameters import Allowed, changed, check_parameters, parameter
 
 Requests: TypeAlias = tuple[type[Request[Any]], ...]
 Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
-PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, CountRows, LimitShare, CompareHalf)
+PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf)
 """The questions any method may be preceded by, or followed by."""
 
 
@@ -44,6 +47,9 @@ class RunContext:
     averages: bool = True
     """Whether every site allows averages: decides what ``"auto"`` means."""
     options: PreparationOptions = PreparationOptions()
+    releases: Releases | None = None
+    """What divides the run's privacy among its releases, where it is a private one."""
+    preparation: Preparation | None = None
 
 
 class RunResult(NamedTuple):
@@ -54,6 +60,8 @@ class RunResult(NamedTuple):
     capabilities: Capabilities
     halves: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    privacy: PrivacySpent | None = None
+    """What was promised, and how it was divided among releases, where the run was private."""
 
 
 class Settings:
@@ -63,6 +71,8 @@ class Settings:
     """What :meth:`protocol` returns: a dataclass that a model file can hold."""
     splits_columns: ClassVar[bool] = False
     """Whether sites hold other columns of the same rows, rather than other rows of the same columns."""
+    privacy: Any = None
+    """Differential privacy of the run, for methods that have it: a :class:`~coterie.Privacy`."""
     method: Any
     """The name of the method these parameters ask for: a class attribute, or a property where they decide it."""
 
@@ -74,6 +84,8 @@ class Settings:
         """Raise an error if the method cannot be run so, before any question."""
         if options.halves and not isinstance(self, ClusterSettings):
             raise InputError(f"halves=True compares clusters, and {self.method} finds none here; leave it out.")
+        if self.privacy is not None:
+            check_private_options(options)
 
     def protocol(self, context: RunContext) -> Protocol[Any]:
         """The method, over tables whose columns are agreed on and prepared."""
@@ -87,6 +99,13 @@ class Settings:
         first = next(iter(columns.values()))
         capabilities = yield from agree(first)
         names, n_columns = [column.name for column in first], len(first)
+        privacy = Privacy.of(self.privacy)
+        if privacy is not None:
+            releases = Releases(privacy, len((yield from present())))
+            preparation = yield from prepare_privately(options, names, releases)
+            private = RunContext(n_columns, seed, None, False, options, releases, preparation)
+            result = yield from self.protocol(private)
+            return RunResult(preparation, result, capabilities, None, releases.spent)
         preparation = yield from prepare(
             n_columns,
             scale=options.scale,
@@ -119,6 +138,33 @@ class ComponentSettings(Settings):
     """Of a method that finds components."""
 
     n_components: int = parameter(2, "How many components.", COUNT)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateSettings(Settings):
+    """Of a method that can be run with differential privacy."""
+
+    privacy: Privacy | None = parameter(
+        None,
+        "Differential privacy: ``Privacy(epsilon=1.0)``. Needs the ranges of all columns. None makes no noise.",
+        chooses="nothing",
+    )
+
+    used_privately: ClassVar[tuple[str, ...]] = ()
+    """The other parameters that a private run uses."""
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error for parameters that a private run does not use."""
+        super().check(n_columns)
+        if Privacy.of(self.privacy) is None:
+            return
+        kind = next(kind for kind in type(self).__mro__ if kind.__name__.endswith("Settings") and is_dataclass(kind))
+        given = {item.name: getattr(self, item.name) for item in fields(kind)}
+        unused = [name for name in changed(kind, given) if name not in ("privacy", *self.used_privately)]
+        if unused:
+            raise InputError(
+                f"privacy does not go with {', '.join(unused)}; leave {'it' if len(unused) == 1 else 'them'} out."
+            )
 
 
 @dataclass(frozen=True)

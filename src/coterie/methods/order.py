@@ -25,6 +25,7 @@ from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
+from coterie.methods.shared.privacy import Privacy
 from coterie.parameters import Choice, choices
 
 MAX_ORDER_BYTES = 16 << 20
@@ -128,6 +129,11 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What the order chooses itself: parameters by the kind of choice, and declared ranges."""
         found = choices(self.kind, self.parameters)
         return found if self.ranges is None else {**found, "ranges": "ranges"}
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """The differential privacy that is ordered."""
+        return Privacy.of(self.parameters.get("privacy"))
 
     def unsupported(self, installed: Mapping[str, str] | None = None) -> list[str]:
         """A sentence for each library of which another version is installed here."""

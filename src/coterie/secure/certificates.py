@@ -25,7 +25,7 @@ from coterie.methods.order import SignedOrder
 
 T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
-CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 1
+CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 2
 MAX_CERTIFICATE_BYTES = 1 << 24
 
 
@@ -82,7 +82,9 @@ class Statement(NamedTuple):
     n_bytes: int
     """Questions answered and refused, and bytes sent, in this run."""
     epsilon: float
-    """What the run spent of a privacy budget; 0: no noise was asked for."""
+    """What the run spent of a privacy budget, at the budget's delta; 0 where rows were not protected by noise."""
+    resets: int
+    """How often the data officer began the budget anew before."""
 
     def to_bytes(self) -> bytes:
         return _STATEMENT.pack(*self)
@@ -97,7 +99,7 @@ class Statement(NamedTuple):
         return b"coterie/statement/" + len(who).to_bytes(2, "big") + who + self.to_bytes()
 
 
-_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQd")
+_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQdI")
 SIGNED_BYTES = CERTIFICATE_BYTES + _STATEMENT.size + SIGNATURE_BYTES
 
 
@@ -148,11 +150,11 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
         int(time.time()),
         len(msgspec.msgpack.decode(met[-1], type=dict[str, bytes])) if met else 0,
         *head[:4],
-        exit_.protection(envelope.method),
+        exit_.protection(envelope),
         0 if replay is None else replay.position,
         replay is not None and replay.question is None,
         *exit_.counts(envelope.run),
-        0.0,
+        *exit_.spent(envelope),
     )
     signature = exit_.sign(statement.signed(exit_.name))
     raw = Signed(exit_.card().certificate, statement, signature).to_bytes()

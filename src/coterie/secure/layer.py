@@ -11,7 +11,8 @@ import numpy as np
 from msgspec import structs
 
 from coterie.errors import InputError, QuorumLost, RosterChanged, RunError
-from coterie.maths.masks import TAGS, FixedPoint, Ring, WholeNumbers, add_streams
+from coterie.maths.masks import TAGS, Coding, Ring, add_streams
+from coterie.maths.thresholds import threshold
 from coterie.messages import codec
 from coterie.messages.schema import Layout
 from coterie.messages.verbs import Place, Present, Protocol, Question, Remain, Seen
@@ -41,7 +42,6 @@ from coterie.secure.masked_sums import (
     decoded_sum,
     ring_bits,
     tag_mask,
-    threshold,
 )
 from coterie.secure.replay import Attachment, ProvenSum, Replay, encode, packed
 from coterie.secure.shamir import combine_others
@@ -205,7 +205,7 @@ class MaskedSums:
 
     def _masked(
         self, question: Question, layout: Layout, roster: tuple[str, ...]
-    ) -> tuple[AskMasked, Sequence[FixedPoint | WholeNumbers]]:
+    ) -> tuple[AskMasked, Sequence[Coding]]:
         """The request that carries the question's, and how its numbers are coded."""
         assert not isinstance(question.request, Mapping)
         n = len(roster)

@@ -16,10 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from coterie.errors import BadAnswer, MalformedMessage
-from coterie.maths.masks import TAGS, FixedPoint, Narrow, Ring, WholeNumbers, add_streams, inner_product
+from coterie.errors import BadAnswer, MalformedMessage, NotOrdered
+from coterie.maths.masks import (
+    TAGS,
+    Coding,
+    FixedPoint,
+    Narrow,
+    Ring,
+    SignedNumbers,
+    WholeNumbers,
+    add_streams,
+    inner_product,
+)
+from coterie.maths.thresholds import may_tolerate, threshold
 from coterie.messages import codec
 from coterie.messages.codec import Envelope
+from coterie.messages.contributions import PrivateRequest
 from coterie.messages.schema import Layout, Reply, Request, array, request_type
 from coterie.messages.site_api import Exit, Memory, carries
 from coterie.messages.verbs import Question
@@ -28,11 +40,6 @@ from coterie.secure.shamir import SECRET_BYTES, SHARE_BYTES, split
 
 SEALED_BYTES = SHARE_BYTES + 16
 TAG_BYTES = 16
-
-
-def threshold(n_sites: int) -> int:
-    """How many of the other sites' shares give a site's own mask: two thirds, and more than half of all."""
-    return max(2 * n_sites // 3, n_sites // 2 + 1) if n_sites > 2 else n_sites - 1
 
 
 class Masked(Reply, content="sums"):
@@ -96,7 +103,7 @@ def _fewest_bits(layout: Layout, n_sites: int) -> int | None:
     return next((b for b in (8, 16, 32, 64) if ((1 << (b - 1)) - 1) // n_sites >= largest), None)
 
 
-def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeNumbers]) -> Reply:
+def decoded_sum(total: Ring, layout: Layout, coded: Sequence[Coding]) -> Reply:
     """The reply that a sum in the ring stands for; ``BadAnswer`` if sites within their bounds cannot have sent it."""
     arrays, start = [], 0
     for item, coding in zip(layout.fields, coded, strict=True):
@@ -111,14 +118,15 @@ def decoded_sum(total: Ring, layout: Layout, coded: Sequence[FixedPoint | WholeN
     return layout.reply(*arrays)
 
 
-def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
+def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequence[Coding]:
     """How each array of an answer is coded; ``ValueError`` where one has no bound."""
     layout = request.layout
     if request.ring is None:
         return [FixedPoint(bits, high, n_sites) for _, high in layout.bounds(limits)]
     if bits != request.ring:
         raise ValueError(f"a ring of {bits} bits for one of {request.ring}")
-    return [WholeNumbers(bits)] * len(layout.fields)
+    kind = SignedNumbers if isinstance(request, PrivateRequest) else WholeNumbers
+    return [kind(bits)] * len(layout.fields)
 
 
 def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) -> None:
@@ -135,7 +143,12 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
     exit_.join(envelope.run, ask.roster, envelope.request if ask.subject.of_half else b"")
-    answer = exit_.evaluate(envelope, memory["masked_sums.question"].data if ask.known else ask.body)
+    body = memory["masked_sums.question"].data if ask.known else ask.body
+    carried, _ = codec.decode_body(body)
+    if isinstance(carried, PrivateRequest):
+        _check_noise(carried, ask.roster)
+        exit_.note(envelope.run, _noisy(envelope.round, envelope.attempt), codec.request_digest(body))
+    answer = exit_.evaluate(envelope, body)
     layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
@@ -151,6 +164,8 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
         tag = sum_tag(group, context, total, ask.bits, is_signed=is_signed(coded), is_padded=first)
     if ask.n == 1:  # there is no mask to take off
         exit_.unmask(envelope.run, ask.roster)
+        if isinstance(carried, PrivateRequest):
+            exit_.pin(envelope.run, f"unmasked {codec.request_digest(body).hex()}", ask.roster[0].encode())
         return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8), tag_array(tag))
     secret = secrets.token_bytes(SECRET_BYTES)
     seeds = [(own_seed(secret, context), False)]
@@ -163,6 +178,21 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     return Masked(add_streams(total, seeds, ask.bits), shares, tag_array(tag))
 
 
+def _check_noise(request: PrivateRequest[Any], roster: tuple[str, ...]) -> None:
+    """Refuse a sum in which there would be too little noise."""
+    if not request.shares <= len(roster) <= request.sites:
+        raise NotOrdered(f"noise for {request.shares} to {request.sites} sites, and {len(roster)} are asked")
+    if not may_tolerate(request.sites, request.tolerated):
+        raise NotOrdered(
+            f"{request.tolerated} of {request.sites} sites cannot be missing without weakening the noise"
+        )
+
+
+def _noisy(round_: int, attempt: int) -> str:
+    """The name of the note that says which private question was asked in a round."""
+    return f"noisy {round_} {attempt}"
+
+
 def sum_tag(group: bytes, context: Context, numbers: Ring, bits: int, *, is_signed: bool, is_padded: bool) -> int:
     """The tag of numbers in a ring; to that of a sum a pad is added, so that no number gives its factor away."""
     key = expanded(group, context.info("tag"))
@@ -170,7 +200,7 @@ def sum_tag(group: bytes, context: Context, numbers: Ring, bits: int, *, is_sign
     return (inner_product(numbers, key, bits, is_signed=is_signed) + pad) % TAGS
 
 
-def is_signed(coded: Sequence[FixedPoint | WholeNumbers]) -> bool:
+def is_signed(coded: Sequence[Coding]) -> bool:
     """Whether numbers of the ring stand for signed integers."""
     return not any(isinstance(coding, WholeNumbers) for coding in coded)
 
@@ -204,6 +234,8 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     context = Context.of(codec.read_envelope(upload)[1])
     _roster(exit_, memory, ask.roster, context.roster)
     exit_.unmask(envelope.run, ask.roster)
+    for asked in exit_.notes(envelope.run, _noisy(ask.round, ask.attempt)):  # noise is seen over one roster, or none
+        exit_.pin(envelope.run, f"unmasked {asked.hex()}", "\n".join(ask.roster).encode())
     if "masked_sums.position" in memory:  # one question a place; over fewer sites again where some drop out
         place, asked = memory["masked_sums.position"], memory["masked_sums.question"].digest
         exit_.pin(envelope.run, f"question {place}", asked)

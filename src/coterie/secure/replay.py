@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie.arrays import Array
 from coterie.errors import BadAnswer, MalformedMessage, NotOrdered, QuestionDiffers, RosterChanged
-from coterie.maths.masks import FixedPoint, WholeNumbers
+from coterie.maths.masks import Coding
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Body, Decoded, Envelope
@@ -103,7 +103,7 @@ class Replay:
         """The next sum (or what no verified run can ask for); None when the method is done."""
         self.result: RunResult | None = None
         self._asks: dict[tuple[str, ...], AskMasked] = {}
-        self._coded: dict[int, Sequence[FixedPoint | WholeNumbers]] = {}
+        self._coded: dict[int, Sequence[Coding]] = {}
         self._protocol = with_limits(order.protocol(seed))
         self._step(None)
 
@@ -157,7 +157,7 @@ class Replay:
             self._asks[roster] = AskMasked(bits, numbers, n, roster, b"", *named)
         return self._asks[roster]
 
-    def coded(self, n_sites: int) -> Sequence[FixedPoint | WholeNumbers]:
+    def coded(self, n_sites: int) -> Sequence[Coding]:
         """How the numbers of the next sum are coded if it is over so many sites."""
         assert self.question is not None
         if n_sites not in self._coded:

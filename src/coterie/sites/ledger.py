@@ -122,6 +122,10 @@ class SiteLedger:
         self.path, self._chain = path, Chain(path, durable=durable)
         self._runs: OrderedDict[bytes, _RunPages] = OrderedDict()
         self._totals = {"floats_up": 0, "bytes_up": 0, "answers": 0}
+        self._charged: dict[str, float] = {}
+        self._charges: dict[bytes, dict[bytes, float]] = {}
+        self._resets: dict[str, int] = {}
+        self._noise_keys: dict[bytes, bytes] = {}
         self._sign: Callable[[bytes], bytes] | None = None
         self._was_named = False
         with known_lines(path):
@@ -137,6 +141,10 @@ class SiteLedger:
             self._pages(run).once.add(line["what"])
         elif event == "refusal" and run in self._runs:
             self._runs[run].refusals += 1
+        elif event == "charge":
+            self._count_charge(run, bytes.fromhex(line["question"]), line["table"], line["mu_squared"])
+        elif event == "budget":
+            self._count_reset(line["table"])
         elif event == "note":
             self._pages(run).notes.setdefault(line["what"], []).append(start)
             if line["what"] == "order" and "analyst" in line:
@@ -230,6 +238,58 @@ class SiteLedger:
             return True
         return kept[:1] == [rows.encode()]
 
+    def charged(self, table: str) -> float:
+        """What a table has given away since its budget was last reset, as the square of mu."""
+        return self._charged.get(table, 0.0)
+
+    def was_charged(self, run: bytes, question: bytes) -> bool:
+        """Whether a question of a run was charged before."""
+        return question in self._charges.get(run, {})
+
+    def charged_to(self, run: bytes) -> float:
+        """What the answers of a run gave away, as the square of mu."""
+        return sum(self._charges.get(run, {}).values())
+
+    def charge(self, run: bytes, question: bytes, table: str, mu_squared: float, numbers: int) -> None:
+        """Write down what an answer gives away of a table, before it leaves."""
+        owner = self._runs.get(run, _NO_PAGES).of
+        facts = {"question": question.hex(), "table": table, "analyst": owner[0] if owner else ""}
+        self._remark("charge", run, "privacy", **facts, mu_squared=mu_squared, numbers=numbers)
+        self._count_charge(run, question, table, mu_squared)
+
+    def reset_budget(self, table: str, why: str) -> None:
+        """Begin a table's budget anew: the data officer's word."""
+        self._remark("budget", NO_RUN, "reset", table=table, why=why, spent=self.charged(table))
+        self._count_reset(table)
+
+    def resets(self, table: str) -> int:
+        """How often the budget of a table was reset."""
+        return self._resets.get(table, 0)
+
+    def noise_key(self, run: bytes) -> bytes:
+        """The secret from which a run's noise is drawn: random, and the same over restarts of the site."""
+        if self.path is None:
+            return self._noise_keys.setdefault(run, secrets.token_bytes(32))
+        return kept_secret(self._noise_file(run))
+
+    def forget_noise_key(self, run: bytes) -> None:
+        """Delete it: the run is over, and no noise can be drawn again."""
+        self._noise_keys.pop(run, None)
+        if self.path is not None:
+            self._noise_file(run).unlink(missing_ok=True)
+
+    def _noise_file(self, run: bytes) -> Path:
+        assert self.path is not None
+        return self.path.with_name(self.path.name + ".noise") / run.hex()
+
+    def _count_reset(self, table: str) -> None:
+        self._charged[table] = 0.0
+        self._resets[table] = self.resets(table) + 1
+
+    def _count_charge(self, run: bytes, question: bytes, table: str, mu_squared: float) -> None:
+        self._charges.setdefault(run, {})[question] = mu_squared
+        self._charged[table] = self.charged(table) + mu_squared
+
     def grouping(self, how: str, **facts: Any) -> None:
         """The site's groups were formed, updated or formed anew; nothing leaves."""
         head = {"event": "groups", "time": round(time.time(), 3), "run": NO_RUN.hex(), "round": -1}
@@ -298,7 +358,7 @@ class SiteLedger:
         """What was kept: in memory, or in a field of the line that begins at a byte of the file."""
         return base64.b64decode(self._chain.line_at(where)[field]) if isinstance(where, int) else where
 
-    def _remark(self, event: str, run: bytes, what: str, **facts: str) -> None:
+    def _remark(self, event: str, run: bytes, what: str, **facts: Any) -> None:
         """A line about a run with which nothing leaves."""
         line = {"event": event, "run": run.hex(), "what": what, "floats": 0, "bytes": 0, "round": -1}
         self._chain.append({**line, **facts})

@@ -11,16 +11,10 @@ from coterie.messages.identity import Trust
 from coterie.messages.refusals import Refusal
 from coterie.methods.order import Order, SignedOrder
 from coterie.sites.approvals import Approvals, Decision
+from coterie.sites.budget import Budget
 from coterie.sites.ledger import MAX_RUNS, SiteLedger
 from coterie.sites.policy import Policy
-
-
-class Refused(Exception):
-    """Carries a code to the exit; the sentence stays in the site's log."""
-
-    def __init__(self, code: Refusal, reason: str = "") -> None:
-        super().__init__(reason or code.sentence)
-        self.code = code
+from coterie.sites.refused import Refused
 
 
 class Orders:
@@ -31,8 +25,9 @@ class Orders:
 
     def __init__(self, policy: Policy, ledger: SiteLedger, table: str, approvals: Approvals | None) -> None:
         self._policy, self._ledger, self._table, self._approvals = policy, ledger, table, approvals
-        self._accepted: OrderedDict[bytes, str] = OrderedDict()
-        """The method that was ordered, by run."""
+        self._accepted: OrderedDict[bytes, tuple[str, bool]] = OrderedDict()
+        """The method that was ordered, and whether privately, by run."""
+        self.budget = Budget(policy.privacy, ledger, table)
 
     @property
     def are_needed(self) -> bool:
@@ -41,11 +36,19 @@ class Orders:
 
     def method_of(self, run: bytes) -> str | None:
         """The method of the order that was accepted for a run."""
+        return self._of(run)[0]
+
+    def is_private(self, run: bytes) -> bool:
+        """Whether the order that was accepted for a run is a differentially private one."""
+        return self._of(run)[1]
+
+    def _of(self, run: bytes) -> tuple[str | None, bool]:
         if run not in self._accepted:
             kept = self._ledger.notes(run, "order")
             if not kept:
-                return None
-            self._accepted[run] = SignedOrder.from_bytes(kept[0]).read().method
+                return None, False
+            order = SignedOrder.from_bytes(kept[0]).read()
+            self._accepted[run] = order.method, order.privacy is not None
             if len(self._accepted) > MAX_RUNS:
                 self._accepted.popitem(last=False)
         return self._accepted[run]
@@ -66,11 +69,24 @@ class Orders:
             self._ledger.begin(envelope.run, raw, signed.analyst, self._table)
         return order
 
+    def _check_privacy(self, order: Order) -> None:
+        """Refuse an order that noise cannot protect where it must, or for which too little of the budget is left."""
+        protection, privacy = self._policy.protection_of(order.method), order.privacy
+        if protection == "none" or (privacy is None and protection == "groups"):
+            return
+        if privacy is None:
+            raise Refused(Refusal.NOT_PRIVATE, "only differentially private orders are answered here")
+        if not self.budget.is_there:
+            raise Refused(Refusal.NOT_PRIVATE, "the site's policy has no [privacy] section")
+        if not self.budget.allows(privacy.mu_squared):
+            raise Refused(Refusal.BUDGET_SPENT, f"epsilon = {privacy.epsilon:g} is more than is left")
+
     def _approve(self, signed: SignedOrder, order: Order) -> None:
         """Refuse an order that the rules forbid, or that a data officer has not approved."""
         wrong = order.unsupported()
         if wrong:
             raise Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
+        self._check_privacy(order)
         forbidden = self._policy.forbidden(order)
         if forbidden:
             raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")

@@ -11,11 +11,26 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.methods.order import Order
 from coterie.methods.registry import METHODS, belongs
+from coterie.methods.shared.privacy import DELTA, Privacy
 from coterie.parameters import Choice
 
-Protection = Literal["groups", "none"]
+Protection = Literal["groups", "noise", "none"]
 
-_LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
+
+@dataclass(frozen=True)
+class PrivacyRules:
+    """The privacy budget of a site's table, over all runs and analysts."""
+
+    epsilon: float
+    delta: float = DELTA
+    unit: str = "row"
+    """What is protected: a row, or all rows with one value in the column named; goes before an order's unit."""
+
+    def __post_init__(self) -> None:
+        Privacy.of({"epsilon": self.epsilon, "delta": self.delta, "unit": self.unit})
+
+
+_LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "noisy": 1, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
 SMALLEST_GROUP, LARGEST_GROUP = 3, 50
 MIN_KEY_BYTES = 16
@@ -33,7 +48,7 @@ class Policy:
     methods: frozenset[str] | None = None
     """The methods allowed; None is all."""
     protection: Protection = "groups"
-    """What a method computes with: fixed groups of rows, or (``"none"``) rows as they are."""
+    """What a method computes with: fixed groups of rows; noisy sums over rows (``"noise"``); rows as they are."""
     min_group: int = 5
     """The fewest rows in a group."""
     per_site_results: Literal["none", "averages", "rows"] = "none"
@@ -60,14 +75,18 @@ class Policy:
     """Whether an analyst is told that it is this site that has not approved an order, or declined it."""
     min_rows: int = 0
     """How many rows the site must hold to take part."""
+    privacy: PrivacyRules | None = None
+    """The budget that differentially private orders are answered from; without one, they are not."""
     alignment_key: bytes | None = field(default=None, repr=False)
     """A secret the sites share, and the server does not: with it the keys of rows become tags that match."""
     method_protection: Mapping[str, Protection] = field(default_factory=dict)
     """The protection of single methods, where it is another one."""
 
     def __post_init__(self) -> None:
-        if self.protection not in ("groups", "none"):
-            raise InputError(f"protection={self.protection!r}; it is 'groups' or 'none'.")
+        if self.protection not in ("groups", "noise", "none"):
+            raise InputError(f"protection={self.protection!r}; it is 'groups', 'noise' or 'none'.")
+        if self.protection == "noise" and self.privacy is None:
+            raise InputError("protection='noise' needs a budget: privacy=PrivacyRules(epsilon=4.0).")
         if not SMALLEST_GROUP <= self.min_group <= LARGEST_GROUP:
             raise InputError(
                 f"min_group={self.min_group}; it is {SMALLEST_GROUP} to {LARGEST_GROUP} rows. "

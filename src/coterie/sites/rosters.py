@@ -6,8 +6,8 @@ import msgspec
 
 from coterie.messages.refusals import Refusal
 from coterie.sites.ledger import SiteLedger
-from coterie.sites.orders import Refused
 from coterie.sites.policy import Policy
+from coterie.sites.refused import Refused
 
 ROSTER, HALF = "roster", "half"
 """Notes of a ledger: the rosters of a run, and its question to half of the sites."""

@@ -27,22 +27,35 @@ from coterie.maths.arithmetic import fixed_threads
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
+from coterie.messages.contributions import CONTRIBUTIONS, PrivateRequest
 from coterie.messages.heads import Head
 from coterie.messages.identity import Card, Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
-from coterie.messages.site_api import ANSWERS, BEGINNINGS, CARRIERS, CHECKS, KEEPERS, Evaluated, Table, rows_behind
+from coterie.messages.site_api import (
+    ANSWERS,
+    BEGINNINGS,
+    CARRIERS,
+    CHECKS,
+    KEEPERS,
+    Evaluated,
+    Memory,
+    Table,
+    rows_behind,
+)
 from coterie.messages.verbs import Seen
 from coterie.methods.order import Order
 from coterie.sites.approvals import Approvals
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.memories import RunMemories, RunMemory
-from coterie.sites.orders import Orders, Refused
+from coterie.sites.orders import Orders
 from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
+from coterie.sites.refused import Refused
 from coterie.sites.rosters import Rosters
 from coterie.sites.views import FEW_GROUPS, grouped_view
+from coterie.sites.views.noise import noisy_answer
 
 _CODES: dict[type[Exception], Refusal] = {
     MalformedMessage: Refusal.MALFORMED,
@@ -105,6 +118,8 @@ class Site:
         """The table as methods see it, by protection; what no method sees is not kept."""
         needed = {self.policy.protection, *self.policy.method_protection.values()}
         views: dict[Protection, Table] = {"none": table} if "none" in needed else {}
+        if self.policy.privacy is not None:
+            views["noise"] = table  # private questions alone see it, and they are answered with noise
         if "groups" in needed:
             view = views["groups"] = grouped_view(table, self.policy.min_group, self.ledger, name=name)
             if view.n_grouped < FEW_GROUPS * view.min_group:
@@ -112,9 +127,14 @@ class Site:
                 self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
         return views
 
-    def _table(self, method: str) -> Table:
-        """The table as a method sees it."""
-        return self._tables[self.policy.protection_of(method)]
+    def _protection(self, envelope: Envelope) -> Protection:
+        """How rows are protected in a run: by noise where its order is private."""
+        of_method = self.policy.protection_of(envelope.method)
+        return "noise" if of_method != "none" and self._orders.is_private(envelope.run) else of_method
+
+    def _table(self, envelope: Envelope) -> Table:
+        """The table as a run sees it."""
+        return self._tables[self._protection(envelope)]
 
     def answer(self, frame: bytes) -> bytes:
         """The one exit. A question asked again gets the bytes it got before."""
@@ -192,7 +212,7 @@ class Site:
         self.peers.check_ledger()
         is_open = self._is_open(decoded, request)
         if CARRIERS.get(type(request)) is None:
-            self._object(envelope.method, request, is_masked=False)
+            self._object(envelope, request, is_masked=False)
         elif not self.policy.allows(envelope.method):
             raise Refused(Refusal.METHOD_FORBIDDEN)
         allowed = self.policy.max_questions
@@ -220,21 +240,25 @@ class Site:
         """Refuse where the rows are not those the run began with, or too few, or more than declared."""
         if not self._began_so(envelope.run):
             raise Refused(Refusal.OTHER_ROWS)
-        held = rows_behind(self._table(envelope.method))
+        if self._protection(envelope) == "noise":  # no refusal tells how many rows there are
+            return
+        held = rows_behind(self._table(envelope))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
             raise Refused(Refusal.TOO_FEW_ROWS)
         self._check_rows(envelope, limits)
 
     def _check_rows(self, envelope: Envelope, limits: Limits) -> None:
         """Refuse where the run sees more of the site's rows than a question declares."""
-        held = rows_behind(self._memory(envelope).table or self._table(envelope.method))
+        if self._protection(envelope) == "noise":
+            return
+        held = rows_behind(self._memory(envelope).table or self._table(envelope))
         most = limits.get("rows", float("inf"))
         if isinstance(most, tuple) or held > most:
             raise OutOfRange(f"{self.name} holds {held} rows; declared were {most}")
 
     def _memory(self, envelope: Envelope) -> RunMemory:
         """What the site remembers of a run, apart for each protection: methods could differ in it."""
-        return self._memories.of(envelope.run, self.policy.protection_of(envelope.method))
+        return self._memories.of(envelope.run, self._protection(envelope))
 
     def _began_so(self, run: bytes) -> bool:
         """Whether the run began with the rows that are there now; written down when it begins."""
@@ -244,11 +268,21 @@ class Site:
             self._known.add(run)
         return True
 
-    def _object(self, method: str, request: Request[Any], *, is_masked: bool) -> None:
+    def _object(self, envelope: Envelope, request: Request[Any], *, is_masked: bool) -> None:
         """Refuse what cannot be answered here or what the policy has something against."""
-        if ANSWERS.get(type(request)) is None:
+        kind, protection = type(request), self._protection(envelope)
+        if kind not in ANSWERS and kind not in CONTRIBUTIONS:
             raise Refused(Refusal.UNKNOWN_QUESTION)
-        objection = self.policy.objection(method, type(request), is_masked=is_masked)
+        content, is_private = reply_type(kind).content, isinstance(request, PrivateRequest)
+        if is_private and protection == "groups":
+            raise Refused(Refusal.NOT_PRIVATE, "a private question in a run whose order is not private")
+        is_safe = is_private or content == "schema" or (content == "nothing" and request.tells_nothing)
+        if protection == "noise" and not (is_safe and self._orders.is_private(envelope.run)):
+            raise Refused(Refusal.NOT_PRIVATE)
+        is_alone = isinstance(request, PrivateRequest) and not is_masked and request.shares > 1
+        if is_alone and protection == "noise":
+            raise Refused(Refusal.NOT_PRIVATE, "one site's noise is not enough for the question")
+        objection = self.policy.objection(envelope.method, kind, is_masked=is_masked)
         if objection is not None:
             raise Refused(objection)
 
@@ -275,9 +309,15 @@ class Site:
     def sign(self, data: bytes) -> bytes:
         return self.peers.identity.sign(data)
 
-    def protection(self, method: str) -> int:
-        """How many rows a group of a method has at least; 0 where the method sees single rows."""
-        return self.policy.min_group if self.policy.protection_of(method) == "groups" else 0
+    def protection(self, envelope: Envelope) -> int:
+        """How many rows a group that the run sees has at least; 0 where it sees rows, or noisy sums of rows."""
+        return self.policy.min_group if self._protection(envelope) == "groups" else 0
+
+    def spent(self, envelope: Envelope) -> tuple[float, int]:
+        """What epsilon the run has spent, 0 where no noise protects rows; and how often the budget was reset."""
+        if self._protection(envelope) != "noise":
+            return 0.0, 0
+        return self._orders.budget.spent_by(envelope.run)
 
     @property
     def verifies(self) -> bool:
@@ -332,17 +372,17 @@ class Site:
         request, limits = codec.decode_body(body)
         if request is None or request.remembered:
             raise Refused(Refusal.UNKNOWN_QUESTION)
-        self._object(envelope.method, request, is_masked=True)
+        self._object(envelope, request, is_masked=True)
         self._check_rows(envelope, limits)
         _layout(request)
         return Evaluated(request, self._compute(envelope, request), limits)
 
     def keep(self, envelope: Envelope, request: Request[Any]) -> None:
         """Do what a request without an answer says; the site's own protocol asks for it, in a verified run."""
-        self._object(envelope.method, request, is_masked=True)
+        self._object(envelope, request, is_masked=True)
         kept, keep = self._memory(envelope), KEEPERS.get(type(request))
         if keep is not None:
-            keep(kept.table or self._table(envelope.method), kept, request)
+            keep(kept.table or self._table(envelope), kept, request)
         self._compute(envelope, request)
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
@@ -357,19 +397,31 @@ class Site:
     def _compute(self, envelope: Envelope, request: Request[Any]) -> Reply:
         """What the protocol's own function answers."""
         compute, memory = ANSWERS.get(type(request)), self._memory(envelope)
-        assert compute is not None
         began = time.perf_counter()
         try:
-            return compute(memory.table or self._table(envelope.method), memory, request)
+            if isinstance(request, PrivateRequest):
+                return self._privately(envelope, memory, request)
+            assert compute is not None
+            return compute(memory.table or self._table(envelope), memory, request)
         finally:
             self.compute_seconds += time.perf_counter() - began
+
+    def _privately(self, envelope: Envelope, memory: Memory, request: PrivateRequest[Any]) -> Reply:
+        """Noisy sums; what they give away is charged before they leave, once for each question."""
+        wrong = request.problem()
+        if wrong is not None:
+            raise MalformedMessage(f"{request.kind}: {wrong}")
+        if self._protection(envelope) == "noise":
+            asked = codec.encode_body(request, {}).digest
+            self._orders.budget.charge(envelope.run, asked, request.mu_squared, request.layout.numbers)
+        return noisy_answer(memory, request, self.ledger.noise_key(envelope.run))
 
     def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
         kept, keep = self._memory(envelope), KEEPERS.get(type(request))
         try:
             if keep is not None:
-                keep(kept.table or self._table(envelope.method), kept, request)
+                keep(kept.table or self._table(envelope), kept, request)
         except Exception:
             self._memories.forget(envelope.run)
             raise
@@ -389,7 +441,7 @@ class Site:
             if not has_begun and type(request) not in BEGINNINGS:
                 raise NotOrdered("the site is brought up to date with a run that it has no order for")
             if carrier is None:
-                self._object(envelope.method, request, is_masked=False)
+                self._object(envelope, request, is_masked=False)
             for check in CHECKS:
                 check(self, self._memory(envelope), envelope, replace(decoded, request=request))
             self._remember(envelope, request, body)

@@ -19,9 +19,11 @@ from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.kmeans.lloyd import KMeansSettings
-from coterie.methods.method import COUNT_OR_NONE, Method
+from coterie.methods.kmeans.private import Box, private_kmeans
+from coterie.methods.method import COUNT_OR_NONE, Method, PrivateSettings, RunContext
 from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
 from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.private_sums import PRIVATE
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
@@ -129,7 +131,7 @@ class Reassignment:
 
 
 @dataclass(eq=False, repr=False)
-class FederatedSettings(KMeansSettings):
+class FederatedSettings(PrivateSettings, KMeansSettings):
     """The parameters of Algorithm 1."""
 
     _: KW_ONLY
@@ -171,6 +173,15 @@ class FederatedSettings(KMeansSettings):
     )
 
     method = "federated-kmeans"
+    used_privately = ("n_clusters",)
+
+    def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
+        """A start, and rounds from there; with differential privacy another way."""
+        if context.releases is None or context.preparation is None:
+            return super().protocol(context)
+        self.check(context.n_columns)
+        box = Box(*context.preparation.box)
+        return private_kmeans(self.n_clusters, box, context.releases, context.seed)
 
     def check(self, n_columns: int) -> None:
         """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
@@ -249,7 +260,7 @@ def _reassigned(
 METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-    (Train, Close, Split, Summarise),
+    (Train, Close, Split, Summarise, *PRIVATE),
     "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
     "k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",

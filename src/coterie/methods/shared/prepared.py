@@ -44,6 +44,11 @@ class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' row
     low: Floats = array("ranges")
     high: Floats = array("ranges")
 
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether every row can be prepared so, whatever it holds."""
+        return self.missing in ("mean", "drop") and len(self.low) > 0 and not self.bounded
+
     def limits_after(self, limits: Limits) -> Limits:
         """Ranges say how large values are in each column; rows are at most as many as before."""
         ranges = Preparation.of(self).ranges
@@ -122,6 +127,12 @@ class Preparation:
         if len(self.low):
             return Ranges(self.low, self.high, self.bounded)
         return Ranges(self.shift, self.shift + self.scale, True) if self.bounded else None
+
+    @property
+    def box(self) -> tuple[Floats, Floats]:
+        """Where prepared values lie that were within declared ranges: lowest and highest, by column."""
+        assert len(self.low)
+        return (self.low - self.shift) / self.scale, (self.high - self.shift) / self.scale
 
     def apply(self, block: Block, columns: Sequence[Column] | None = None) -> Block:
         """Prepared rows, in the precision of the raw ones; ``columns`` name what is wrong with one."""

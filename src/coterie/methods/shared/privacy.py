@@ -1,0 +1,161 @@
+"""Differential privacy of a run: what was asked for, how it is divided among releases, and what was spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from coterie.arrays import Floats
+from coterie.errors import InputError
+from coterie.maths.accounting import LARGEST_DELTA, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, mu_of, variance_for
+from coterie.maths.thresholds import may_tolerate, most_tolerated
+from coterie.messages.contributions import Noisy, PrivateRequest
+from coterie.messages.verbs import Protocol, total
+from coterie.parameters import Allowed, check_parameters, parameter
+
+N = TypeVar("N", bound=Noisy)
+
+DELTA = 1e-6
+"""Where nobody chose another one."""
+WIDE_RING = 64
+CERTAIN = 12.0
+"""So many deviations of noise are never exceeded (with a probability below 1e-32)."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Differential privacy for a run: whatever anybody computes from all that leaves, adding or removing one unit
+    changes the probability of any outcome by at most a factor of ``exp(epsilon)``, and ``delta``."""
+
+    epsilon: float = parameter(
+        1.0, "How much the releases may depend on one unit.", Allowed(low=LEAST_EPSILON, high=LARGEST_EPSILON)
+    )
+    delta: float | None = parameter(
+        None,
+        "The probability with which epsilon need not hold; 1e-6 if None.",
+        Allowed(low=LEAST_DELTA, high=LARGEST_DELTA, none=True),
+    )
+    unit: str = parameter("row", "What is protected: a row, or all rows with the same value in the column named.")
+    tolerated: int = parameter(
+        0,
+        "Sites that may drop out, or collude with the server, without weakening the promise: each adds more noise.",
+        Allowed(whole=True, low=0),
+    )
+
+    @classmethod
+    def of(cls, value: Any) -> Privacy | None:
+        """What a parameter holds: this class, its values by name, or as an order lists them."""
+        if value is None or isinstance(value, cls):
+            found = value
+        elif isinstance(value, Mapping):
+            known = {item.name for item in fields(cls)}
+            if not value.keys() <= known:
+                raise InputError(f"privacy has no {min(value.keys() - known)!r}; it has {', '.join(sorted(known))}.")
+            found = cls(**value)
+        elif isinstance(value, Sequence) and len(value) == 5 and value[0] == cls.__name__:
+            found = cls(*value[1:])
+        else:
+            raise InputError(f"privacy={value!r} is no Privacy; write Privacy(epsilon=1.0).")
+        if found is not None:
+            check_parameters(found)
+            if not isinstance(found.unit, str) or not found.unit:
+                raise InputError(
+                    f"unit={found.unit!r}; it is 'row', or the name of a column that says whose row it is."
+                )
+        return found
+
+    @property
+    def mu_squared(self) -> float:
+        """What all releases together may give away."""
+        return mu_of(self.epsilon, self.delta or DELTA) ** 2
+
+
+@dataclass(frozen=True)
+class Release:
+    """Noisy sums that left: what they are, and their share of what the run gave away."""
+
+    what: str
+    share: float
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What a run promised, and how it was divided."""
+
+    epsilon: float
+    delta: float
+    unit: str
+    tolerated: int
+    sites: int
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True)
+class Released:
+    """An answer and, by array, the standard deviation of its noise."""
+
+    reply: Any
+    deviations: tuple[float, ...]
+
+
+class Releases:
+    """Divides what a run may give away among its releases."""
+
+    def __init__(self, privacy: Privacy, n_sites: int) -> None:
+        if privacy.tolerated >= n_sites:
+            raise InputError(
+                f"tolerated={privacy.tolerated} of {n_sites} sites; at least one must be left whose noise counts."
+            )
+        if not may_tolerate(n_sites, privacy.tolerated):
+            raise InputError(
+                f"tolerated={privacy.tolerated} of {n_sites} sites: two sums with the same noise could be unmasked. "
+                f"Use at most {most_tolerated(n_sites)}, or {n_sites - 1}, with which each site's noise is enough."
+            )
+        self.privacy, self.n_sites = privacy, n_sites
+        self._mu2 = privacy.mu_squared
+        self._made: list[Release] = []
+        self._scale = 1.0
+        self.most_rows = math.inf
+        """More rows than there are, once that was released."""
+
+    @property
+    def spent(self) -> PrivacySpent:
+        """What was promised and how it was divided."""
+        p = self.privacy
+        return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, self.n_sites, tuple(self._made))
+
+    def keep(self, share: float) -> None:
+        """What follows divides this share of what it otherwise would."""
+        self._scale *= share
+
+    def mu_squared(self, share: float) -> float:
+        """What a share of the run may give away."""
+        return self._mu2 * share * self._scale
+
+    def ask(
+        self, kind: type[PrivateRequest[N]], what: str, share: float, parts: Sequence[float], *values: Any
+    ) -> Protocol[Released]:
+        """Ask for noisy sums with a share of the run, of which each array of the answer has a part."""
+        blank = kind(self.n_sites, self.privacy.tolerated, WIDE_RING, np.full(len(parts), 64.0), *values)
+        given = [self.mu_squared(share) * part for part in parts]
+        variances = np.array([variance_for(norm, mu2) for norm, mu2 in zip(blank.norms, given, strict=True)])
+        request = replace(blank, variances=variances, bits=self._bits(blank.norms, variances))
+        reply = yield from total(request)
+        made = [request.share_variance(place) * self.n_sites for place in range(len(parts))]
+        self._made.append(Release(what, share * self._scale))
+        return Released(reply, tuple(map(math.sqrt, made)))
+
+    def _bits(self, norms: Sequence[float], variances: Floats) -> int:
+        """Of a ring in which sums of all rows, with noise, do not wrap."""
+        if not math.isfinite(self.most_rows):
+            return WIDE_RING
+        spread = 1 + self.n_sites / (self.n_sites - self.privacy.tolerated)
+        largest = max(
+            norm * self.most_rows + 2 * CERTAIN * math.sqrt(variance * spread)
+            for norm, variance in zip(norms, variances, strict=True)
+        )
+        return min(WIDE_RING, max(16, math.ceil(math.log2(largest + 64)) + 2))

@@ -1,0 +1,77 @@
+"""Preparation under differential privacy: declared ranges, and moments of columns by noisy sums where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from coterie.arrays import Floats
+from coterie.errors import InputError
+from coterie.maths import exact
+from coterie.messages.verbs import Protocol, total
+from coterie.methods.shared.preparation import PreparationOptions
+from coterie.methods.shared.prepared import Missing, Preparation
+from coterie.methods.shared.privacy import CERTAIN, Releases
+from coterie.methods.shared.private_sums import SumWholeColumns
+from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
+
+SHARE = 0.1
+"""Of what a run may give away, for the means and deviations of columns."""
+LEAST = 0.01
+"""A deviation is at least this share of its column's range."""
+
+
+def check_private_options(options: PreparationOptions) -> None:
+    """Raise, before any question, what cannot be done with differential privacy."""
+    wrong = []
+    if options.ranges is None:
+        wrong.append("needs ranges, the lowest and highest value of every column: noise is made for them.")
+    if options.max_share is not None:
+        wrong.append("cannot check max_share: whether a site refuses would tell how many rows it has; leave it out.")
+    if options.halves:
+        wrong.append("cannot compare halves; leave it out.")
+    if wrong:
+        raise InputError(" ".join(f"privacy {problem}" for problem in wrong))
+
+
+def prepare_privately(options: PreparationOptions, names: Sequence[str], releases: Releases) -> Protocol[Preparation]:
+    """Rows within their ranges, scaled; missing values count as the middle of the range (or, where asked for, as the
+    noisy mean), or their rows are left out."""
+    assert options.ranges is not None
+    ranges = Ranges.of(options.ranges, len(names))
+    low, high, middle = ranges.low, ranges.high, (ranges.low + ranges.high) / 2
+    width = np.where(high > low, high - low, 1.0)
+    missing: Missing = "drop" if options.missing == "drop" else "mean"
+    preparation = Preparation(missing, middle, np.zeros(len(low)), np.ones(len(low)), False, None, low, high)
+    if options.scale == "minmax":
+        preparation = replace(preparation, shift=low, scale=width)
+    elif options.scale == "standard" or options.missing == "mean":
+        mean, deviation = yield from _column_moments(preparation, width, releases)
+        preparation = replace(preparation, fill=mean if options.missing == "mean" else middle)
+        if options.scale == "standard":
+            preparation = replace(preparation, shift=mean, scale=deviation)
+    yield from total(preparation.request())
+    return preparation
+
+
+def _column_moments(preparation: Preparation, width: Floats, releases: Releases) -> Protocol[tuple[Floats, Floats]]:
+    """Noisy means and deviations of columns."""
+    d = len(width)
+    yield from total(replace(preparation, shift=preparation.low, scale=width).request())
+    half = np.full(d, 0.5)
+    grid = exact.length(half) / (WIDEST - 1)
+    yield from total(ShowWhole(grid, 1.0, half, np.zeros(0), np.zeros((0, 0))))
+    reach = int(np.ceil(exact.length(half) / grid + np.sqrt(d) / 2))
+    sums = yield from releases.ask(
+        SumWholeColumns, "means and deviations of columns", SHARE, (0.1, 0.45, 0.45), d, reach
+    )
+    releases.keep(1 - SHARE)
+    n_rows = max(float(sums.reply.rows), 1.0)
+    releases.most_rows = n_rows + CERTAIN * sums.deviations[0]
+    mean = np.clip(sums.reply.sums * grid / n_rows, -0.5, 0.5)
+    variance = sums.reply.squares * grid**2 / n_rows - mean**2
+    deviation = np.sqrt(np.clip(variance, LEAST**2, 0.25))
+    return preparation.low + (mean + 0.5) * width, deviation * width
