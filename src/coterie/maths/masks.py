@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -153,9 +153,15 @@ def inner_product(numbers: Ring, key: bytes, bits: int, *, is_signed: bool) -> i
     unused = np.uint64(64 - bits)
     shifted = numbers << unused
     whole = (shifted.view(np.int64) >> np.int64(64 - bits)).view(np.uint64) if is_signed else shifted >> unused
-    factors = add_streams(np.zeros(len(numbers), np.uint64), [(key, False)], 64)
+    factors = _factors(key, len(numbers))
     starts = range(0, len(numbers), EXACT)
     return sum(_product(whole[i : i + EXACT], factors[i : i + EXACT], is_signed=is_signed) for i in starts) % TAGS
+
+
+@lru_cache(maxsize=2)  # a site needs them for its own numbers, and again for the sum
+def _factors(key: bytes, count: int) -> Ring:
+    """The numbers that a key stands for."""
+    return np.asarray(add_streams(np.zeros(count, np.uint64), [(key, False)], 64))
 
 
 EXACT = 1 << 16
