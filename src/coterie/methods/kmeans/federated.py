@@ -19,10 +19,11 @@ from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
 from coterie.methods.kmeans.lloyd import KMeansSettings
-from coterie.methods.kmeans.private import Box, private_kmeans
+from coterie.methods.kmeans.private import private_kmeans
 from coterie.methods.method import COUNT_OR_NONE, Method, PrivateSettings, RunContext
 from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
 from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter

@@ -1,0 +1,100 @@
+"""Clusters of rows in a subspace, by noisy counts and sums of cells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.arrays import Floats
+from coterie.maths import exact
+from coterie.maths.exact_kmeans import solve
+from coterie.messages.verbs import Protocol
+from coterie.methods.shared.privacy import Releases
+from coterie.methods.shared.private_subspace import Moments, Subspace
+from coterie.methods.shared.private_sums import SumByCell
+from coterie.methods.shared.whole_rows import WIDEST
+
+ROWS_A_CELL, MOST_CELLS, SURE = 6.0, 400, 2.0
+"""Cells are so few that each holds so many deviations of its noisy count; those with fewer than two are left out."""
+ROUNDS = 3
+FINE_RADIUS = 8.0
+"""Of the mean distance from the mean: how far out rows are told apart in the subspace."""
+
+
+def codebook_start(
+    n_clusters: int,
+    moments: Moments,
+    subspace: Subspace,
+    releases: Releases,
+    share: float,
+    fine: float,
+    rng: np.random.Generator,
+) -> Protocol[Floats]:
+    """Clusters of the noisy means of cells around public points."""
+    s = len(subspace.variances)
+    deviation = 1 / np.sqrt(releases.mu_squared(share) * 0.2)
+    n_cells = int(min(max(moments.n_rows / (ROWS_A_CELL * deviation), n_clusters), max(MOST_CELLS, n_clusters)))
+    points = rng.normal(size=(n_cells, s)) * np.sqrt(subspace.variances)
+    narrow = 1.0 if n_cells <= n_clusters else min(1.0, max(0.35, 1.4 * (n_clusters / n_cells) ** (1 / s)))
+    radius = subspace.spread * round(narrow, 3)
+    found = yield from private_clusters(points, radius, releases, "cells of a codebook", share, 0.2, fine)
+    sure = found.counts > SURE * found.deviation
+    if sure.sum() < n_clusters:
+        sure = np.isin(np.arange(n_cells), np.argsort(-found.counts, kind="stable")[:n_clusters])
+    weights = np.maximum(found.counts[sure], found.deviation)
+    means = points[sure] + no_farther(found.sums[sure] / weights[:, None], radius)
+    return solve(means, weights, n_clusters, seed=int(rng.integers(2**31))).centers
+
+
+class NoisyClusters(NamedTuple):
+    counts: Floats
+    sums: Floats
+    deviation: float
+    """Of a count."""
+
+
+def private_clusters(
+    centers: Floats, radius: float, releases: Releases, what: str, share: float, counting: float, fine: float
+) -> Protocol[NoisyClusters]:
+    """Noisy counts and sums of differences by center, in the units of the centers."""
+    reach = max(1, int(np.ceil(radius / fine)))
+    near = np.clip(centers / fine, -WIDEST, WIDEST)
+    asked = yield from releases.ask(SumByCell, what, share, (counting, 1 - counting), reach, near)
+    return NoisyClusters(asked.reply.counts.astype(np.float64), asked.reply.sums * fine, asked.deviations[0])
+
+
+def private_lloyd(
+    centers: Floats, subspace: Subspace, releases: Releases, share: float, fine: float, rng: np.random.Generator
+) -> Protocol[tuple[Floats, Floats, float]]:
+    """Rounds of Lloyd's algorithm; an empty cluster takes half of the largest one. Centers, counts, the radius."""
+    k, s = centers.shape
+    radius = _radius_within(centers, subspace)
+    for step in range(ROUNDS):
+        found = yield from private_clusters(
+            centers, radius, releases, f"clusters, round {step + 1}", share / ROUNDS, 0.12, fine
+        )
+        empty, counts = found.counts < SURE * found.deviation, np.maximum(found.counts, found.deviation)
+        moves = no_farther(found.sums / counts[:, None], radius)
+        centers = centers + np.where(empty[:, None], 0.0, moves)
+        for place in np.flatnonzero(empty) if step < ROUNDS - 1 and k > 1 else ():
+            largest = int(np.argmax(counts))
+            aside = rng.normal(size=s) * np.sqrt(subspace.variances)
+            aside = 0.5 * radius * aside / max(exact.length(aside), 1e-300)
+            centers[place], centers[largest] = centers[largest] + aside, centers[largest] - aside
+            counts[largest] = counts[place] = counts[largest] / 2
+    return centers, np.maximum(found.counts, 0.0), radius
+
+
+def _radius_within(centers: Floats, subspace: Subspace) -> float:
+    """How far rows are from their centers: what the centers' own spread leaves of all rows'."""
+    away = centers - centers.mean(axis=0)
+    between = float((away * away).sum()) / len(centers)
+    least = 0.15 * subspace.spread**2
+    return float(np.sqrt(max(subspace.spread**2 - between, least)))
+
+
+def no_farther(moves: Floats, radius: float) -> Floats:
+    """Moves no longer than a radius."""
+    lengths = np.sqrt((moves * moves).sum(axis=1))
+    return np.asarray(moves * np.minimum(1.0, radius / np.maximum(lengths, 1e-300))[:, None])
