@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from coterie.arrays import Mask
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError
 from coterie.messages.site_api import Block
@@ -28,6 +29,7 @@ from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.secure.certificates import RunCertificate
 from coterie.sites.tables import ArrayTable
+from coterie.sites.views.units import first_of_each, unit_codes
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -127,9 +129,32 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         )
         return self.prepared_rows(rows)
 
-    def _simulate(self, X: Rows, sites: npt.ArrayLike | None, weights: Rows | None, ranges: Any = None) -> None:
+    def _simulate(
+        self,
+        X: Rows,
+        sites: npt.ArrayLike | None,
+        weights: Rows | None,
+        ranges: Any = None,
+        units: npt.ArrayLike | None = None,
+    ) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, rows as they are; or, privately, noisy ones."""
+        counted = self._counted(len(X), sites, units)
+        if counted is not None:
+            X, sites = X[counted], None if sites is None else np.asarray(sites)[counted]
         self._simulate_over(split_rows(X, sites, weights), X.shape[1], ranges)
+
+    def _counted(self, n_rows: int, sites: npt.ArrayLike | None, units: npt.ArrayLike | None) -> Mask | None:
+        """Which rows count, where all rows of one unit are protected together."""
+        privacy = Privacy.of(self.privacy)
+        unit = None if privacy is None else privacy.unit_column
+        if units is None and unit is None:
+            return None
+        if privacy is None or unit is None:
+            raise InputError("units say whose row it is; name what they are: privacy=Privacy(unit='patient').")
+        if units is None or np.shape(units) != (n_rows,):
+            raise InputError(f"unit={unit!r} needs units, one label a row ({n_rows}): fit(X, ranges=..., units=...).")
+        labels = np.zeros(n_rows, int) if sites is None else np.asarray(sites)
+        return first_of_each(unit_codes(zip(labels, np.asarray(units, object), strict=True)), privacy.rows_per_unit)
 
     def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int, ranges: Any = None) -> None:
         self.check(n_columns)

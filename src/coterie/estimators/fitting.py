@@ -13,12 +13,13 @@ from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.messages.identity import Identity
-from coterie.messages.site_api import Column, Table, keys_of
+from coterie.messages.site_api import Column, Table, keys_of, units_of
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
+from coterie.methods.shared.privacy import Privacy
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -31,6 +32,7 @@ from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
+from coterie.sites.views.units import unit_rule
 from coterie.text import count_of
 
 E = TypeVar("E", bound=FederatedEstimator)
@@ -78,9 +80,9 @@ def fit(
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    opened = opened_tables(tables, key)
+    rules = rules_of(policy, map(str, tables))
+    opened = opened_tables(tables, key, units_asked(estimator, rules))
     layers_of(sums)
-    rules = rules_of(policy, opened)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
     check_groups(opened, rules, estimator.method)
@@ -175,14 +177,33 @@ def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
     return [MaskedSums()] if sums == "masked" else [PlainSums()]
 
 
-def opened_tables(tables: Mapping[str, Any], key: str | None) -> dict[str, Table]:
+def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> dict[str, str]:
+    """By site the column that says whose row it is, where all rows of one unit are protected together."""
+    privacy = Privacy.of(estimator.privacy)
+    found = {
+        name: None if privacy is None else unit_rule(privacy, policy.privacy).column for name, policy in rules.items()
+    }
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def opened_tables(
+    tables: Mapping[str, Any], key: str | None, units: Mapping[str, str] | None = None
+) -> dict[str, Table]:
     """Every site's table, opened if it is not yet."""
     if not tables:
         raise InputError("tables is empty; at least one site is needed.")
     opened = {
-        str(name): table if hasattr(table, "raw_blocks") else open_table(table, name=str(name), key=key)
+        str(name): table
+        if hasattr(table, "raw_blocks")
+        else open_table(table, name=str(name), key=key, unit=(units or {}).get(str(name)))
         for name, table in tables.items()
     }
+    for name, column in (units or {}).items():
+        own = units_of(opened[name])
+        if own is None or own.column != column:
+            raise InputError(
+                f"unit={column!r}: the table of {name} was opened without that column; pass the unit to open_table."
+            )
     without = [name for name, table in opened.items() if keys_of(table) is None]
     if key is not None and without:
         raise InputError(

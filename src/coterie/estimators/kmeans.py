@@ -28,25 +28,29 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     cluster_centers_: npt.NDArray[np.float64]
     _fewest_rows = 1
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None) -> Self:
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None, units: Any = None
+    ) -> Self:
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``; with differential
-        privacy, within ``ranges``, the lows and highs of all columns."""
-        return self._fit(X, sites, None, ranges)
+        privacy, within ``ranges``, the lows and highs of all columns, and of ``units``, which say whose row it is."""
+        return self._fit(X, sites, None, ranges, units)
 
-    def _fit(self, X: npt.ArrayLike, sites: Any, sample_weight: Any, ranges: Any = None) -> Self:
+    def _fit(self, X: npt.ArrayLike, sites: Any, sample_weight: Any, ranges: Any = None, units: Any = None) -> Self:
         rows: Rows = validate_data(
             self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=self._fewest_rows
         )
         self.check(rows.shape[1])
         weights = None
         if sample_weight is not None:
+            if self.privacy is not None:
+                raise InputError("privacy does not go with sample_weight: every row counts once; leave one out.")
             weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
             if not (weights > 0).any():
                 raise InputError("every sample weight is 0; there is nothing to cluster.")
         held = len(rows) if weights is None else int((weights > 0).sum())
         if held < self.n_clusters:
             raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
-        self._simulate(rows, sites, weights, ranges)
+        self._simulate(rows, sites, weights, ranges, units)
         self.labels_ = self.predict(rows)
         return self
 
@@ -92,11 +96,18 @@ class KMeansModel(ClusterModel):
     """k-means of rows as they are: from a start to centers, by sums."""
 
     def fit(
-        self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None, *, sites: Any = None, ranges: Any = None
+        self,
+        X: npt.ArrayLike,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        sites: Any = None,
+        ranges: Any = None,
+        units: Any = None,
     ) -> Self:
         """Cluster the rows of ``X``, simulating one site for every distinct label in ``sites``; with differential
-        privacy, within ``ranges``, the lows and highs of all columns."""
-        return self._fit(X, sites, sample_weight, ranges)
+        privacy, within ``ranges``, the lows and highs of all columns, and of ``units``, which say whose row it is."""
+        return self._fit(X, sites, sample_weight, ranges, units)
 
     def _set_attributes(self, result: KMeansFit) -> None:
         preparation = self.preparation_

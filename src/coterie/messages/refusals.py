@@ -57,6 +57,7 @@ class Refusal(IntEnum):
     )
     NOT_PRIVATE = 34, "the site answers only differentially private orders, and this is none it can answer", "run"
     BUDGET_SPENT = 35, "the order takes more than is left of the site's privacy budget", "run"
+    NO_UNIT = 36, "the site's table has no column that says whose row it is, of the name that the order gives", "run"
     IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
 
     @property

@@ -82,6 +82,21 @@ def keys_of(table: Table) -> tuple[str, ...] | None:
     return keys
 
 
+class Units(NamedTuple):
+    """Whose each row of a table is, for privacy of all rows of one person."""
+
+    column: str
+    """The column that says so; it is not among the table's columns."""
+    codes: Integers
+    """Rows with equal numbers are of the same unit; one that lacks a value is a unit of its own."""
+
+
+def units_of(table: Table) -> Units | None:
+    """The units of a table's rows; None if it was opened without them."""
+    units: Units | None = getattr(table, "units", None)
+    return units
+
+
 def new_rows_of(table: Table) -> Table | None:
     """New rows of the same columns, to be embedded like the others."""
     new: Table | None = getattr(table, "new", None)

@@ -47,8 +47,14 @@ class Holdings:
 
     def table(self) -> Table:
         """The table, opened as said."""
+        privacy = self.rules().privacy
         return open_table(
-            self.data, columns=self.columns, ignore=self.ignore, categories=self.categories, key=self.key
+            self.data,
+            columns=self.columns,
+            ignore=self.ignore,
+            categories=self.categories,
+            key=self.key,
+            unit=None if privacy is None else privacy.unit_column,
         )
 
     def rules(self) -> Policy:

@@ -10,11 +10,13 @@ from coterie.messages.codec import Envelope
 from coterie.messages.identity import Trust
 from coterie.messages.refusals import Refusal
 from coterie.methods.order import Order, SignedOrder
+from coterie.methods.shared.privacy import Privacy
 from coterie.sites.approvals import Approvals, Decision
 from coterie.sites.budget import Budget
 from coterie.sites.ledger import MAX_RUNS, SiteLedger
 from coterie.sites.policy import Policy
 from coterie.sites.refused import Refused
+from coterie.sites.views.units import UnitRule, unit_rule
 
 
 class Orders:
@@ -23,10 +25,19 @@ class Orders:
     With ``approvals`` a run needs an order, and a data officer decides about those that the policy says.
     """
 
-    def __init__(self, policy: Policy, ledger: SiteLedger, table: str, approvals: Approvals | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: SiteLedger,
+        table: str,
+        approvals: Approvals | None,
+        unit_column: str | None = None,
+    ) -> None:
+        """``unit_column`` says whose row each row of the table is, where the table was opened with one."""
         self._policy, self._ledger, self._table, self._approvals = policy, ledger, table, approvals
-        self._accepted: OrderedDict[bytes, tuple[str, bool]] = OrderedDict()
-        """The method that was ordered, and whether privately, by run."""
+        self._unit_column = unit_column
+        self._accepted: OrderedDict[bytes, tuple[str, Privacy | None]] = OrderedDict()
+        """The method that was ordered, and with what differential privacy, by run."""
         self.budget = Budget(policy.privacy, ledger, table)
 
     @property
@@ -40,15 +51,20 @@ class Orders:
 
     def is_private(self, run: bytes) -> bool:
         """Whether the order that was accepted for a run is a differentially private one."""
-        return self._of(run)[1]
+        return self._of(run)[1] is not None
 
-    def _of(self, run: bytes) -> tuple[str | None, bool]:
+    def unit_rule(self, run: bytes) -> UnitRule | None:
+        """How many rows of each unit count in a private run; None in others."""
+        privacy = self._of(run)[1]
+        return None if privacy is None else unit_rule(privacy, self._policy.privacy)
+
+    def _of(self, run: bytes) -> tuple[str | None, Privacy | None]:
         if run not in self._accepted:
             kept = self._ledger.notes(run, "order")
             if not kept:
-                return None, False
+                return None, None
             order = SignedOrder.from_bytes(kept[0]).read()
-            self._accepted[run] = order.method, order.privacy is not None
+            self._accepted[run] = order.method, order.privacy
             if len(self._accepted) > MAX_RUNS:
                 self._accepted.popitem(last=False)
         return self._accepted[run]
@@ -72,13 +88,16 @@ class Orders:
     def _check_privacy(self, order: Order) -> None:
         """Refuse an order that noise cannot protect where it must, or for which too little of the budget is left."""
         protection, privacy = self._policy.protection_of(order.method), order.privacy
+        rule = None if privacy is None else unit_rule(privacy, self._policy.privacy)
+        if rule is not None and rule.column not in (None, self._unit_column):
+            raise Refused(Refusal.NO_UNIT, f"the table was opened without the unit's column {rule.column!r}")
         if protection == "none" or (privacy is None and protection == "groups"):
             return
-        if privacy is None:
+        if privacy is None or rule is None:
             raise Refused(Refusal.NOT_PRIVATE, "only differentially private orders are answered here")
         if not self.budget.is_there:
             raise Refused(Refusal.NOT_PRIVATE, "the site's policy has no [privacy] section")
-        if not self.budget.allows(privacy.mu_squared):
+        if not self.budget.allows(privacy.mu_squared * rule.charged**2):
             raise Refused(Refusal.BUDGET_SPENT, f"epsilon = {privacy.epsilon:g} is more than is left")
 
     def _approve(self, signed: SignedOrder, order: Order) -> None:

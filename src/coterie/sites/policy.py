@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from coterie.errors import InputError
@@ -11,7 +11,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.methods.order import Order
 from coterie.methods.registry import METHODS, belongs
-from coterie.methods.shared.privacy import DELTA, Privacy
+from coterie.methods.shared.privacy import DELTA, ROW, Privacy
 from coterie.parameters import Choice
 
 Protection = Literal["groups", "noise", "none"]
@@ -25,9 +25,16 @@ class PrivacyRules:
     delta: float = DELTA
     unit: str = "row"
     """What is protected: a row, or all rows with one value in the column named; goes before an order's unit."""
+    rows_per_unit: int = 1
+    """How many rows of each unit count; where an order for the same unit says fewer, so many."""
 
     def __post_init__(self) -> None:
-        Privacy.of({"epsilon": self.epsilon, "delta": self.delta, "unit": self.unit})
+        Privacy.of({item.name: getattr(self, item.name) for item in fields(self)})
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that says whose row it is."""
+        return None if self.unit == ROW else self.unit
 
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "noisy": 1, "sums": 1, "grams": 1, "averages": 1, "rows": 2}

@@ -42,6 +42,7 @@ from coterie.messages.site_api import (
     Memory,
     Table,
     rows_behind,
+    units_of,
 )
 from coterie.messages.verbs import Seen
 from coterie.methods.order import Order
@@ -56,6 +57,7 @@ from coterie.sites.refused import Refused
 from coterie.sites.rosters import Rosters
 from coterie.sites.views import FEW_GROUPS, grouped_view
 from coterie.sites.views.noise import noisy_answer
+from coterie.sites.views.units import BoundedTable, check_unit
 
 _CODES: dict[type[Exception], Refusal] = {
     MalformedMessage: Refusal.MALFORMED,
@@ -101,11 +103,14 @@ class Site:
         self._log = log or logging.getLogger(LOGGER)
         self.peers = Peers(name, identity, self.ledger, self._log)
         self._tables = self._views(table, table_name)
+        self._bounded: dict[int, BoundedTable] = {}
+        """The table by how many rows of each unit count."""
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
         self.masking_key = self.ledger.secret()
         self._seed = seed
-        self._orders = Orders(self.policy, self.ledger, table_name, approvals)
+        units = units_of(table)
+        self._orders = Orders(self.policy, self.ledger, table_name, approvals, units and units.column)
         self._tag = codec.site_tag(name)
         self._rosters = Rosters(self.policy, self.ledger)
         self._memories = RunMemories(self.policy)
@@ -116,6 +121,7 @@ class Site:
 
     def _views(self, table: Table, name: str) -> dict[Protection, Table]:
         """The table as methods see it, by protection; what no method sees is not kept."""
+        check_unit(name, table, self.policy)
         needed = {self.policy.protection, *self.policy.method_protection.values()}
         views: dict[Protection, Table] = {"none": table} if "none" in needed else {}
         if self.policy.privacy is not None:
@@ -133,8 +139,11 @@ class Site:
         return "noise" if of_method != "none" and self._orders.is_private(envelope.run) else of_method
 
     def _table(self, envelope: Envelope) -> Table:
-        """The table as a run sees it."""
-        return self._tables[self._protection(envelope)]
+        """The table as a run sees it; a private one sees so many rows of each unit."""
+        table, rule = self._tables[self._protection(envelope)], self._orders.unit_rule(envelope.run)
+        if rule is None or rule.column is None:
+            return table
+        return self._bounded.setdefault(rule.most, BoundedTable(table, rule.most))
 
     def answer(self, frame: bytes) -> bytes:
         """The one exit. A question asked again gets the bytes it got before."""
@@ -412,8 +421,10 @@ class Site:
         if wrong is not None:
             raise MalformedMessage(f"{request.kind}: {wrong}")
         if self._protection(envelope) == "noise":
-            asked = codec.encode_body(request, {}).digest
-            self._orders.budget.charge(envelope.run, asked, request.mu_squared, request.layout.numbers)
+            asked, rule = codec.encode_body(request, {}).digest, self._orders.unit_rule(envelope.run)
+            assert rule is not None
+            mu_squared = request.mu_squared * rule.charged**2
+            self._orders.budget.charge(envelope.run, asked, mu_squared, request.layout.numbers)
         return noisy_answer(memory, request, self.ledger.noise_key(envelope.run))
 
     def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:

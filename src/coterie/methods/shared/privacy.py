@@ -21,6 +21,10 @@ N = TypeVar("N", bound=Noisy)
 
 DELTA = 1e-6
 """Where nobody chose another one."""
+ROW = "row"
+"""The unit that is a row."""
+MOST_ROWS = 1000
+"""The most rows of a unit that may count."""
 WIDE_RING = 64
 CERTAIN = 12.0
 """So many deviations of noise are never exceeded (with a probability below 1e-32)."""
@@ -45,6 +49,11 @@ class Privacy:
         "Sites that may drop out, or collude with the server, without weakening the promise: each adds more noise.",
         Allowed(whole=True, low=0),
     )
+    rows_per_unit: int = parameter(
+        1,
+        "How many rows of each unit count; a site leaves out the others, and noise is made for so many.",
+        Allowed(whole=True, low=1, high=MOST_ROWS),
+    )
 
     @classmethod
     def of(cls, value: Any) -> Privacy | None:
@@ -56,22 +65,34 @@ class Privacy:
             if not value.keys() <= known:
                 raise InputError(f"privacy has no {min(value.keys() - known)!r}; it has {', '.join(sorted(known))}.")
             found = cls(**value)
-        elif isinstance(value, Sequence) and len(value) == 5 and value[0] == cls.__name__:
+        elif isinstance(value, Sequence) and len(value) == len(fields(cls)) + 1 and value[0] == cls.__name__:
             found = cls(*value[1:])
         else:
             raise InputError(f"privacy={value!r} is no Privacy; write Privacy(epsilon=1.0).")
         if found is not None:
             check_parameters(found)
-            if not isinstance(found.unit, str) or not found.unit:
-                raise InputError(
-                    f"unit={found.unit!r}; it is 'row', or the name of a column that says whose row it is."
-                )
+            _check_unit(found)
         return found
 
     @property
     def mu_squared(self) -> float:
-        """What all releases together may give away."""
-        return mu_of(self.epsilon, self.delta or DELTA) ** 2
+        """What all releases together may give away of one row; of a unit's rows together as much as epsilon says."""
+        return (mu_of(self.epsilon, self.delta or DELTA) / self.rows_per_unit) ** 2
+
+    @property
+    def unit_column(self) -> str | None:
+        """The column that says whose row it is."""
+        return None if self.unit == ROW else self.unit
+
+
+def _check_unit(privacy: Privacy) -> None:
+    if not isinstance(privacy.unit, str) or not privacy.unit:
+        raise InputError(f"unit={privacy.unit!r}; it is 'row', or the name of a column that says whose row it is.")
+    if privacy.unit == ROW and privacy.rows_per_unit > 1:
+        raise InputError(
+            f"rows_per_unit={privacy.rows_per_unit} needs unit, the column that says whose row it is; "
+            "without it, leave rows_per_unit out."
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +113,7 @@ class PrivacySpent:
     tolerated: int
     sites: int
     releases: tuple[Release, ...]
+    rows_per_unit: int = 1
 
 
 @dataclass(frozen=True)
@@ -126,14 +148,15 @@ class Releases:
     def spent(self) -> PrivacySpent:
         """What was promised and how it was divided."""
         p = self.privacy
-        return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, self.n_sites, tuple(self._made))
+        made = self.n_sites, tuple(self._made)
+        return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, *made, p.rows_per_unit)
 
     def keep(self, share: float) -> None:
         """What follows divides this share of what it otherwise would."""
         self._scale *= share
 
     def mu_squared(self, share: float) -> float:
-        """What a share of the run may give away."""
+        """What a share of the run may give away of one row."""
         return self._mu2 * share * self._scale
 
     def ask(

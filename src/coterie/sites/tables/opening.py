@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from coterie.arrays import Integers
 from coterie.errors import InputError
-from coterie.messages.site_api import Column, Table
+from coterie.messages.site_api import Column, Table, Units
 from coterie.sites.tables import sources
 from coterie.sites.tables.delimited import CsvSource
 from coterie.sites.tables.encoders import (
@@ -60,6 +60,7 @@ def open_table(
     ignore: Collection[str] = (),
     categories: Categories | None = None,
     key: str | None = None,
+    unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Table:
@@ -68,11 +69,23 @@ def open_table(
     Its columns are exactly ``columns``, in this order, or all but those in ``ignore``. A text column becomes a column
     of 0 and 1 for each of its ``categories``. CSV cells, categories and large integers are checked here, so that
     a run does not fail halfway. Files are streamed, except ``.npz``. ``key`` is the column that identifies a row at
-    every site that holds columns of it; it is not among the columns.
+    every site that holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row
+    it is, for differential privacy of all rows of one person.
     """
     reader, choice = source_of(source, name), Choice(columns, ignore, categories)
     keys = None if key is None else _keys(reader, key)
-    encoders = encoders_of(reader, choice if key is None else choice.without(key))
+    units = None if unit is None else _units(reader, unit)
+    for column in filter(None, (key, unit)):
+        choice = choice.without(column)
+    table = _opened(reader, encoders_of(reader, choice), keys, block_bytes)
+    table.units = units
+    return table
+
+
+def _opened(
+    reader: Source, encoders: Sequence[Encoder], keys: Sequence[str | None] | None, block_bytes: int
+) -> ArrayTable | StreamedTable:
+    """The table of the encoded columns."""
     if keys is None and isinstance(reader, ArraySource) and _is_unchanged(reader, encoders):
         names = [encoder.column for encoder in encoders]
         return ArrayTable(reader.values, columns=names, name=reader.name, block_bytes=block_bytes)
@@ -92,6 +105,17 @@ def _keys(reader: Source, key: str) -> list[str | None]:
     kind = _type_of_names(reader, key, "be a key; use numbers or text")
     texts = [text for batch in reader.batches([key], LOOK) for text in as_text(batch.column(key), kind).to_pylist()]
     return [text and text.strip() for text in texts]
+
+
+def _units(reader: Source, unit: str) -> Units:
+    """Whose each row is; a row that lacks a value is a unit of its own."""
+    kind = _type_of_names(reader, unit, "say whose row it is; use numbers or text")
+    texts = [owners(batch.column(unit), kind) for batch in reader.batches([unit], LOOK)]
+    codes = pa.chunked_array(texts, pa.large_string()).combine_chunks().dictionary_encode().indices
+    own, missing = codes.to_numpy(zero_copy_only=False), np.asarray(codes.is_null())
+    found = np.where(missing, -1, own).astype(np.int64)
+    found[missing] = len(found) + np.arange(int(missing.sum()))
+    return Units(unit, found)
 
 
 def _type_of_names(reader: Source, column: str, use: str) -> Any:
@@ -145,14 +169,29 @@ def split_by_site(
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
     categories: Categories | None = None,
+    unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> dict[str, Table]:
     """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`."""
     reader = source_of(source, name)
     _type_of_names(reader, site_column, "name sites; use text")
-    encoders = encoders_of(reader, Choice(columns, ignore, categories).without(site_column))
+    choice, units = Choice(columns, ignore, categories).without(site_column), None
+    if unit is not None:
+        choice, units = choice.without(unit), _units(reader, unit)
+    encoders = encoders_of(reader, choice)
     sizes = _sizes(reader, encoders, site_column)
+    tables = _parts(reader, encoders, site_column, sizes, block_bytes)
+    if units is not None:
+        for site, own in _places(reader, site_column, sizes).items():
+            tables[site].units = units._replace(codes=units.codes[own])
+    return dict(tables)
+
+
+def _parts(
+    reader: Source, encoders: Sequence[Encoder], site_column: str, sizes: dict[str, int], block_bytes: int
+) -> Mapping[str, ArrayTable | StreamedTable]:
+    """A table for each site."""
     is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
     if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
         return {
@@ -169,12 +208,12 @@ def split_by_site(
 
 def _held(
     source: Source, encoders: Sequence[Encoder], column: str, sizes: dict[str, int], block_bytes: int
-) -> dict[str, Table]:
+) -> dict[str, ArrayTable | StreamedTable]:
     """Tables of a file that fits in memory."""
     whole = StreamedTable(source, encoders, sum(sizes.values()))
     rows = np.concatenate([block.rows for block in whole.raw_blocks()])
     columns = [c.name for c in whole.columns]
-    parts: dict[str, Table] = {}
+    parts: dict[str, ArrayTable | StreamedTable] = {}
     for site, own in _places(source, column, sizes).items():
         part = ArrayTable(rows[own], columns=columns, name=source.name, block_bytes=block_bytes)
         part.categories = whole.categories

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from coterie.arrays import Integers
 from coterie.errors import InputError, MissingValues
-from coterie.messages.site_api import Block, Column, Rows, Table, keys_of
+from coterie.messages.site_api import Block, Column, Rows, Table, Units, keys_of, units_of
 from coterie.sites.tables.encoders import LOOK, CategoryEncoder, Encoder, as_text, owners
 from coterie.sites.tables.sources import Source, column_names
 from coterie.text import count_of
@@ -34,6 +34,8 @@ class CheckedTable(ABC):
     columns: tuple[Column, ...]
     keys: tuple[str, ...] | None = None
     """What identifies each row at every site that holds columns of it; None if rows are matched by position."""
+    units: Units | None = None
+    """Whose each row is, where the table was opened with a column that says so."""
     _is_finite = False
 
     @abstractmethod
@@ -221,7 +223,8 @@ def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) 
 
 
 def scan_table(table: Table) -> tuple[Integers, str]:
-    """Missing values by column, and a fingerprint of the rows and their keys; infinite or huge values are refused."""
+    """Missing values by column, and a fingerprint of the rows, their keys and units; infinite or huge values are
+    refused."""
     missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
     name = str(getattr(table, "name", "table"))
     for block in table.raw_blocks():
@@ -232,13 +235,15 @@ def scan_table(table: Table) -> tuple[Integers, str]:
             kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
             raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
         seen.update(np.ascontiguousarray(block.rows).tobytes())
-    keys = keys_of(table)
+    keys, units = keys_of(table), units_of(table)
     suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+    if units is not None:
+        suffix += f"-{hashlib.blake2b(units.codes.tobytes(), digest_size=8).hexdigest()}"
     return missing, seen.hexdigest() + suffix
 
 
 def fingerprint(table: Table) -> str:
-    """A digest of the rows, and of their keys if they have any."""
+    """A digest of the rows, and of their keys and units if they have any."""
     return scan_table(table)[1]
 
 
