@@ -163,7 +163,7 @@ WORDS = {
 
 def _heart() -> dict[str, RawTable]:
     """All 13 columns of the four hospitals, a value of 0 as it is."""
-    z = datasets._stored("heart_disease")
+    z = datasets.stored("heart_disease")
     names = tuple(map(str, z["feature_names"]))
     return {str(s): RawTable(names, z["X"][z["site"] == i].astype(float)) for i, s in enumerate(z["site_names"])}
 
@@ -183,7 +183,7 @@ def _heart_with_text() -> dict[str, RawTable]:
 
 def _beijing_air(step: int) -> dict[str, RawTable]:
     """Hourly values of twelve stations, every hour or every so many of all rows."""
-    z = datasets._stored("beijing_air")
+    z = datasets.stored("beijing_air")
     rows, site, names = z["X"][::step].astype(float), z["site"][::step], tuple(map(str, z["feature_names"]))
     return {str(name): RawTable(names, rows[site == i]) for i, name in enumerate(z["site_names"])}
 
@@ -196,13 +196,13 @@ COVTYPE = (
 
 def _covtype() -> dict[str, RawTable]:
     """60,000 patches drawn at random, the ten columns of numbers."""
-    numbers = datasets._stored("covtype")["X"][:, : len(COVTYPE)]
+    numbers = datasets.stored("covtype")["X"][:, : len(COVTYPE)]
     return _dealt(COVTYPE, numbers[np.random.default_rng(0).permutation(len(numbers))[:60_000]])
 
 
 def _covtype_ranges() -> tuple[Floats, Floats]:
     """Of all 581,012 patches."""
-    numbers = datasets._stored("covtype")["X"][:, : len(COVTYPE)]
+    numbers = datasets.stored("covtype")["X"][:, : len(COVTYPE)]
     return numbers.min(axis=0).astype(float), numbers.max(axis=0).astype(float)
 
 

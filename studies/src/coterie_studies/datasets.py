@@ -55,7 +55,7 @@ def data_folder() -> Path | None:
     return None
 
 
-def _stored(name: str) -> dict[str, npt.NDArray[Any]]:
+def stored(name: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of one file of the data folder."""
     folder = data_folder()
     if folder is None:
@@ -69,14 +69,14 @@ def _stored(name: str) -> dict[str, npt.NDArray[Any]]:
 
 def wisdm() -> SiteData:
     """Accelerometer features of 36 phone users, 6 activities (Kwapisz, Weiss, Moore 2010); some values missing."""
-    z = _stored("wisdm")
+    z = stored("wisdm")
     users = np.array([f"user-{u:02d}" for u in z["client"]])
     return SiteData(z["X"].astype(float), tuple(map(str, z["feature_names"])), users, z["class_names"][z["y"]])
 
 
 def pjm_load_shapes() -> SiteData:
     """Days of 24 hourly electricity loads of 11 zones of PJM (CC0), each day divided by its own mean; no classes."""
-    z = _stored("pjm_load")
+    z = stored("pjm_load")
     loads = z["X"].astype(float)
     hours = tuple(f"hour {h:02d}" for h in range(loads.shape[1]))
     return SiteData(loads / loads.mean(axis=1, keepdims=True), hours, z["site_names"][z["site"]], np.array([], str))
@@ -88,7 +88,7 @@ def heart_disease() -> SiteData:
     ``slope``, ``ca`` and ``thal`` are left out: outside Cleveland they are mostly missing. A cholesterol or blood
     pressure of 0 stands for missing. How grave a disease is (1 to 4) is not told apart: one hospital has not.
     """
-    z = _stored("heart_disease")
+    z = stored("heart_disease")
     names, rows = [str(name) for name in z["feature_names"]], z["X"].astype(float)
     for name in ("chol", "trestbps"):
         column = rows[:, names.index(name)]
@@ -100,13 +100,13 @@ def heart_disease() -> SiteData:
 
 def mushrooms() -> SiteData:
     """8,124 mushrooms, poisonous or edible (Schlimmer 1987), 112 columns of 0 and 1, shared out among five sites."""
-    z = _stored("mushrooms")
+    z = stored("mushrooms")
     return shared_out(z["X"].astype(float), tuple(map(str, z["feature_names"])), z["y"])
 
 
 def mnist() -> SiteData:
     """60,000 images of handwritten digits (LeCun et al. 1998), from 0 to 1, shared out among five sites."""
-    z = _stored("mnist")
+    z = stored("mnist")
     return shared_out(z["X"] / 255, tuple(f"pixel {i}" for i in range(784)), z["y"])
 
 
@@ -119,7 +119,7 @@ def mnist_small() -> SiteData:
 
 def covtype() -> SiteData:
     """581,012 patches of forest by their cover (Blackard & Dean 1999), every column from 0 to 1, five sites."""
-    z = _stored("covtype")
+    z = stored("covtype")
     low, high = z["X"].min(axis=0), z["X"].max(axis=0)
     rows = (z["X"] - low.astype(float)) / np.maximum(high.astype(float) - low, 1.0)
     return shared_out(np.ascontiguousarray(rows), tuple(f"column {i}" for i in range(rows.shape[1])), z["y"])
@@ -131,5 +131,5 @@ def gse2187() -> SiteData:
     It is columns that sites share here, so ``site`` is a row's treatment: two or three rats had the same. Values are
     logarithms; some are missing.
     """
-    z = _stored("gse2187")
+    z = stored("gse2187")
     return SiteData(z["X"].astype(float), tuple(map(str, z["probe_id"])), z["treatment"], z["class_names"][z["y"]])

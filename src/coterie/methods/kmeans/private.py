@@ -18,7 +18,7 @@ from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.methods.shared.privacy import Releases
 from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_lloyd
-from coterie.methods.shared.private_subspace import FEW_COLUMNS, Box, leading_subspace, private_moments
+from coterie.methods.shared.private_subspace import FEW_COLUMNS, Box, Moments, leading_subspace, private_moments
 from coterie.methods.shared.private_sums import SumByCell
 from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
 
@@ -34,6 +34,10 @@ class Shares:
     lift: float
 
 
+CLEAR, MOST_LIFTS, WIDEST_LIFT = 0.05, 8, 2.5
+"""Noise of a center that is small, as a share of its rows' radius; the most rounds and radii that make use of it."""
+SURE_COUNT = 20.0
+"""A count of the last rounds is used where it is so many times its deviation."""
 MANY = Shares(0.06, 0.34, 0.22, 0.18, 0.20)
 FEW = Shares(0.06, 0.10, 0.22, 0.62, 0.0)
 
@@ -51,24 +55,39 @@ def private_kmeans(n_clusters: int, box: Box, releases: Releases, seed: int) -> 
     start = yield from codebook_start(n_clusters, moments, subspace, releases, shares.cells, fine, rng)
     centers, counts, within = yield from private_lloyd(start, subspace, releases, shares.rounds, fine, rng)
     lifted = exact.product(centers, subspace.axes.T) + moments.mean
+    rounds = ROUNDS
     if shares.lift:
         yield from total(ShowWhole(grid, 1.0, box.middle, *nowhere))
-        rest = np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.1 * moments.spread**2) + within**2)
-        lifted = yield from _lift(lifted, counts, float(rest), releases, shares.lift, grid)
+        rest = float(np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.1 * moments.spread**2) + within**2))
+        lifts, wider = _lifts(n_clusters, moments, releases.mu_squared(shares.lift))
+        for _ in range(lifts):
+            lifted, counts = yield from _lift(lifted, counts, rest * wider, releases, shares.lift / lifts, grid)
+        rounds += lifts
     found = np.clip(lifted + box.middle, box.low, box.high)
     between = (found - box.middle - moments.mean) ** 2
     cost = moments.n_rows * moments.spread**2 - float((counts[:, None] * between).sum())
-    return KMeansFit(found, max(cost, 0.0), counts, ROUNDS)
+    return KMeansFit(found, max(cost, 0.0), counts, rounds)
+
+
+def _lifts(n_clusters: int, moments: Moments, mu_squared: float) -> tuple[int, float]:
+    """How many rounds in all columns, and how much farther than their usual distance rows count in them: one, and no
+    farther, unless there is so little noise that more of both leaves it small."""
+    d = len(moments.mean)
+    noise = np.sqrt(d) * n_clusters / (moments.n_rows * np.sqrt(mu_squared))  # of a center, in the radius of rows
+    rounds = int(np.clip((CLEAR / noise) ** 2, 1, MOST_LIFTS))
+    return rounds, float(np.clip(CLEAR / (noise * np.sqrt(rounds)), 1.0, WIDEST_LIFT))
 
 
 def _lift(
     centers: Floats, counts: Floats, radius: float, releases: Releases, share: float, grid: float
-) -> Protocol[Floats]:
-    """What rows of each cluster have in common across the axes, less the part that is like noise."""
+) -> Protocol[tuple[Floats, Floats]]:
+    """What rows of each cluster have in common in all columns, less the part that is like noise; and their number."""
     reach = max(1, int(np.ceil(radius / grid)))
     asked = yield from releases.ask(SumByCell, "clusters in all columns", share, (0.02, 0.98), reach, centers / grid)
-    known = np.maximum(counts, asked.deviations[0])
-    return centers + _filtered(asked.reply.sums * grid, asked.deviations[1] * grid) / known[:, None]
+    least, count = asked.deviations[0], asked.reply.counts.astype(np.float64)
+    known = np.maximum(np.where(count > SURE_COUNT * least, count, counts), least)
+    moved = centers + _filtered(asked.reply.sums * grid, asked.deviations[1] * grid) / known[:, None]
+    return moved, known
 
 
 def _filtered(sums: Floats, deviation: float) -> Floats:

@@ -14,12 +14,15 @@ from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing, Preparation
 from coterie.methods.shared.privacy import CERTAIN, Releases
-from coterie.methods.shared.private_sums import SumWholeColumns
+from coterie.methods.shared.private_sums import SumMarks, SumWholeColumns
 from coterie.methods.shared.ranges import Ranges
 from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
 
 SHARE = 0.1
 """Of what a run may give away, for the means and deviations of columns."""
+SHARE_OF_MISSING = 0.05
+FAR, MARK = 1 << 12, 64
+"""How much farther than any value a missing one is put, and the whole number that stands for it."""
 LEAST = 0.01
 """A deviation is at least this share of its column's range."""
 
@@ -49,7 +52,10 @@ def prepare_privately(options: PreparationOptions, names: Sequence[str], release
     if options.scale == "minmax":
         preparation = replace(preparation, shift=low, scale=width)
     elif options.scale == "standard" or options.missing == "mean":
-        mean, deviation = yield from _column_moments(preparation, width, releases)
+        missed = (
+            (yield from _missing_shares(preparation, releases)) if options.missing == "mean" else np.zeros(len(low))
+        )
+        mean, deviation = yield from _column_moments(preparation, width, missed, releases)
         preparation = replace(preparation, fill=mean if options.missing == "mean" else middle)
         if options.scale == "standard":
             preparation = replace(preparation, shift=mean, scale=deviation)
@@ -57,8 +63,23 @@ def prepare_privately(options: PreparationOptions, names: Sequence[str], release
     return preparation
 
 
-def _column_moments(preparation: Preparation, width: Floats, releases: Releases) -> Protocol[tuple[Floats, Floats]]:
-    """Noisy means and deviations of columns."""
+def _missing_shares(preparation: Preparation, releases: Releases) -> Protocol[Floats]:
+    """By column the noisy share of values that are missing: they are filled with a number far away, next to which all
+    others are zero."""
+    d = len(preparation.low)
+    far = float(2 * FAR * np.abs([preparation.low, preparation.high]).max(initial=1.0))
+    yield from total(replace(preparation, fill=np.full(d, far)).request())
+    yield from total(ShowWhole(far / MARK, 1.0, np.zeros(d), np.zeros(0), np.zeros((0, 0))))
+    reach = int(np.ceil(MARK * np.sqrt(d) / 2))
+    sums = yield from releases.ask(SumMarks, "missing values", SHARE_OF_MISSING, (0.2, 0.8), d, reach)
+    releases.keep(1 - SHARE_OF_MISSING)
+    return np.asarray(np.clip(sums.reply.sums / MARK / max(float(sums.reply.rows), 1.0), 0.0, 0.95))
+
+
+def _column_moments(
+    preparation: Preparation, width: Floats, missed: Floats, releases: Releases
+) -> Protocol[tuple[Floats, Floats]]:
+    """Noisy means of the values that are there, and deviations once the others are filled with them."""
     d = len(width)
     yield from total(replace(preparation, shift=preparation.low, scale=width).request())
     half = np.full(d, 0.5)
@@ -69,9 +90,9 @@ def _column_moments(preparation: Preparation, width: Floats, releases: Releases)
         SumWholeColumns, "means and deviations of columns", SHARE, (0.1, 0.45, 0.45), d, reach
     )
     releases.keep(1 - SHARE)
-    n_rows = max(float(sums.reply.rows), 1.0)
+    n_rows, present = max(float(sums.reply.rows), 1.0), 1 - missed
     releases.most_rows = n_rows + CERTAIN * sums.deviations[0]
-    mean = np.clip(sums.reply.sums * grid / n_rows, -0.5, 0.5)
-    variance = sums.reply.squares * grid**2 / n_rows - mean**2
+    mean = np.clip(sums.reply.sums * grid / (n_rows * present), -0.5, 0.5)
+    variance = sums.reply.squares * grid**2 / n_rows - present * mean**2
     deviation = np.sqrt(np.clip(variance, LEAST**2, 0.25))
     return preparation.low + (mean + 0.5) * width, deviation * width

@@ -62,6 +62,25 @@ def column_moments(rows: Floats, memory: Memory, ask: SumWholeColumns) -> tuple[
     return Whole(np.ones((len(rows), 1))), Whole(within), Whole(within * within)
 
 
+class NoisyMarks(Noisy):
+    """The number of rows and the sum of their marks by column."""
+
+    rows: Integers = noisy(norm="1")
+    sums: Integers = noisy("d", norm="reach")
+
+
+class SumMarks(PrivateRequest[NoisyMarks], doing="counting missing values with noise"):
+    """Sum up your rows, which mark what is missing; each counts as at most ``reach`` long."""
+
+    d: int
+    reach: int
+
+
+@contributes(SumMarks)
+def marked(rows: Floats, memory: Memory, ask: SumMarks) -> tuple[Contribution, ...]:
+    return Whole(np.ones((len(rows), 1))), Whole(shortened(rows, ask.reach))
+
+
 class NoisyGram(Noisy):
     """The triangle of the sum of all products of two columns, row by row."""
 
@@ -106,4 +125,4 @@ def cell_differences(rows: Floats, memory: Memory, ask: SumByCell) -> tuple[Cont
     return ByCell(cells), ByCell(cells, shortened(rows - centers[cells], ask.reach))
 
 
-PRIVATE = (SumRows, SumWholeColumns, SumProducts, SumByCell)
+PRIVATE = (SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell)

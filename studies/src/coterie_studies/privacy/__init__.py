@@ -1,0 +1,1 @@
+"""The study of differentially private runs: what noise costs."""
