@@ -54,10 +54,13 @@ def private_file(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file at once by one that only its owner reads and writes."""
+def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Replace a file at once by one that only its owner reads and writes; ``durable`` waits for the disk before."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     with open(temporary, "xb", opener=opened_private) as file:
         file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)

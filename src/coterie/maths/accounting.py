@@ -13,10 +13,14 @@ from collections.abc import Callable
 
 from scipy.special import log_ndtr
 
-SMOOTHING = 2.0
+SMOOTHING = 3.0
 """Variance, in ring units, by which noise of whole numbers is worth less than continuous noise."""
 SLACK = 1e-8
-"""What is taken off epsilon, and this share of delta, for all that rounding and tables may add over 10**8 numbers."""
+"""What is taken off epsilon, and this share of delta, for all that rounding and tables may add."""
+MOST_NUMBERS = 10**16
+"""Noisy numbers of one table for which the slack suffices, over the life of its budget."""
+ROUNDING = 1e-12
+"""By what share a squared length, a charge or a sum of charges may be off in double precision."""
 LEAST_EPSILON, LARGEST_EPSILON = 1e-3, 100.0
 LEAST_DELTA, LARGEST_DELTA = 1e-15, 0.1
 
@@ -58,10 +62,10 @@ def _bisected(is_reached: Callable[[float], bool], low: float, high: float) -> t
 
 
 def mu_squared(sensitivity: float, variance: float) -> float:
-    """What a release gives away, of noise with this variance in all."""
-    return sensitivity**2 / (variance - SMOOTHING)
+    """What a release gives away, of noise with this variance in all; rounded up."""
+    return sensitivity**2 / (variance - SMOOTHING) * (1 + ROUNDING)
 
 
 def variance_for(sensitivity: float, mu2: float) -> float:
     """The variance of all noise with which a release gives away so much."""
-    return sensitivity**2 / mu2 + SMOOTHING
+    return sensitivity**2 / mu2 * (1 + ROUNDING) + SMOOTHING

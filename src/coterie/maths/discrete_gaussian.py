@@ -29,7 +29,7 @@ COARSE_VARIANCE = 1 << 16
 """At most so much variance has the coarse one of two draws."""
 TAILS = 20
 """A table goes so many deviations to either side: exp(-200) lies beyond."""
-BITS, DIGITS = 256, 90
+BITS, DIGITS = 320, 120
 """Bits that are compared with a table, and digits it is computed with."""
 
 

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from coterie.arrays import Floats, Integers, Mask
 from coterie.maths.accounting import SMOOTHING, mu_squared
 from coterie.maths.discrete_gaussian import LEAST_VARIANCE
+from coterie.messages import codec
 from coterie.messages.bounds import Bound
 from coterie.messages.schema import ArraySpec, Reply, Request, array, message_fields, reply_type
 
@@ -141,6 +142,11 @@ class PrivateRequest(Request[R]):
         names = self.layout.names
         specs = [item.array for item in message_fields(reply_type(type(self)))]
         return tuple(float(np.max(spec.norm.value(names))) for spec in specs if spec is not None and spec.norm)
+
+    @cached_property
+    def identity(self) -> bytes:
+        """What stands for the question: its noise, its charge and the roster that sees it are bound to this."""
+        return codec.encode_body(self, {}).digest
 
     @property
     def shares(self) -> int:

@@ -147,7 +147,8 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     carried, _ = codec.decode_body(body)
     if isinstance(carried, PrivateRequest):
         _check_noise(carried, ask.roster)
-        exit_.note(envelope.run, _noisy(envelope.round, envelope.attempt), codec.request_digest(body))
+        if carried.shares > 1:  # else each site's noise is enough by itself, however often the same one is seen
+            exit_.note(envelope.run, _noisy(envelope.round, envelope.attempt), carried.identity)
     answer = exit_.evaluate(envelope, body)
     layout = answer.request.layout
     if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
@@ -164,8 +165,6 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
         tag = sum_tag(group, context, total, ask.bits, is_signed=is_signed(coded), is_padded=first)
     if ask.n == 1:  # there is no mask to take off
         exit_.unmask(envelope.run, ask.roster)
-        if isinstance(carried, PrivateRequest):
-            exit_.pin(envelope.run, f"unmasked {codec.request_digest(body).hex()}", ask.roster[0].encode())
         return Masked(add_streams(total, [], ask.bits), np.zeros((1, SEALED_BYTES), np.uint8), tag_array(tag))
     secret = secrets.token_bytes(SECRET_BYTES)
     seeds = [(own_seed(secret, context), False)]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coterie.maths.accounting import epsilon_of, mu_of
+from coterie.errors import NotOrdered
+from coterie.maths.accounting import ROUNDING, epsilon_of, mu_of
 from coterie.messages.refusals import Refusal
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import PrivacyRules
 from coterie.sites.refused import Refused
-
-ROUNDING = 1e-9
-"""By what share a sum of charges may exceed the budget it was divided from."""
 
 
 class Standing(NamedTuple):
@@ -43,10 +41,14 @@ class Budget:
         """Whether so much is left."""
         return self._ledger.charged(self._table) + mu_squared <= self._most * (1 + ROUNDING)
 
-    def charge(self, run: bytes, question: bytes, mu_squared: float, numbers: int) -> None:
-        """Take what a question costs, once, before its answer leaves; ``Refused`` where it is not left."""
+    def charge(self, run: bytes, question: bytes, mu_squared: float, numbers: int, *, most: float) -> None:
+        """Take what a question costs, once, before its answer leaves; ``Refused`` where it is not left.
+
+        ``most`` is what the run's order asks for; a run takes no more, whatever is left."""
         if self._ledger.was_charged(run, question):
             return
+        if self._ledger.charged_to(run) + mu_squared > most * (1 + ROUNDING):
+            raise NotOrdered(f"{mu_squared:.6g} is more than is left of what the run's order asks for, {most:.6g}")
         if not self.allows(mu_squared):
             raise Refused(Refusal.BUDGET_SPENT, f"{mu_squared:.6g} is more than is left of the budget")
         self._ledger.charge(run, question, self._table, mu_squared, numbers)

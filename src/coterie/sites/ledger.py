@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coterie.errors import LedgerBroken, Untrusted
-from coterie.files import opened_private, private_folder
+from coterie.files import private_folder, write_private
 from coterie.messages.chain import Chain, known_lines, read_seal
 from coterie.messages.codec import Envelope
 from coterie.messages.heads import Head
@@ -26,6 +27,7 @@ MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
 
 
+SECRET_BYTES = 32
 SIGNING_KEY = ".sign"
 """What follows a ledger's name in that of the file with the site's signing key."""
 
@@ -70,12 +72,14 @@ def signed_head_of(path: Path, lines: Sequence[Mapping[str, Any]], key: bytes) -
 def kept_secret(path: Path | None) -> bytes:
     """Thirty-two random bytes: those in a file that only its owner reads, which is written if it is not there."""
     if path is None:
-        return secrets.token_bytes(32)
+        return secrets.token_bytes(SECRET_BYTES)
     if not path.exists():
         private_folder(path.parent)
-        with open(path, "xb", opener=opened_private) as file:
-            file.write(secrets.token_bytes(32))
-    return path.read_bytes()
+        write_private(path, secrets.token_bytes(SECRET_BYTES), durable=True)
+    secret = path.read_bytes()
+    if len(secret) != SECRET_BYTES:
+        raise LedgerBroken(f"{path}: holds {len(secret)} bytes, and a secret has {SECRET_BYTES}; restore the file")
+    return secret
 
 
 class Key(NamedTuple):
@@ -248,7 +252,7 @@ class SiteLedger:
 
     def charged_to(self, run: bytes) -> float:
         """What the answers of a run gave away, as the square of mu."""
-        return sum(self._charges.get(run, {}).values())
+        return math.fsum(self._charges.get(run, {}).values())
 
     def charge(self, run: bytes, question: bytes, table: str, mu_squared: float, numbers: int) -> None:
         """Write down what an answer gives away of a table, before it leaves."""
@@ -288,7 +292,7 @@ class SiteLedger:
 
     def _count_charge(self, run: bytes, question: bytes, table: str, mu_squared: float) -> None:
         self._charges.setdefault(run, {})[question] = mu_squared
-        self._charged[table] = self.charged(table) + mu_squared
+        self._charged[table] = math.nextafter(self.charged(table) + mu_squared, math.inf)  # never rounded down
 
     def grouping(self, how: str, **facts: Any) -> None:
         """The site's groups were formed, updated or formed anew; nothing leaves."""

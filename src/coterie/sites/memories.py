@@ -12,6 +12,10 @@ from coterie.sites.ledger import MAX_RUNS
 from coterie.sites.policy import Policy
 
 
+SHOWN = "shown"
+"""What a run's memory holds: a digest of how rows were shown so far."""
+
+
 class RunMemory(Memory):
     """What the protocols' functions keep of one run, and the digest of the requests it was built from."""
 
@@ -21,6 +25,11 @@ class RunMemory(Memory):
         super().__init__()
         self.requests: list[Request[Any]] = []
         """The requests it was built from."""
+
+    def show(self, request: Request[Any]) -> None:
+        """Rows are shown in another way from now on, or something else is kept of them."""
+        body = codec.encode_body(request, {}).data
+        self[SHOWN] = codec.extend_transcript(self.get(SHOWN, codec.NO_TRANSCRIPT), body)
 
 
 class RunMemories:

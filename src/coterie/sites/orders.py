@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from coterie.errors import NotOrdered
 from coterie.messages.codec import Envelope
+from coterie.messages.contributions import PrivateRequest
 from coterie.messages.identity import Trust
 from coterie.messages.refusals import Refusal
 from coterie.methods.order import Order, SignedOrder
@@ -57,6 +59,16 @@ class Orders:
         """How many rows of each unit count in a private run; None in others."""
         privacy = self._of(run)[1]
         return None if privacy is None else unit_rule(privacy, self._policy.privacy)
+
+    def charge(self, run: bytes, request: PrivateRequest[Any]) -> None:
+        """Take what a private question costs from the budget, once; a run takes no more than its order asks for."""
+        privacy = self._of(run)[1]
+        assert privacy is not None
+        if request.tolerated != privacy.tolerated:
+            raise NotOrdered(f"noise for {request.tolerated} sites missing, and the order says {privacy.tolerated}")
+        rows = unit_rule(privacy, self._policy.privacy).charged ** 2
+        cost, most = request.mu_squared * rows, privacy.mu_squared * rows
+        self.budget.charge(run, request.identity, cost, request.layout.numbers, most=most)
 
     def _of(self, run: bytes) -> tuple[str | None, Privacy | None]:
         if run not in self._accepted:

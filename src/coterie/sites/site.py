@@ -49,7 +49,7 @@ from coterie.methods.order import Order
 from coterie.sites.approvals import Approvals
 from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
-from coterie.sites.memories import RunMemories, RunMemory
+from coterie.sites.memories import SHOWN, RunMemories, RunMemory
 from coterie.sites.orders import Orders
 from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
@@ -392,6 +392,7 @@ class Site:
         kept, keep = self._memory(envelope), KEEPERS.get(type(request))
         if keep is not None:
             keep(kept.table or self._table(envelope), kept, request)
+        kept.show(request)
         self._compute(envelope, request)
 
     def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
@@ -416,16 +417,21 @@ class Site:
             self.compute_seconds += time.perf_counter() - began
 
     def _privately(self, envelope: Envelope, memory: Memory, request: PrivateRequest[Any]) -> Reply:
-        """Noisy sums; what they give away is charged before they leave, once for each question."""
+        """Noisy sums; what they give away is charged before they leave, once for each question.
+
+        A question has one answer, over the rows as they were shown when it was first asked: a second sum with the
+        same noise at some sites, and other rows at others, would have less noise than was charged."""
         wrong = request.problem()
         if wrong is not None:
             raise MalformedMessage(f"{request.kind}: {wrong}")
-        if self._protection(envelope) == "noise":
-            asked, rule = codec.encode_body(request, {}).digest, self._orders.unit_rule(envelope.run)
-            assert rule is not None
-            mu_squared = request.mu_squared * rule.charged**2
-            self._orders.budget.charge(envelope.run, asked, mu_squared, request.layout.numbers)
-        return noisy_answer(memory, request, self.ledger.noise_key(envelope.run))
+        run, key = envelope.run, self.ledger.noise_key(envelope.run)
+        if self._protection(envelope) != "noise":
+            return noisy_answer(memory, request, key)
+        self._orders.charge(run, request)
+        reply = noisy_answer(memory, request, key)
+        said = memory.get(SHOWN, b"") + b"".join(part.tobytes() for part in reply.arrays())
+        self.pin(run, f"answer to {request.identity.hex()}", hmac.digest(key, said, "sha256"))
+        return reply
 
     def _remember(self, envelope: Envelope, request: Request[Any], body: bytes) -> None:
         """Update the memory of a run; on any failure all of it is dropped, never half of it kept."""
@@ -437,6 +443,8 @@ class Site:
             self._memories.forget(envelope.run)
             raise
         kept.transcript = codec.extend_transcript(kept.transcript, body)
+        if type(request) not in CARRIERS:
+            kept.show(request)
         kept.requests.append(request)
 
     def _recall(self, decoded: Decoded) -> bytes:

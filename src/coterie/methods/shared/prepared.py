@@ -46,8 +46,10 @@ class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' row
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether every row can be prepared so, whatever it holds."""
-        return self.missing in ("mean", "drop") and len(self.low) > 0 and not self.bounded
+        """Whether every row can be prepared so, whatever it holds: no value overflows, not even in single precision."""
+        numbers = np.concatenate([self.low, self.high, self.fill, self.shift])
+        is_sane = bool((np.abs(numbers) < HUGE).all() and (np.abs(self.scale) > 1 / HUGE).all())
+        return self.missing in ("mean", "drop") and len(self.low) > 0 and not self.bounded and is_sane
 
     def limits_after(self, limits: Limits) -> Limits:
         """Ranges say how large values are in each column; rows are at most as many as before."""
@@ -56,6 +58,10 @@ class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' row
             return {}
         rows = {name: limit for name, limit in limits.items() if name == "rows"}
         return {**rows, "box": ranges.box(self.shift, self.scale)}
+
+
+HUGE = 1e18
+"""Two such numbers, and their quotient, are far from overflow."""
 
 
 @remembers(Prepare)

@@ -140,6 +140,7 @@ class Releases:
         self.privacy, self.n_sites = privacy, n_sites
         self._mu2 = privacy.mu_squared
         self._made: list[Release] = []
+        self._asked: set[bytes] = set()
         self._scale = 1.0
         self.most_rows = math.inf
         """More rows than there are, once that was released."""
@@ -166,11 +167,18 @@ class Releases:
         blank = kind(self.n_sites, self.privacy.tolerated, WIDE_RING, np.full(len(parts), 64.0), *values)
         given = [self.mu_squared(share) * part for part in parts]
         variances = np.array([variance_for(norm, mu2) for norm, mu2 in zip(blank.norms, given, strict=True)])
-        request = replace(blank, variances=variances, bits=self._bits(blank.norms, variances))
+        request = self._unlike_others(replace(blank, variances=variances, bits=self._bits(blank.norms, variances)))
         reply = yield from total(request)
         made = [request.share_variance(place) * self.n_sites for place in range(len(parts))]
         self._made.append(Release(what, share * self._scale))
         return Released(reply, tuple(map(math.sqrt, made)))
+
+    def _unlike_others(self, request: PrivateRequest[N]) -> PrivateRequest[N]:
+        """The request, with a little more noise where the run asked the same before: noise is bound to its bytes."""
+        while request.identity in self._asked:
+            request = replace(request, variances=np.nextafter(request.variances, np.inf))
+        self._asked.add(request.identity)
+        return request
 
     def _bits(self, norms: Sequence[float], variances: Floats) -> int:
         """Of a ring in which sums of all rows, with noise, do not wrap."""

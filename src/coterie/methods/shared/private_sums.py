@@ -17,7 +17,7 @@ from coterie.messages.contributions import (
 )
 from coterie.messages.schema import array
 from coterie.messages.site_api import Memory
-from coterie.methods.shared.whole_rows import nearest_whole, shortened
+from coterie.methods.shared.whole_rows import FARTHEST, WIDEST, nearest_whole, shortened
 
 
 class NoisyMoments(Noisy):
@@ -101,7 +101,7 @@ class SumProducts(PrivateRequest[NoisyGram], doing="summing products of columns 
 @contributes(SumProducts)
 def products(rows: Floats, memory: Memory, ask: SumProducts) -> tuple[Contribution, ...]:
     away = np.rint((rows - np.rint(ask.center)) * (ask.reach / ask.radius))
-    return (Gram(shortened(away, ask.reach)),)
+    return (Gram(shortened(np.clip(away, -FARTHEST, FARTHEST), ask.reach)),)
 
 
 class NoisyCells(Noisy):
@@ -120,7 +120,7 @@ class SumByCell(PrivateRequest[NoisyCells], doing="summing rows by their nearest
 
 @contributes(SumByCell)
 def cell_differences(rows: Floats, memory: Memory, ask: SumByCell) -> tuple[Contribution, ...]:
-    centers = np.rint(ask.centers)
+    centers = np.clip(np.rint(ask.centers), WIDEST - FARTHEST, FARTHEST - WIDEST)
     cells = nearest_whole(rows, centers)
     return ByCell(cells), ByCell(cells, shortened(rows - centers[cells], ask.reach))
 

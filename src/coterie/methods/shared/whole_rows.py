@@ -20,6 +20,8 @@ from coterie.messages.site_api import Memory, Table, remembers
 
 WIDEST = (1 << 15) - 1
 """The largest whole number of a row; what lies farther out is moved there."""
+FARTHEST = 1 << 17
+"""The largest whole number of a difference from something a question names."""
 AXIS_UNIT = 1 << 20
 """Whole numbers that stand for 1 in axes."""
 PIECE_BYTES = 8 << 20
@@ -52,6 +54,8 @@ class WholeRows:
         self.table, self._ask, d = table, ask, len(ask.origin)
         if len(table.columns) != d or len(ask.center) not in (0, d) or not (ask.grid > 0 and ask.fine > 0):
             raise MalformedMessage(f"rows of {len(table.columns)} columns cannot be shown as whole numbers so")
+        if d * FARTHEST**2 >= EXACT:
+            raise MalformedMessage(f"rows of {d} columns are too long for exact products")
         self._center = whole(ask.center, ask.grid)
         self._axes = np.rint(ask.turn * AXIS_UNIT)
         if len(self._axes) and not float(np.abs(self._axes).sum(axis=0).max(initial=0.0)) * 2 * WIDEST < EXACT:

@@ -7,17 +7,14 @@ import hmac
 
 import numpy as np
 
-from coterie.arrays import Integers
+from coterie.arrays import Floats, Integers
 from coterie.errors import BadAnswer
+from coterie.maths.accounting import ROUNDING
 from coterie.maths.discrete_gaussian import draws
-from coterie.messages import codec
 from coterie.messages.contributions import CONTRIBUTIONS, PIECE_ROWS, Noisy, PrivateRequest
 from coterie.messages.schema import LaidField
 from coterie.messages.site_api import Memory
 from coterie.methods.shared.whole_rows import whole_rows
-
-ROUNDING = 1e-12
-"""By what share the square of a length may be off in double precision."""
 
 
 def noisy_answer(memory: Memory, ask: PrivateRequest[Noisy], key: bytes) -> Noisy:
@@ -26,7 +23,7 @@ def noisy_answer(memory: Memory, ask: PrivateRequest[Noisy], key: bytes) -> Nois
     The same sums in answer to the same question get the same noise; anything else gets independent noise.
     """
     sums = exact_sums(memory, ask)
-    said = codec.encode_body(ask, {}).digest + b"".join(part.tobytes() for part in sums)
+    said = ask.identity + b"".join(part.tobytes() for part in sums)
     secret = hmac.digest(key, said, hashlib.sha256)
     fields = ask.layout.fields
     noise = [_noise(ask, place, item, secret) for place, item in enumerate(fields)]
@@ -36,21 +33,31 @@ def noisy_answer(memory: Memory, ask: PrivateRequest[Noisy], key: bytes) -> Nois
 def exact_sums(memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
     """For each array of the answer the sum of all rows' contributions, before noise.
 
-    A contribution that is longer than declared, or no number, is left out: a refusal would tell of the row.
+    A contribution that is longer than declared, or no whole number, is left out: a refusal would tell of the row. A
+    question that does not fit the rows' columns is refused by every site, also by one without rows.
     """
-    contribute, fields = CONTRIBUTIONS[type(ask)], ask.layout.fields
+    view, fields = whole_rows(memory), ask.layout.fields
     sums = [np.zeros(item.shape, np.int64) for item in fields]
-    for rows in whole_rows(memory).pieces():
-        with np.errstate(all="ignore"):  # whatever a question does to a row, no refusal tells of it
-            added = contribute(rows, memory, ask)
-        if len(rows) > PIECE_ROWS or len(added) != len(fields):
-            raise BadAnswer("there is not one contribution for each array")
-        for item, norm, total, part in zip(fields, ask.norms, sums, added, strict=True):
-            lengths = part.norms_squared()
-            if lengths.shape != (len(rows),):
-                raise BadAnswer(f"there is not one contribution of each row to {item.name}")
-            fits = lengths <= norm * norm * (1 + ROUNDING)  # false for what is no number
-            total += (part if fits.all() else part.only(fits)).added_up(item.shape)
+    _added_up(np.zeros((1, view.width)), memory, ask)
+    for rows in view.pieces():
+        for total, part in zip(sums, _added_up(rows, memory, ask), strict=True):
+            total += part
+    return sums
+
+
+def _added_up(rows: Floats, memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
+    """For each array of the answer what some rows contribute together."""
+    fields, sums = ask.layout.fields, []
+    with np.errstate(all="ignore"):  # whatever a question does to a row, no refusal tells of it
+        added = CONTRIBUTIONS[type(ask)](rows, memory, ask)
+    if len(rows) > PIECE_ROWS or len(added) != len(fields):
+        raise BadAnswer("there is not one contribution for each array")
+    for item, norm, part in zip(fields, ask.norms, added, strict=True):
+        lengths = part.norms_squared()
+        if lengths.shape != (len(rows),):
+            raise BadAnswer(f"there is not one contribution of each row to {item.name}")
+        fits = (lengths <= norm * norm * (1 + ROUNDING)) & (lengths == np.rint(lengths))  # false for no number
+        sums.append((part if fits.all() else part.only(fits)).added_up(item.shape))
     return sums
 
 
