@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from coterie.arrays import Floats, Integers
 from coterie.messages.contributions import (
+    EXACT,
     ByCell,
     Contribution,
     Gram,
@@ -17,7 +20,10 @@ from coterie.messages.contributions import (
 )
 from coterie.messages.schema import array
 from coterie.messages.site_api import Memory
-from coterie.methods.shared.whole_rows import nearest_whole, shortened
+from coterie.methods.shared.whole_rows import WIDEST, nearest_whole, shortened
+
+FARTHEST = 4 * WIDEST
+"""Centers lie no farther out: products with rows are then exact, and no row decides where another one belongs."""
 
 
 class NoisyMoments(Noisy):
@@ -81,7 +87,8 @@ class SumProducts(PrivateRequest[NoisyGram], doing="summing products of columns 
 
 @contributes(SumProducts)
 def products(rows: Floats, memory: Memory, ask: SumProducts) -> tuple[Contribution, ...]:
-    away = np.rint((rows - np.rint(ask.center)) * (ask.reach / ask.radius))
+    far = math.isqrt(EXACT // max(1, rows.shape[1]))  # up to it squares add up exactly, whoever asks
+    away = np.clip(np.rint((rows - np.rint(ask.center)) * (ask.reach / ask.radius)), -far, far)
     return (Gram(shortened(away, ask.reach)),)
 
 
@@ -101,7 +108,7 @@ class SumByCell(PrivateRequest[NoisyCells], doing="summing rows by their nearest
 
 @contributes(SumByCell)
 def cell_differences(rows: Floats, memory: Memory, ask: SumByCell) -> tuple[Contribution, ...]:
-    centers = np.rint(ask.centers)
+    centers = np.clip(np.rint(ask.centers), -FARTHEST, FARTHEST)
     cells = nearest_whole(rows, centers)
     return ByCell(cells), ByCell(cells, shortened(rows - centers[cells], ask.reach))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from itertools import chain
 
 import numpy as np
 
@@ -38,9 +39,10 @@ def exact_sums(memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
 
     A contribution that is longer than declared, or no number, is left out: a refusal would tell of the row.
     """
-    contribute, fields = CONTRIBUTIONS[type(ask)], ask.layout.fields
+    contribute, fields, whole = CONTRIBUTIONS[type(ask)], ask.layout.fields, whole_rows(memory)
     sums = [np.zeros(item.shape, np.int64) for item in fields]
-    for rows in whole_rows(memory).pieces():
+    nothing = np.zeros((0, whole.width))  # what no rows can answer is refused before there are any
+    for rows in chain([nothing], whole.pieces()):
         with np.errstate(all="ignore"):  # whatever a question does to a row, no refusal tells of it
             added = contribute(rows, memory, ask)
         if len(rows) > PIECE_ROWS or len(added) != len(fields):
