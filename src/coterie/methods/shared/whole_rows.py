@@ -46,13 +46,18 @@ class ShowWhole(Request[Nothing], remembered=True, doing="rounding rows to whole
         """Every row has a whole number."""
         return True
 
+    @property
+    def unit(self) -> float:
+        """Of ``fine`` in products with axes; 0 where it or the grid is none."""
+        return AXIS_UNIT * self.fine / self.grid if self.grid > 0 else 0.0
+
 
 class WholeRows:
     """A table's rows as whole numbers."""
 
     def __init__(self, table: Table, ask: ShowWhole) -> None:
         self.table, self._ask, d = table, ask, len(ask.origin)
-        if len(table.columns) != d or len(ask.center) not in (0, d) or not (ask.grid > 0 and ask.fine > 0):
+        if len(table.columns) != d or len(ask.center) not in (0, d) or not ask.unit > 0:
             raise MalformedMessage(f"rows of {len(table.columns)} columns cannot be shown as whole numbers so")
         if d * FARTHEST**2 >= EXACT:
             raise MalformedMessage(f"rows of {d} columns are too long for exact products")
@@ -90,7 +95,7 @@ class WholeRows:
         shown = whole(np.nan_to_num(rows - self._ask.origin, nan=0.0), self._ask.grid)
         if len(self._axes):
             turned = (shown - self._center) @ self._axes
-            shown = whole(turned, AXIS_UNIT * self._ask.fine / self._ask.grid)
+            shown = whole(turned, self._ask.unit)
         return shown
 
 
