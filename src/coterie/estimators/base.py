@@ -178,10 +178,11 @@ class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Federate
 
     n_components_: int
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``."""
+    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None) -> Self:
+        """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``; with
+        differential privacy, within ``ranges``, the lows and highs of all columns."""
         rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None)
+        self._simulate(rows, sites, None, ranges)
         return self
 
     @property

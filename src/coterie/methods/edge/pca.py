@@ -17,10 +17,13 @@ from coterie.maths.spectra import Ritz, eigenpairs_above, full_matrix
 from coterie.messages.codec import MAX_FRAME_BYTES
 from coterie.messages.schema import Floats, Integers
 from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.edge.private import private_components
 from coterie.methods.edge.sites import SendScatter, SendSubspace
-from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, PrivateSettings, RunContext
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
+from coterie.methods.shared.private_subspace import Box, check_private_columns
+from coterie.methods.shared.private_sums import PRIVATE
 from coterie.parameters import Allowed, parameter
 
 HALF_A_ROW = 0.5
@@ -117,7 +120,7 @@ class PCAFit:
 
 
 @dataclass(eq=False, repr=False)
-class PCASettings(ComponentSettings):
+class PCASettings(PrivateSettings, ComponentSettings):
     """Of the principal components of all rows."""
 
     _: KW_ONLY
@@ -135,6 +138,7 @@ class PCASettings(ComponentSettings):
 
     method = "federated-pca"
     result_type: ClassVar[type[Any]] = PCAFit
+    used_privately = ("n_components", "center")
 
     def check(self, n_columns: int) -> None:
         """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
@@ -143,6 +147,8 @@ class PCASettings(ComponentSettings):
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
+        if self.privacy is not None:
+            check_private_columns(n_columns, "columns")
         if self.solver == "sums" and 4 * n_columns * (n_columns + 1) > MAX_FRAME_BYTES:
             raise InputError(
                 f"solver='sums' sends the products of all pairs of {n_columns:,} columns, more than a message may "
@@ -156,9 +162,13 @@ class PCASettings(ComponentSettings):
         return min(n_columns, int(2 * self.n_components if self.local_rank is None else self.local_rank))
 
     def protocol(self, context: RunContext) -> Protocol[PCAFit]:
-        """The mean, then disPCA or sums."""
+        """The mean, then disPCA or sums; with differential privacy, noisy sums."""
         d, n_components = context.n_columns, int(self.n_components)
         self.check(d)
+        if context.releases is not None and context.preparation is not None:
+            box = Box(*context.preparation.box)
+            found = yield from private_components(n_components, box, context.releases, center=self.center)
+            return PCAFit(*found, "sums", False)
         rank = self._rank(d)
         n_rows, mean = yield from mean_of_all(d)
         view = View(d, context.seed, mean if self.center else None)
@@ -173,7 +183,7 @@ class PCASettings(ComponentSettings):
 METHOD = Method(
     "federated-pca",
     "Principal components of all rows: from each site's own axes (disPCA), or from products of columns by sums",
-    (Assign, SendSubspace, SendScatter),
+    (Assign, SendSubspace, SendScatter, *PRIVATE),
     "d+2 for the mean, then t d + 1 (local) or d(d+1)/2 + 1 (sums)",
     "local: each site's principal axes; sums: products of all pairs of columns over all sites",
     optional="only with local axes (where every site allows averages)",

@@ -49,7 +49,7 @@ def private_kmeans(n_clusters: int, box: Box, releases: Releases, seed: int) -> 
     nowhere = np.zeros(0), np.zeros((0, 0))
     yield from total(ShowWhole(grid, 1.0, box.middle, *nowhere))
     moments = yield from private_moments(box, releases, shares.moments, grid)
-    subspace = yield from leading_subspace(n_clusters, moments, releases, shares.gram, grid)
+    subspace = yield from leading_subspace(max(n_clusters + 2, 6), moments, releases, shares.gram, grid)
     fine = FINE_RADIUS * moments.spread / WIDEST
     yield from total(ShowWhole(grid, fine, box.middle, moments.mean, subspace.axes))
     start = yield from codebook_start(n_clusters, moments, subspace, releases, shares.cells, fine, rng)

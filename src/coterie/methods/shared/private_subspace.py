@@ -10,7 +10,7 @@ import numpy as np
 from coterie.arrays import Floats
 from coterie.errors import InputError
 from coterie.maths import exact
-from coterie.maths.spectra import full_matrix
+from coterie.maths.spectra import Ritz, full_matrix
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.privacy import CERTAIN, Releases
 from coterie.methods.shared.private_sums import SumProducts, SumRows
@@ -21,6 +21,12 @@ GRAM_REACH = 1024
 """Whole numbers that stand for the radius of clipped rows in products."""
 EDGE = 1.1
 """An axis is kept where its eigenvalue is so many times the largest of noise alone."""
+QUIET = 0.003
+"""Rows far out count in full as long as noise alone has no axis with more than this share of the rows' variance."""
+MOST_LOST = 1.5
+"""Squares of rows that were moved nearer are scaled by at most this factor."""
+MOST_COLUMNS = 2000
+"""Up to so many columns all products of two are summed up."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +82,65 @@ def private_moments(box: Box, releases: Releases, share: float, grid: float) -> 
     return Moments(n_rows, mean, float(np.sqrt(min(max(spread, 1e-3 * most), most))))
 
 
-def leading_subspace(
-    n_clusters: int, moments: Moments, releases: Releases, share: float, grid: float
-) -> Protocol[Subspace]:
-    """The axes along which rows vary more than noise does."""
-    d = len(moments.mean)
-    radius = moments.spread * (1 + 1.2 / np.sqrt(d) if d <= FEW_COLUMNS else 1.0)
-    ask = (d * (d + 1) // 2, GRAM_REACH, radius / grid, moments.mean / grid)
+class NoisyProducts(NamedTuple):
+    """The sum of products of rows with themselves, and the standard deviation of its diagonal's noise."""
+
+    matrix: Floats
+    deviation: float
+
+    @property
+    def edge(self) -> float:
+        """The largest eigenvalue of noise alone."""
+        return self.deviation * float(np.sqrt(2 * len(self.matrix)))
+
+    def components(self, count: int) -> Ritz:
+        """The leading axes, and the eigenvalues that rows have there, without what noise adds to them."""
+        values, axes = exact.leading_eigenpairs(self.matrix, min(count, len(self.matrix)))
+        clear = np.sqrt(np.maximum(values**2 - self.edge**2, 0.0))
+        return Ritz(np.maximum(values + clear, 0.0) / 2, axes).signed()
+
+    def lost(self, squares: float) -> float:
+        """By what factor rows that were moved nearer have smaller squares than all rows have."""
+        return min(max(squares / max(float(np.trace(self.matrix)), 1e-300), 1.0), MOST_LOST)
+
+
+def check_private_columns(count: int, what: str) -> None:
+    """Raise, before any question, where there are too many columns for all their products."""
+    if count > MOST_COLUMNS:
+        raise InputError(
+            f"privacy sums up the products of all pairs of {what}, at most {MOST_COLUMNS:,}, and here are {count:,}; "
+            "leave some out."
+        )
+
+
+def private_products(
+    center: Floats, radius: float, releases: Releases, share: float, grid: float
+) -> Protocol[NoisyProducts]:
+    """Products of columns of rows less ``center``, each row at most ``radius`` away."""
+    d = len(center)
+    ask = (d * (d + 1) // 2, GRAM_REACH, radius / grid, center / grid)
     sums = yield from releases.ask(SumProducts, "products of columns", share, (1.0,), *ask)
     unit = (radius / GRAM_REACH) ** 2
-    gram, deviation = full_matrix(sums.reply.packed.astype(np.float64), d) * unit, sums.deviations[0] * unit
-    edge, most = deviation * np.sqrt(2 * d), min(d, max(n_clusters + 2, 6))
-    values, axes = exact.leading_eigenpairs(gram, most)
+    matrix = full_matrix(sums.reply.packed.astype(np.float64), d) * unit
+    return NoisyProducts(matrix, sums.deviations[0] * unit)
+
+
+def quiet_radius(moments: Moments, spread: float, releases: Releases, share: float, most: float) -> float:
+    """How far rows may be from the center of their products: ``spread``, their mean distance from it, or as much
+    farther as noise that grows with it stays quiet; nothing is farther than ``most``."""
+    noise = np.sqrt(2 * len(moments.mean) / releases.mu_squared(share)) / moments.n_rows
+    return float(min(spread * max(1.0, np.sqrt(QUIET / noise)), max(most, spread)))
+
+
+def leading_subspace(
+    most: int, moments: Moments, releases: Releases, share: float, grid: float
+) -> Protocol[Subspace]:
+    """At most so many axes, along which rows vary more than noise does."""
+    d = len(moments.mean)
+    radius = moments.spread * (1 + 1.2 / np.sqrt(d) if d <= FEW_COLUMNS else 1.0)
+    products = yield from private_products(moments.mean, radius, releases, share, grid)
+    edge, most = products.edge, min(d, most)
+    values, axes = exact.leading_eigenpairs(products.matrix, most)
     kept = min(max(int((values > EDGE * edge).sum()), 1), most)
     true = np.sqrt(np.maximum(values[:kept] ** 2 - edge**2, (0.05 * edge) ** 2))
     return Subspace(axes[:, :kept], true / moments.n_rows)

@@ -7,7 +7,9 @@ time, and what is computed of them are sums of products below 2**53, which are e
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -52,27 +54,25 @@ class ShowWhole(Request[Nothing], remembered=True, doing="rounding rows to whole
         return AXIS_UNIT * self.fine / self.grid if self.grid > 0 else 0.0
 
 
-class WholeRows:
-    """A table's rows as whole numbers."""
+class ShownRows(ABC):
+    """A table's rows as whole numbers, so many a row; making them takes up to ``held`` numbers a row at a time."""
 
-    def __init__(self, table: Table, ask: ShowWhole) -> None:
-        self.table, self._ask, d = table, ask, len(ask.origin)
-        if len(table.columns) != d or len(ask.center) not in (0, d) or not ask.unit > 0:
-            raise MalformedMessage(f"rows of {len(table.columns)} columns cannot be shown as whole numbers so")
-        if d * FARTHEST**2 >= EXACT:
-            raise MalformedMessage(f"rows of {d} columns are too long for exact products")
-        self._center = whole(ask.center, ask.grid)
-        self._axes = np.rint(ask.turn * AXIS_UNIT)
-        if len(self._axes) and not float(np.abs(self._axes).sum(axis=0).max(initial=0.0)) * 2 * WIDEST < EXACT:
-            raise MalformedMessage("axes are too long for exact products")
-        self.width = self._axes.shape[1] if len(self._axes) else d
+    def __init__(self, table: Table, ask: Request[Nothing], width: int, held: int) -> None:
+        self.table, self.width, self._ask = table, width, ask
+        self._step = max(1, min(PIECE_ROWS, PIECE_BYTES // (8 * max(width, held))))
         self._kept: list[npt.NDArray[np.int16]] | None = None
 
-    def shows(self, table: Table, ask: ShowWhole) -> bool:
-        """Whether these are the rows of a table, shown so."""
-        names = ("origin", "center", "turn")
-        same = all(np.array_equal(getattr(self._ask, name), getattr(ask, name)) for name in names)
-        return table is self.table and same and (self._ask.grid, self._ask.fine) == (ask.grid, ask.fine)
+    @abstractmethod
+    def rounded(self, rows: Floats) -> Floats:
+        """Rows as whole numbers; each by itself, whatever it holds."""
+
+    def is_same(self, other: ShownRows) -> bool:
+        """Whether these are the same rows, shown so."""
+        same = type(self._ask) is type(other._ask) and all(
+            np.array_equal(getattr(self._ask, item.name), getattr(other._ask, item.name))
+            for item in fields(self._ask)
+        )
+        return self.table is other.table and same
 
     def pieces(self) -> Iterator[Floats]:
         """Some rows at a time, in double precision."""
@@ -81,22 +81,38 @@ class WholeRows:
             return
         kept: list[npt.NDArray[np.int16]] = []
         fits = self.table.n_rows * self.width * 2 <= KEPT_BYTES
-        step = max(1, min(PIECE_ROWS, PIECE_BYTES // (8 * max(self.width, len(self._ask.origin)))))
         for block in self.table.raw_blocks():
-            for start in range(0, len(block.rows), step):
-                piece = self._rounded(block.rows[start : start + step].astype(np.float64))
+            for start in range(0, len(block.rows), self._step):
+                piece = self.rounded(block.rows[start : start + self._step].astype(np.float64))
                 if fits:
                     kept.append(piece.astype(np.int16))
                 yield piece
         self._kept = kept if fits else None
 
-    def _rounded(self, rows: Floats) -> Floats:
-        """Each row by itself, whatever it holds."""
-        shown = whole(np.nan_to_num(rows - self._ask.origin, nan=0.0), self._ask.grid)
-        if len(self._axes):
-            turned = (shown - self._center) @ self._axes
-            shown = whole(turned, self._ask.unit)
-        return shown
+
+class WholeRows(ShownRows):
+    """Rows as they are prepared, or along some axes."""
+
+    def __init__(self, table: Table, ask: ShowWhole) -> None:
+        d = len(ask.origin)
+        if len(table.columns) != d or len(ask.center) not in (0, d) or not ask.unit > 0:
+            raise MalformedMessage(f"rows of {len(table.columns)} columns cannot be shown as whole numbers so")
+        if d * FARTHEST**2 >= EXACT:
+            raise MalformedMessage(f"rows of {d} columns are too long for exact products")
+        self._origin, self._grid, self._center = ask.origin, ask.grid, whole(ask.center, ask.grid)
+        self._unit, self._axes = ask.unit, np.rint(ask.turn * AXIS_UNIT)
+        if len(self._axes) and not float(np.abs(self._axes).sum(axis=0).max(initial=0.0)) * 2 * WIDEST < EXACT:
+            raise MalformedMessage("axes are too long for exact products")
+        super().__init__(table, ask, self._axes.shape[1] if len(self._axes) else d, d)
+
+    def rounded(self, rows: Floats) -> Floats:
+        shown = on_grid(rows, self._origin, self._grid)
+        return whole((shown - self._center) @ self._axes, self._unit) if len(self._axes) else shown
+
+
+def on_grid(rows: Floats, origin: Floats, grid: float) -> Floats:
+    """Rows less an origin in units of ``grid``, rounded; what is missing is none away."""
+    return whole(np.nan_to_num(rows - origin, nan=0.0), grid)
 
 
 def whole(values: Floats, grid: float) -> Floats:
@@ -106,18 +122,23 @@ def whole(values: Floats, grid: float) -> Floats:
 
 @remembers(ShowWhole)
 def keep_whole(table: Table, memory: Memory, ask: ShowWhole) -> None:
-    """Put these rows before private questions; two views of the same table are kept."""
-    views: list[WholeRows] = memory.cached(VIEWS, list)
-    known = next((view for view in views if view.shows(table, ask)), None) or WholeRows(table, ask)
-    memory[VIEWS] = [known, *(view for view in views if view is not known)][:KEPT_VIEWS]
+    """Put these rows before private questions."""
+    show(memory, WholeRows(table, ask))
+
+
+def show(memory: Memory, view: ShownRows) -> None:
+    """Put a view of rows before private questions; two of the same table are kept."""
+    views: list[ShownRows] = memory.cached(VIEWS, list)
+    known = next((own for own in views if own.is_same(view)), view)
+    memory[VIEWS] = [known, *(own for own in views if own is not known)][:KEPT_VIEWS]
     memory[ROWS] = known
 
 
-def whole_rows(memory: Memory) -> WholeRows:
+def whole_rows(memory: Memory) -> ShownRows:
     """The rows that private questions see."""
     if ROWS not in memory:
         raise MalformedMessage("a private question needs whole rows, and the run did not ask for them")
-    rows: WholeRows = memory[ROWS]
+    rows: ShownRows = memory[ROWS]
     return rows
 
 

@@ -7,13 +7,32 @@ from dataclasses import KW_ONLY, dataclass, replace
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, SumLengths, cluster_embedded
 from coterie.methods.kernel.landmarks import sites, summed
+from coterie.methods.kernel.landmarks.private import (
+    check_private_landmarks,
+    private_clusters_by_landmarks,
+    private_components_by_landmarks,
+)
 from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
-from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, RunContext
+from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
+from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, PrivateSettings, RunContext
+from coterie.methods.shared.private_subspace import Box
+from coterie.methods.shared.private_sums import PRIVATE
 from coterie.parameters import Allowed, parameter
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class PrivateLandmarks(PrivateSettings, LandmarkParameters):
+    """Landmarks that can be drawn with differential privacy."""
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        if self.privacy is not None:
+            check_private_landmarks(self, n_columns)
+
+
 @dataclass(eq=False, repr=False)
-class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
+class LandmarkClusterSettings(PrivateLandmarks, EmbeddedKMeans):
     """Landmarks, clusters of these, and rounds of Lloyd's algorithm among the rows' features."""
 
     _: KW_ONLY
@@ -22,8 +41,14 @@ class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
     )
     max_rounds: int = parameter(2, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
+    used_privately = ("n_clusters", "kernel", "gamma", "n_landmarks")
+
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """Clusters among all features, or among the leading components."""
+        if context.releases is not None and context.preparation is not None:
+            self.check(context.n_columns)
+            box, k = Box(*context.preparation.box), int(self.n_clusters)
+            return (yield from private_clusters_by_landmarks(self, k, box, context.releases, context.seed))
         if self.n_components is None:
             k, max_rounds = int(self.n_clusters), self.max_rounds
             return (yield from cluster_by_landmarks(self, k, context, max_rounds=max_rounds, tol=self.tol))
@@ -32,14 +57,22 @@ class LandmarkClusterSettings(LandmarkParameters, EmbeddedKMeans):
 
 
 @dataclass(eq=False, repr=False)
-class LandmarkComponentSettings(LandmarkParameters, ComponentSettings):
+class LandmarkComponentSettings(PrivateLandmarks, ComponentSettings):
     """Landmarks, and the Gram of the rows' features."""
 
     _: KW_ONLY
     center: bool = parameter(True, "Center the kernel matrix, as scikit-learn's KernelPCA does.")
 
+    used_privately = ("n_components", "kernel", "gamma", "n_landmarks", "center")
+
     def protocol(self, context: RunContext) -> Protocol[LandmarkFit]:
         """The leading components of all rows' features."""
+        if context.releases is not None and context.preparation is not None:
+            self.check(context.n_columns)
+            box, count = Box(*context.preparation.box), int(self.n_components)
+            return private_components_by_landmarks(
+                self, count, box, context.releases, context.seed, center=self.center
+            )
         return embed_by_landmarks(self, self.n_components, context, center=self.center)
 
 
@@ -49,7 +82,7 @@ METHOD = Method(
     (
         sites.SendLandmarks, summed.UseProjection, summed.SumProjected, summed.SumSquaredDistances,
         summed.CountCells, summed.ShareCells, SumLengths, sites.UseLandmarks, sites.TryLandmarks, sites.MeanByCell,
-        sites.SendFeatureGram, *CLUSTERING,
+        sites.SendFeatureGram, *CLUSTERING, ShowFeatures, *PRIVATE,
     ),
     "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
     "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",

@@ -223,7 +223,7 @@ def cluster_by_landmarks(
     else:  # the first is the best as the landmarks see it
         yield from total(mapped.request)
         clusters = yield from lloyd(starts[0], max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
-    return LandmarkFit(mapped.map.kernel, mapped.map, rows, clusters, _values(features, weights), len(starts))
+    return LandmarkFit(mapped.map.kernel, mapped.map, rows, clusters, landmark_values(features, weights), len(starts))
 
 
 def _moments_by_averages(centers: Floats) -> Protocol[Moments]:
@@ -234,7 +234,7 @@ def _moments_by_averages(centers: Floats) -> Protocol[Moments]:
     return Moments(np.asarray(sums), np.asarray(counts), np.zeros(()))
 
 
-def _values(features: Floats, weights: Floats) -> Floats:
+def landmark_values(features: Floats, weights: Floats) -> Floats:
     """Eigenvalues of the kernel matrix as the landmarks see them."""
     eigenvalues = np.linalg.eigvalsh((features * weights[:, None]).T @ features)[::-1]
     values: Floats = eigenvalues[eigenvalues > NONE * max(float(eigenvalues[0]), 1e-300)].astype(np.float64)
