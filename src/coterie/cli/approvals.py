@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.options import site
 from coterie.cli.previews import played, show_answers
 from coterie.cli.terminal import print_json, say, show_table, tell
@@ -44,17 +46,21 @@ def site_pending(kit: opt.Kit, everything: All = False, as_json: opt.AsJson = Fa
     """List the orders that wait for the data officer's approval."""
     from coterie.sites.approvals import Decision
 
-    orders = [kept for kept in _installed(kit).approvals.all() if everything or kept.decision is Decision.WAITING]
+    installed = _installed(kit)
+    orders = [kept for kept in installed.approvals.all() if everything or kept.decision is Decision.WAITING]
+    budgets = [_budget(installed, kept) for kept in orders]
     if as_json:
-        print_json([_facts(kept) for kept in orders])
+        print_json([{**_facts(kept), "budget": budget} for kept, budget in zip(orders, budgets, strict=True)])
         return
     if not orders:
         tell("No order waits.")
         return
-    rows = [
-        [facts[name] for name in ("id", "analyst", "method", "came", "decision")] for facts in map(_facts, orders)
-    ]
-    show_table("Orders", ["ID", "analyst", "method", "came", "decision"], rows)
+    names, heads = ("id", "analyst", "method", "came", "decision"), ["ID", "analyst", "method", "came", "decision"]
+    rows = [[facts[name] for name in names] for facts in map(_facts, orders)]
+    if any(budgets):
+        heads += ["takes of the budget", "left after it"]
+        rows = [[*row, *_cells(budget)] for row, budget in zip(rows, budgets, strict=True)]
+    show_table("Orders", heads, rows)
     tell(f"`coterie site show ID --kit {kit}` shows what an order asks for and what would leave.")
 
 
@@ -67,14 +73,17 @@ def site_show(kit: opt.Kit, order: ShownId = "", as_json: opt.AsJson = False) ->
     installed = _installed(kit)
     kept = installed.approvals.find(order) if order else installed.approvals.only_waiting()
     rules = installed.holdings().rules()
-    taken = _taken(installed, kept, rules)
+    taken, budget = _taken(installed, kept, rules), _budget(installed, kept)
     answers, problem = _previewed(installed, kept.order, rules)
     if as_json:
-        print_json({**_facts(kept), **_asked(kept.order), "runs": taken, "answers": answers, "problem": problem})
+        facts = {**_facts(kept), **_asked(kept.order), "runs": taken, "budget": budget}
+        print_json({**facts, "answers": answers, "problem": problem})
         return
-    facts = {**_facts(kept), **{name: _words(value) for name, value in _asked(kept.order).items()}}
-    show_table(f"Order {kept.order.run[:8]}", ["", "value"], [[name, value] for name, value in facts.items()])
+    shown = {**_facts(kept), **{name: _words(value) for name, value in _asked(kept.order).items()}}
+    show_table(f"Order {kept.order.run[:8]}", ["", "value"], [[name, value] for name, value in shown.items()])
     say(taken)
+    if budget is not None:
+        say(taken_sentence(budget))
     if problem:
         say(f"What would leave cannot be shown: {problem}")
     else:
@@ -102,6 +111,23 @@ def _decide(kit: Path, order: str, decision: Decision) -> None:
     tell(f"{decision.capitalize()}: order {kept.order.run[:8]} of {kept.signed.analyst}, {kept.order.method}.")
 
 
+def _budget(installed: InstalledSite, kept: Kept) -> dict[str, Any] | None:
+    """What a private order that waits would take of the site's budget, where it has one."""
+    from coterie.sites.approvals import Decision
+
+    privacy = kept.order.privacy
+    if privacy is None or kept.decision is not Decision.WAITING:
+        return None
+    return taken_facts(privacy, installed.holdings().rules(), installed.account())
+
+
+def _cells(budget: dict[str, Any] | None) -> list[str]:
+    if budget is None:
+        return ["nothing", ""]
+    after = budget["left_after"]
+    return [f"epsilon {budget['takes']:.3g}", "too little is left" if after is None else f"epsilon {after:.3g}"]
+
+
 def _facts(kept: Kept) -> dict[str, str]:
     """An order in a list."""
     return {
@@ -117,8 +143,11 @@ def _asked(order: Order) -> dict[str, Any]:
     """What an order asks for."""
     from coterie.parameters import changed
 
+    privacy = order.privacy
+    parameters = {**order.parameters, **({} if privacy is None else {"privacy": None})}
     return {
-        "parameters": changed(order.kind, order.parameters),
+        "parameters": changed(order.kind, parameters),
+        "privacy": None if privacy is None else asdict(privacy),
         "chooses": order.chosen(),
         "columns": [name for name, _ in order.columns] or "each site's own",
         "scale": order.scale,

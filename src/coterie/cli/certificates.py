@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from typer.core import TyperGroup
 
 from coterie.cli import options as opt
 from coterie.cli.options import app
@@ -27,20 +27,8 @@ from coterie.text import count_of
 DOES_NOT_FIT = 1
 
 
-class ShowByDefault(TyperGroup):
-    """``certificate RUN`` is ``certificate show RUN``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self.in_full(args))
-
-    def in_full(self, args: list[str]) -> list[str]:
-        """The arguments with the name of a command."""
-        named = not args or args[0] == "--help" or args[0] in self.commands
-        return args if named else ["show", *args]
-
-
 certificate = typer.Typer(
-    cls=ShowByDefault,
+    cls=opt.ShowByDefault,
     no_args_is_help=True,
     help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
 )
@@ -101,6 +89,8 @@ def certificate_verify(
             signed = len(found.statements)
             of = f"{signed} of {count_of(len(found.sites), 'site')}"
             tell(f"{file}: verified the order of {found.ordered.analyst} and the statements of {of}.")
+            for sentence in privacy_sentences(found):
+                say(sentence)
         tell(_vouching(found, is_given=authority is not None))
     if problems:
         raise typer.Exit(DOES_NOT_FIT)
@@ -158,9 +148,32 @@ def _show(found: RunCertificate) -> None:
     for name, said in _statements(found).items():
         if said.breaks:
             tell(f"{name}: the data officer acknowledged {count_of(said.breaks, 'break')} of its ledger.")
+    for sentence in privacy_sentences(found):
+        say(sentence)
     for problem in found.problems(found.authority_key):
         tell(problem)
     tell(_vouching(found, is_given=False))
+
+
+def privacy_sentences(found: RunCertificate) -> Iterator[str]:
+    """What sites say of their privacy budgets."""
+    said = {name: statement for name, statement in _statements(found).items() if statement.delta}
+    if not said:
+        return
+    by_cost: dict[str, list[str]] = {}
+    for name, one in said.items():
+        by_cost.setdefault(f"epsilon = {one.epsilon:.4g} at delta = {one.delta:g}", []).append(name)
+    taken = "; ".join(f"{cost} ({', '.join(names)})" for cost, names in by_cost.items())
+    yield f"Differentially private: the run took from the sites' budgets {taken}."
+    others = [name for name, one in said.items() if not one.bounds_table]
+    if others:
+        yield (
+            f"Epsilon bounds what the releases of this run tell of a row of {', '.join(others)}, and not what is "
+            "known of the table: there, other runs are answered without noise."
+        )
+    for name, one in said.items():
+        if one.resets:
+            yield f"{name}: the data officer began the budget anew {count_of(one.resets, 'time')} before this run."
 
 
 def _order_sentence(found: RunCertificate) -> str:
@@ -181,7 +194,7 @@ def _statements(found: RunCertificate) -> dict[str, Statement]:
 
 def _row(name: str, said: Statement) -> list[str]:
     verified = f"{said.verified} (all)" if said.is_whole else f"{said.verified}" if said.verified else "none"
-    sees = f"groups of {said.min_group}+" if said.min_group else "rows"
+    sees = "noise" if said.delta else f"groups of {said.min_group}+" if said.min_group else "rows"
     head = f"{said.lines} {said.hash.hex()[:8]}"
     return [name, sees, verified, *(f"{n:,}" for n in (said.answered, said.refused, said.n_bytes)), head]
 

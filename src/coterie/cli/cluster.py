@@ -69,6 +69,10 @@ def cluster(
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
+    epsilon: opt.Epsilon = None,
+    delta: opt.Delta = None,
+    tolerated: opt.Tolerated = None,
+    unit: opt.Unit = None,
     max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
     columns: opt.Columns = None,
@@ -78,8 +82,9 @@ def cluster(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The sites' policy: strict, standard, research, a policy file, or simulation if all data is yours "
-            "(no protection, plain sums). Default: standard; with --site-column, simulation."
+            help="The sites' policy: private, strict, standard, research, a policy file, or simulation if all data "
+            "is yours (no protection, plain sums). Default: standard, with --epsilon private; with --site-column, "
+            "simulation."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
@@ -97,6 +102,8 @@ def cluster(
 
     coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
 
+    coterie cluster north.csv south.csv west.csv -k 5 --epsilon 1 --ranges ranges.toml
+
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
     job = Job(
@@ -108,6 +115,7 @@ def cluster(
         scale=scale,
         missing=missing,
         ranges=opt.ranges_of(ranges),
+        privacy=opt.privacy_of(epsilon, delta, tolerated, unit),
         max_share=max_share,
         halves=halves,
         seed=seed,

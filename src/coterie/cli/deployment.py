@@ -11,6 +11,7 @@ import typer
 
 from coterie.cli import options as opt
 from coterie.cli.approvals import runs_by_analyst
+from coterie.cli.budgets import budget_facts, budget_sentences
 from coterie.cli.ledgers import groups_sentences
 from coterie.cli.options import server, site
 from coterie.cli.remote_jobs import check_installed
@@ -85,7 +86,11 @@ def site_start(
         f"server {own_kit.host}:{own_kit.port}, certificate until {own_kit.valid_until():%Y-%m-%d}"
     )
     rules = held.rules()
-    if table.n_rows < rules.min_rows:
+    installed.check_protection(own_kit.name)
+    if rules.privacy is not None:
+        (spent, *_) = budget_sentences(budget_facts(rules.privacy, installed.account()))
+        tell(spent)
+    if table.n_rows < rules.min_rows and rules.protection != "noise":
         tell(f"This is fewer than {rules.min_rows} rows (min_rows of its policy): it will refuse to answer.")
     if rules.protection == "groups":
         _describe_groups(installed, table)
@@ -147,8 +152,9 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
         "waiting": sum(kept.decision is Decision.WAITING for kept in installed.approvals.all()),
     }
     grouped = list(groups_sentences(lines))
+    budget = None if rules.privacy is None else budget_facts(rules.privacy, installed.account())
     if as_json:
-        print_json({**facts, "groups": grouped})
+        print_json({**facts, "groups": grouped, "budget": budget})
         return
     last, spent = facts["last_answer"], facts["runs_by_analyst"]
     when = f"{datetime.fromtimestamp(last):%Y-%m-%d %H:%M:%S} ({facts['last_method']})" if last else "never"
@@ -164,6 +170,11 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
             ["policy", held.policy],
             ["runs", str(facts["runs"])],
             *[["runs of " + name, f"{n} of {rules.max_runs or 'any number'}"] for name, n in spent.items()],
+            *(
+                []
+                if budget is None
+                else [["privacy budget", f"epsilon {budget['spent']:.3g} of {budget['epsilon']:g} spent"]]
+            ),
             ["orders that wait", str(facts["waiting"])],
             ["answers", f"{len(answers):,}, and {facts['refusals']:,} refusals"],
             ["bytes sent", f"{facts['bytes_up']:,}"],
@@ -182,16 +193,33 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
 
 @site.command("acknowledge")
 def site_acknowledge(
-    kit: opt.Kit, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
+    kit: opt.Kit,
+    protection: Annotated[
+        bool, typer.Option("--protection", help="Accept that the policy now protects rows in another way; no more.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Continue with a ledger that was cut, rewritten, deleted or replaced. This is the data officer's decision.
 
     Limits such as max_runs count what the ledger holds. The ledger, every later certificate and every other site
     will show that a break was acknowledged. A ledger that cannot be verified is kept under another name.
+
+    With --protection: continue after the policy's protection of rows has changed, from groups to noise, say. The
+    ledger records it.
     """
     from coterie.sites.installed import InstalledSite
 
     own_kit = kit_of(kit, "site")
+    if protection:
+        if not yes:
+            typer.confirm(
+                "Answers under the old and the new protection together may tell more of a row than either does. "
+                "Continue with the policy as it is?",
+                abort=True,
+            )
+        now = InstalledSite(own_kit.folder).check_protection(own_kit.name, is_meant=True)
+        tell(f"From now on the table is protected by {now}; the ledger records it.")
+        return
     if not yes:
         typer.confirm(
             "Lines of this site's ledger are missing, and limits such as max_runs do not count them. "

@@ -20,7 +20,7 @@ from coterie.text import nearest_name
 if TYPE_CHECKING:
     from coterie.methods.method import Method
 
-Rules = Annotated[str, typer.Argument(help="A policy file, or strict, standard, research or simulation.")]
+Rules = Annotated[str, typer.Argument(help="A policy file, or private, strict, standard, research or simulation.")]
 
 
 @app.command()
@@ -35,7 +35,7 @@ def methods(as_json: opt.AsJson = False) -> None:
         )
         sections[title].append(method)
     if as_json:
-        fields = ("name", "title", "cost", "per_site_results", "needs_rows", "discloses")
+        fields = ("name", "title", "cost", "per_site_results", "needs_rows", "can_be_private", "discloses")
         ordered = [method for section in sections.values() for method in section]
         print_json([{field: getattr(method, field) for field in fields} for method in ordered])
         return
@@ -53,6 +53,8 @@ def _show_method(method: Method) -> None:
     say(f"per-site results: {method.per_site_results}", "  ")
     if method.needs_rows:
         say("needs single rows: every site's policy must exempt it from groups", "  ")
+    if method.can_be_private:
+        say("can be run with differential privacy (--epsilon)", "  ")
     say(f"discloses: {method.discloses}", "  ")
     tell("")
 
@@ -88,7 +90,9 @@ def audit(method: Annotated[str, typer.Argument(help="The name of a method.")], 
 @policy.command("init")
 def policy_init(
     path: Annotated[Path, typer.Argument(help="Where to write the policy.")] = Path("policy.toml"),
-    preset: Annotated[str, typer.Option(help="The policy to start from: strict, standard or research.")] = "standard",
+    preset: Annotated[
+        str, typer.Option(help="The policy to start from: private, strict, standard or research.")
+    ] = "standard",
     force: opt.Force = False,
 ) -> None:
     """Write a policy file that explains every rule."""

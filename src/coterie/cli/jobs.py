@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import msgspec
 import numpy as np
 
+from coterie.cli.options import read_ranges
 from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_api import Table
+from coterie.methods.shared.privacy import Privacy
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
@@ -43,12 +45,15 @@ class Job:
     scale: str = "none"
     missing: str = "refuse"
     ranges: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
+    """Differential privacy: epsilon, and delta, tolerated and unit where they are not the default."""
     max_share: float | None = None
     halves: bool = False
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
-    """A name or a file, for all sites or by site; default: standard, or simulation with a site column."""
+    """A name or a file, for all sites or by site; default: standard, a private run's private, or simulation with a
+    site column."""
     quorum: float = 1.0
     deadline: float | None = None
     key: str | None = None
@@ -69,6 +74,8 @@ class Job:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
         if self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
+        if self.privacy is not None:
+            check_privacy(self.privacy, self.settings)
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
@@ -117,7 +124,7 @@ class Job:
         from coterie.sites.tables import scan_table
 
         missing, fingerprint = scan_table(table)
-        if self.missing == "refuse" and missing.any():
+        if self.missing == "refuse" and missing.any() and self.privacy is None:
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             values = count_of(int(missing[place]), "missing value")
             raise MissingValues(
@@ -131,17 +138,21 @@ class Job:
         """Every site's policy."""
         from coterie.sites.policy_files import find_policy
 
-        given = self.policy or ("standard" if self.site_column is None else "simulation")
+        default = "standard" if self.privacy is None else "private"
+        given = self.policy or (default if self.site_column is None else "simulation")
         if isinstance(given, str):
             return dict.fromkeys(sites, find_policy(given))
         for name in given.keys() - set(sites):
             raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
-        return {name: find_policy(given.get(name, "standard")) for name in sites}
+        return {name: find_policy(given.get(name, default)) for name in sites}
 
     def estimator(self) -> Any:
         from coterie.estimators.registry import make_estimator
 
-        return make_estimator(self.method, {"n_clusters": self.clusters, "random_state": self.seed, **self.settings})
+        parameters = {"n_clusters": self.clusters, "random_state": self.seed, **self.settings}
+        if self.privacy is not None:
+            parameters["privacy"] = Privacy.of(self.privacy)
+        return make_estimator(self.method, parameters)
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
@@ -211,24 +222,37 @@ class Job:
 
     def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
         """The declared lows and highs of these columns; None where none are declared and the scale needs none."""
-        names = list(names)
-        if self.scale != "minmax" and not self.ranges:
+        from coterie.sites.tables.phrases import listed
+
+        names, declared = list(names), self.ranges or {}
+        if self.scale != "minmax" and not declared and self.privacy is None:
             return None
+        missing = [name for name in names if name not in declared]
+        if missing:
+            why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
+            raise InputError(
+                f"{'differential privacy' if self.privacy else why} needs a range for every column, and "
+                f"{listed(missing)} {'has' if len(missing) == 1 else 'have'} none; pass --ranges "
+                f"{missing[0]}=LOW,HIGH, a TOML file with lines such as {missing[0]} = [LOW, HIGH] (--ranges "
+                "ranges.toml), or add it to the job file (ranges = { column = [low, high] })."
+            )
         for name in names:
-            declared = (self.ranges or {}).get(name)
-            if declared is None:
-                why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
-                raise InputError(
-                    f"{why} needs a range for every column, and {name!r} has none; pass --ranges {name}=LOW,HIGH, or "
-                    "add it to the job file (ranges = { column = [low, high] })."
-                )
-            numbers = isinstance(declared, list) and all(isinstance(v, int | float) for v in declared)
-            if not numbers or len(declared) != 2 or not declared[0] <= declared[1]:
-                raise InputError(f"the range of {name!r} is {declared!r}; give [low, high] with low <= high.")
-        assert self.ranges is not None
-        for name in self.ranges.keys() - set(names):
+            ends = declared[name]
+            numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
+            if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
+                raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
+        for name in declared.keys() - set(names):
             raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
-        return [self.ranges[name][0] for name in names], [self.ranges[name][1] for name in names]
+        return [declared[name][0] for name in names], [declared[name][1] for name in names]
+
+
+def check_privacy(privacy: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise what is wrong with what was said of differential privacy, before a file is opened."""
+    if "privacy" in settings:
+        raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
+    if "epsilon" not in privacy:
+        raise InputError("[privacy] needs epsilon; add epsilon = 1, for example.")
+    Privacy.of(privacy)
 
 
 def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
@@ -270,6 +294,8 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]
+    if isinstance(raw.get("ranges"), str):
+        raw["ranges"] = read_ranges(path.parent / raw["ranges"])
     for key, value in raw.items():
         try:
             msgspec.convert(value, kinds[key])

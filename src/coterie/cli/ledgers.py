@@ -41,6 +41,8 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
 
 
 KEYS = "keys, proofs"
+INTERNAL = ("once", "note", "charge", "budget")
+"""Lines of a site's ledger with which nothing leaves."""
 NO_RUN = bytes(16).hex()
 """The run that a site records for a question it could not read."""
 MANY_ROSTERS = 4
@@ -81,7 +83,7 @@ class _Left(NamedTuple):
 def _show_site(path: Path, lines: list[Line]) -> None:
     runs: dict[str, list[Line]] = {}
     for line in lines:
-        if line["event"] != "groups" and (line["event"], line["run"]) != ("note", NO_RUN):
+        if line["event"] != "groups" and not (line["event"] in INTERNAL and line["run"] == NO_RUN):
             runs.setdefault(line["run"], []).append(line)
     left_by_run = {run: left for run, of_run in runs.items() if (left := _left(of_run))}
     for run, left in left_by_run.items():
@@ -138,7 +140,7 @@ def _left(lines: list[Line]) -> list[_Left]:
         if line["event"] == "answer":
             answers[question] = _answer(line, unmasked.get(question))
             messages.append(answers[question])
-        elif line["event"] not in ("once", "note"):
+        elif line["event"] not in INTERNAL:
             messages.append(_other(line, answers.get(question)))
     return messages
 
@@ -378,7 +380,7 @@ def _resent(name: str, path: Path, arrived: dict[int, int], run: str) -> int:
     lines = read_chain(path)
     check_signature(path, lines)
     for line in lines:
-        if line["run"] == run and line["event"] not in ("once", "note"):
+        if line["run"] == run and line["event"] not in INTERNAL:
             left[line["round"]].append(line["bytes"])
         if line["run"] == NO_RUN and line["event"] == "refusal":
             unread.append(line["bytes"])

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from coterie.errors import InputError
+from coterie.files import MEGABYTE, read_bounded
 
 GROUP = "coterie.commands"
 """Entry points of other packages, each a ``typer.Typer``."""
@@ -40,6 +41,18 @@ class Commands(TyperGroup):
         for plugin in entry_points(group=GROUP):
             if plugin.name not in self.commands:
                 self.add_command(get_command(plugin.load()), plugin.name)
+
+
+class ShowByDefault(TyperGroup):
+    """A group without the name of a command is its ``show``: ``certificate RUN`` is ``certificate show RUN``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.in_full(args))
+
+    def in_full(self, args: list[str]) -> list[str]:
+        """The arguments with the name of a command."""
+        named = not args or args[0] == "--help" or args[0] in self.commands
+        return args if named else ["show", *args]
 
 
 app = typer.Typer(
@@ -90,8 +103,27 @@ Missing = Annotated[
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
-        help="The plausible range of a column, for each of them: age=0,120. Values outside are clipped at the "
-        "sites, or refused with --scale minmax."
+        help="The plausible range of a column, for each of them: age=0,120 (may be repeated), or a TOML file with "
+        "lines such as age = [0, 120]. Values outside are clipped at the sites, or refused with --scale minmax."
+    ),
+]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        help="Differential privacy: how much the result may depend on one row; the smaller, the more noise."
+    ),
+]
+Delta = Annotated[
+    float | None, typer.Option(help="With --epsilon: the probability with which it need not hold (default: 1e-6).")
+]
+Tolerated = Annotated[
+    int | None,
+    typer.Option(help="With --epsilon: sites that may drop out or collude without weakening it (default: 0)."),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help="With --epsilon: row (the default), or the column that says whose row it is, to protect persons."
     ),
 ]
 MaxShare = Annotated[
@@ -109,7 +141,8 @@ Key = Annotated[
     str | None, typer.Option(help="The column that identifies a row, where sites hold columns of the same rows.")
 ]
 SitePolicy = Annotated[
-    str | None, typer.Option("--policy", help="The site's policy: a file, strict, standard (default) or research.")
+    str | None,
+    typer.Option("--policy", help="The site's policy: a file, private, strict, standard (default) or research."),
 ]
 Kit = Annotated[Path, typer.Option(help="The start-up kit: a folder of `coterie enroll` or `coterie provision`.")]
 Attempts = Annotated[
@@ -146,10 +179,13 @@ def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def ranges_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
-    """``["age=0,120"]`` as ``{"age": [0.0, 120.0]}``."""
+    """``["age=0,120"]`` as ``{"age": [0.0, 120.0]}``; a text without ``=`` is a TOML file of ranges."""
     ranges = {}
     for text in texts or ():
-        name, _, ends = text.rpartition("=")
+        name, sign, ends = text.rpartition("=")
+        if not sign or (text.endswith(".toml") and Path(text).is_file()):
+            ranges.update(read_ranges(Path(text)))
+            continue
         try:
             ranges[name.strip()] = [float(end) for end in ends.split(",")]
         except ValueError:
@@ -157,6 +193,28 @@ def ranges_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
         if not name or len(ranges[name.strip()]) != 2:
             raise InputError(f"--ranges {text!r} is not of the form COLUMN=LOW,HIGH, such as age=0,120.")
     return ranges or None
+
+
+def read_ranges(path: Path) -> dict[str, Any]:
+    """The ranges of columns in a TOML file."""
+    try:
+        return tomllib.loads(read_bounded(path, MEGABYTE).decode())
+    except FileNotFoundError:
+        raise InputError(
+            f"ranges {str(path)!r}: there is no such file; give COLUMN=LOW,HIGH, such as age=0,120, or a TOML file "
+            "with lines such as age = [0, 120]."
+        ) from None
+    except (OSError, ValueError, RecursionError) as problem:
+        raise InputError(f"{path}: this is not a TOML file of ranges such as age = [0, 120] ({problem}).") from None
+
+
+def privacy_of(epsilon: float | None, delta: float | None, tolerated: int | None, unit: str | None) -> Any:
+    """The options that were given for differential privacy, by the names of :class:`~coterie.Privacy`; or None."""
+    given = {"epsilon": epsilon, "delta": delta, "tolerated": tolerated, "unit": unit}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen and epsilon is None:
+        raise InputError(f"--{min(chosen)} goes with --epsilon; add --epsilon 1, or leave it out.")
+    return chosen or None
 
 
 def chosen(

@@ -14,6 +14,7 @@ import numpy as np
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.jobs import Job
 from coterie.cli.options import site
 from coterie.cli.terminal import print_json, say, show_table, tell
@@ -24,6 +25,7 @@ from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.messages.site_api import CARRIERS, Table
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.preparation import PreparationOptions
+from coterie.methods.shared.privacy import Privacy
 from coterie.sites.policy import EVERYTHING, Policy
 
 HEADS = ["question", "answer", "content", "times", "values", "bytes", "example", "the server sees"]
@@ -50,8 +52,12 @@ def preview(
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
+    epsilon: opt.Epsilon = None,
+    delta: opt.Delta = None,
+    tolerated: opt.Tolerated = None,
+    unit: opt.Unit = None,
     policy: Annotated[
-        str, typer.Option(help="The site's policy: a file, strict, standard or research.")
+        str, typer.Option(help="The site's policy: a file, private, strict, standard or research.")
     ] = "standard",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -60,6 +66,7 @@ def preview(
     Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
     and this site's share of a sample depend on the other sites.
     """
+    from coterie.estimators.fitting import check_private
     from coterie.sites.policy_files import find_policy
 
     job = Job(
@@ -70,6 +77,7 @@ def preview(
         scale=scale,
         missing=missing,
         ranges=opt.ranges_of(ranges),
+        privacy=opt.privacy_of(epsilon, delta, tolerated, unit),
         settings=opt.settings_of(settings),
         **opt.chosen(columns, ignore, categories, key),
     )
@@ -78,11 +86,15 @@ def preview(
     tables = {name: table for name, (table, _) in job.scanned_tables().items()}
     names = [column.name for column in next(iter(tables.values())).columns]
     options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
-    answers = played(estimator, tables, options, find_policy(policy))
+    rules = find_policy(policy)
+    check_private(estimator, {data.name: rules})
+    answers, budget = played(estimator, tables, options, rules), taken_facts(Privacy.of(estimator.privacy), rules)
     if as_json:
-        print_json(answers)
+        print_json(answers if budget is None else {"answers": answers, "budget": budget})
         return
     show_answers(f"What {data.name} would send", answers)
+    if budget is not None:
+        say(taken_sentence(budget, is_fresh=True))
 
 
 def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
@@ -107,7 +119,7 @@ def played(
             estimator,
             tables,
             journal=Path(folder) / "journal",
-            policy=_played_rules(rules, method, sends_rows=estimator.sends_rows),
+            policy=_played_rules(rules, estimator),
             sums="plain",
             scale=options.scale,
             missing=options.missing,
@@ -129,14 +141,15 @@ def played(
     ]
 
 
-def _played_rules(rules: Policy, method: str, *, sends_rows: bool) -> Policy:
-    """The rules under which everything is answered, decided as if by the site's own."""
+def _played_rules(rules: Policy, estimator: Any) -> Policy:
+    """The rules under which everything is answered, decided as if by the site's own; noise protects nobody here."""
+    method, is_open = estimator.method, METHODS[estimator.method].needs_rows or estimator.privacy is not None
     open_rules = replace(
         rules,
         methods=None,
-        protection="none" if METHODS[method].needs_rows else rules.protection_of(method),
+        protection="none" if is_open else rules.protection_of(method),
         method_protection={},
-        per_site_results="rows" if sends_rows else rules.per_site_results,
+        per_site_results="rows" if estimator.sends_rows else rules.per_site_results,
         verification="off",
         min_roster=1,
         rosters="any",

@@ -99,14 +99,22 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    privacy = result.get("privacy")
+    about = "about " if privacy else ""
     rows = [
-        [str(i), f"{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        [str(i), f"{about}{count:,.0f}", *(f"{value:.4g}" for value in center)]
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
     ]
     show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
+    if privacy:
+        from coterie.report.privacy import privacy_sentences, releases_table
+
+        for sentence in privacy_sentences(privacy):
+            say(sentence)
+        show_table("What was released", *releases_table(privacy))
     empty = sum(count == 0 for count in result["counts"])
-    if empty:
+    if empty and not privacy:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
     console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ from coterie.deployment.job import EVENT_LINES, EVENTS, OUTCOME, STOP, JobStatus
 from coterie.engines.nvflare.session import Session, Unreachable
 from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.files import MEGABYTE, read_bounded, write_private
+from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.report.outputs import RESULT_FILES
 from coterie.runtime.events import Line
 
@@ -275,6 +276,23 @@ class Remote:
         return outcome
 
 
+class _Release(msgspec.Struct):
+    what: str
+    share: float
+
+
+class _Privacy(msgspec.Struct):
+    """What is shown of a private run."""
+
+    epsilon: Annotated[float, msgspec.Meta(gt=0, le=LARGEST_EPSILON)]
+    delta: float
+    unit: str
+    tolerated: int
+    sites: int
+    releases: list[_Release]
+    bounds: str
+
+
 class _Result(msgspec.Struct):
     """What is shown of a result."""
 
@@ -283,6 +301,7 @@ class _Result(msgspec.Struct):
     columns: list[str]
     centers: list[list[float]]
     counts: list[float]
+    privacy: _Privacy | None = None
 
 
 class _Outcome(msgspec.Struct):

@@ -15,11 +15,11 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of, units_of
 from coterie.methods.order import Order, SignedOrder
-from coterie.methods.registry import METHODS
+from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
-from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.privacy import DELTA, Privacy, Releases
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -85,7 +85,9 @@ def fit(
     layers_of(sums)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
-    check_groups(opened, rules, estimator.method)
+    check_private(estimator, rules)
+    if estimator.privacy is None:
+        check_groups(opened, rules, estimator.method)
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
     elif sums == "masked":
@@ -234,6 +236,34 @@ def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy
             f'method there with protection = "none" under [method.{method}], or choose a method that works with '
             "groups (coterie methods lists them)."
         )
+
+
+def check_private(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
+    """Raise, before anything is sent, if a site would refuse the order for its privacy, or for want of it."""
+    method, privacy = estimator.method, Privacy.of(estimator.privacy)
+    asked = {name: policy for name, policy in rules.items() if policy.protection_of(method) != "none"}
+    if privacy is None:
+        noisy = [name for name, policy in asked.items() if policy.protection_of(method) == "noise"]
+        if noisy:
+            check_can_be_private(method)
+            raise InputError(
+                f"the policy of {listed(noisy)} answers only differentially private orders; give the run privacy: an "
+                "epsilon, and the ranges of all columns."
+            )
+        return
+    Releases(privacy, len(rules))
+    without = [name for name, policy in asked.items() if policy.privacy is None]
+    if without:
+        raise InputError(
+            f"the policy of {listed(without)} has no budget for differentially private orders; add a section "
+            "[privacy] with epsilon = 4.0, say, or use the policy 'private'."
+        )
+    for name, policy in asked.items():  # what earlier runs took, only the sites know
+        if policy.privacy is not None and not policy.privacy.affords(privacy.mu_squared):
+            raise InputError(
+                f"the run takes epsilon={privacy.epsilon:g} (delta={privacy.delta or DELTA:g}), and the whole budget "
+                f"of {name} is epsilon={policy.privacy.epsilon:g} (delta={policy.privacy.delta:g}); use less."
+            )
 
 
 def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:

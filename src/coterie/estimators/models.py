@@ -17,6 +17,7 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import KINDS
 from coterie.files import MEGABYTE, read_bounded
 from coterie.methods.shared.prepared import Preparation
+from coterie.methods.shared.privacy import Privacy, PrivacySpent
 from coterie.runtime.ledger import Ledger
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class _Model(msgspec.Struct):
     columns: list[str]
     preparation: Preparation | None
     result: dict[str, Any]
+    privacy: PrivacySpent | None = None
 
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
@@ -50,10 +52,11 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         MODEL_SCHEMA,
         type(estimator).__name__,
         version("coterie"),
-        {name: value for name, value in estimator.settings().items() if _is_plain(value)},
+        {name: value for name, value in estimator.settings().items() if _is_plain(value) or name == "privacy"},
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         estimator.preparation_,
         _written(estimator.result_, estimator.result_type),
+        estimator.privacy_,
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=_listed), indent=1) + "\n")
@@ -92,10 +95,14 @@ def _short(value: object) -> str:
 
 
 def _fitted(model: _Model) -> FederatedEstimator:
-    estimator = KINDS[model.kind](**model.parameters)
+    given = model.parameters
+    if given.get("privacy") is not None:
+        given = {**given, "privacy": Privacy.of(given["privacy"])}
+    estimator = KINDS[model.kind](**given)
     estimator.begin()
     estimator.n_features_in_ = len(model.columns)
     estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
+    estimator.privacy_ = model.privacy
     if not estimator.splits_columns:  # there rows are embedded by their sites
         estimator.transform(np.zeros((1, len(model.columns))))
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)

@@ -15,7 +15,7 @@ from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.method import ClusterSettings, Settings
 from coterie.methods.order import Order
-from coterie.methods.registry import METHODS
+from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
 from coterie.text import nearest_name
@@ -75,6 +75,8 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
         raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
+    if parameters.get("privacy") is not None:
+        check_can_be_private(method)
     kind, fixed = ESTIMATORS[method], METHODS[method].fixed
     known = [item.name for item in fields(kind) if item.name not in fixed]
     for name in parameters:

@@ -55,8 +55,23 @@ class Refusal(IntEnum):
         "the site holds a larger share of all rows than the run lets one site hold (max_share)",
         "run",
     )
-    NOT_PRIVATE = 34, "the site answers only differentially private orders, and this is none it can answer", "run"
-    BUDGET_SPENT = 35, "the order takes more than is left of the site's privacy budget", "run"
+    NOT_PRIVATE = (
+        34,
+        "the site answers only differentially private orders: order with an epsilon and the ranges of all columns",
+        "run",
+    )
+    BUDGET_SPENT = (
+        35,
+        "less is left of the site's privacy budget than the order takes: order with a smaller epsilon, or ask its "
+        "data officer",
+        "run",
+    )
+    NO_BUDGET = (
+        37,
+        "the site's policy has no budget for differentially private orders: ask its data officer, or order without "
+        "privacy",
+        "run",
+    )
     NO_UNIT = 36, "the site's table has no column that says whose row it is, of the name that the order gives", "run"
     IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
 

@@ -142,9 +142,10 @@ class Reply(Fields):
 
     content: ClassVar[Content] = "sums"
 
-    def __init_subclass__(cls, content: Content = "sums") -> None:
+    def __init_subclass__(cls, content: Content | None = None) -> None:
         super().__init_subclass__()
-        cls.content = content
+        if content is not None:
+            cls.content = content
 
     def __post_init__(self) -> None:
         for name, value in self.__dict__.items():

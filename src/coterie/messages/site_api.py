@@ -214,8 +214,9 @@ class Exit(Protocol):
     def protection(self, envelope: Any) -> int:
         """How many rows a group that the run sees has at least; 0 where it sees rows, or noisy sums of rows."""
 
-    def spent(self, envelope: Any) -> tuple[float, int]:
-        """What epsilon the run has spent, 0 where no noise protects rows; and how often the budget was reset."""
+    def spent(self, envelope: Any) -> tuple[float, float, int, bool]:
+        """Epsilon and delta of what the run has spent, 0 where no noise protects rows; how often the budget was begun
+        anew before, and whether it bounds all that leaves of the table."""
 
     def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
         """Agree to sums over these sites; the site's policy may refuse. ``half`` names a question to half of them."""

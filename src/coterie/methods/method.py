@@ -197,6 +197,11 @@ class Method:
         """Whether it needs rows, projected or not."""
         return self.visibility == "rows"
 
+    @property
+    def can_be_private(self) -> bool:
+        """Whether it can be run with differential privacy."""
+        return any(issubclass(settings, PrivateSettings) for settings in self.settings)
+
     def has(self, parameter: str) -> bool:
         """Whether it has a parameter of this name."""
         return any(hasattr(settings, parameter) for settings in self.settings)

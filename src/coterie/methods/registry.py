@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
+from coterie.errors import InputError
 from coterie.messages.schema import Request
 from coterie.methods.edge import method as edge_method
 from coterie.methods.edge import pca
@@ -49,3 +50,12 @@ def belongs(request: type[Request[Any]], method: str) -> bool:
     """Whether ``method`` may ask this at all; a server cannot dress one method's question as another's."""
     known = METHODS.get(method)
     return known is not None and (request in known.requests or request in PREPARATION)
+
+
+def check_can_be_private(name: str) -> None:
+    """Raise what to use instead of a method that cannot be run with differential privacy."""
+    if not METHODS[name].can_be_private:
+        *most, last = [method.name for method in METHODS.values() if method.can_be_private]
+        raise InputError(
+            f"{name} cannot be run privately; use {' or '.join([', '.join(most), last] if most else [last])}."
+        )

@@ -30,6 +30,7 @@ from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
+from coterie.report.privacy import privacy_facts
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
@@ -92,9 +93,9 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
-        "cost_is": estimator.cost_over_groups if estimator.min_group_ else "exact",
-        "counts_are": "whole groups" if estimator.min_group_ else "exact",
+        **_exactness(estimator),
         "min_group": estimator.min_group_,
+        "privacy": privacy_facts(estimator),
         "public_seed": getattr(estimator, "public_seed_", None),
         **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
@@ -104,7 +105,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
         "summary": (
-            f"{estimator.counts_.sum():,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{_rows(estimator)}, method {estimator.method}: {ledger.total('rounds')} rounds, "
             f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {_cost(estimator)}.{_dropouts(ledger)}"
             f"{_disagreement(estimator.halves_)}"
         ),
@@ -113,6 +114,20 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
             "coloured by cluster, over the other sites' rows in grey. Crosses are centers."
         ),
     }
+
+
+def _exactness(estimator: Any) -> dict[str, str]:
+    """How the cost and the sizes compare with those of the rows."""
+    if estimator.privacy_ is not None:
+        return {"cost_is": "about", "counts_are": "estimates with noise"}
+    if estimator.min_group_:
+        return {"cost_is": estimator.cost_over_groups, "counts_are": "whole groups"}
+    return {"cost_is": "exact", "counts_are": "exact"}
+
+
+def _rows(estimator: Any) -> str:
+    about = "" if estimator.privacy_ is None else "about "
+    return f"{about}{estimator.counts_.sum():,.0f} rows"
 
 
 def halves_of(halves: Halves | None) -> dict[str, Any] | None:
@@ -148,6 +163,10 @@ def _disagreement(halves: Halves | None) -> str:
 def _cost(estimator: Any) -> str:
     """The cost, and how exact it and the sizes are."""
     least = estimator.min_group_
+    if estimator.privacy_ is not None:
+        if not estimator.inertia_ > 0:
+            return "too small to tell from the noise; sizes are estimates with noise"
+        return f"about {estimator.inertia_:.3g}; sizes and costs are estimates with noise"
     if not least:
         return f"{estimator.inertia_:.6g}"
     return f"{estimator.cost_over_groups} {estimator.inertia_:.6g}; sizes count whole groups of at least {least} rows"
@@ -170,6 +189,7 @@ def write_run(
 
     If sites hold columns of the same rows, components by tag are written, too, and labels are matched by the sites'
     ``policies``. If the tables are at remote sites there are no labels, and no picture of rows the server never has.
+    A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if estimator.splits_columns:
@@ -180,7 +200,7 @@ def write_run(
     else:
         columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
         result = result_of(estimator, columns, settings)
-        if tables:
+        if tables and estimator.privacy_ is None:  # a picture shows rows
             _draw(folder / "clusters.png", estimator, tables)
     for name, table in tables.items():
         path = folder / "labels" / f"{quote(name, safe='')}.parquet"
@@ -191,7 +211,7 @@ def write_run(
             write_labels(estimator, table, path)
     with (folder / "centers.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["cluster", "rows", *columns])
+        writer.writerow(["cluster", "rows" if estimator.privacy_ is None else "rows_about", *columns])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:g}", *center])
     estimator.ledger_.write(folder)

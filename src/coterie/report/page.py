@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from coterie.report.privacy import privacy_sentences, releases_table
+
 SHOWN_COLUMNS = 12
 
 
@@ -23,12 +25,17 @@ def write_page(folder: Path) -> Path:
             _table(*comparison_table(result["comparisons"]), first="ours"),
             _LEGEND,
         ]
+    privacy = result.get("privacy")
+    if privacy:
+        parts.append(_privacy(privacy))
+    else:
+        parts.append(_picture(folder / "clusters.png", result["caption"]))
     parts += [
-        _picture(folder / "clusters.png", result["caption"]),
         "<h2>What left each site</h2>",
         _sites(ledger["sites"]),
         f"<h2>Questions</h2>{_asked(result['asked'])}",
-        f"<h2>Centers</h2>{_centers(result['columns'], result['centers'], result['counts'])}",
+        "<h2>Centers</h2>",
+        _centers(result["columns"], result["centers"], result["counts"], about="about " * bool(privacy)),
     ]
     head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     style = files("coterie.report").joinpath("page.css").read_text(encoding="utf-8")
@@ -42,6 +49,12 @@ _LEGEND = (
     "<p><small>ARI and NMI compare with the known classes, over all rows. The cost is relative to the pooled "
     "optimum. Values and bytes are those sent by all sites; pooling sends every value of every row.</small></p>"
 )
+
+
+def _privacy(privacy: dict[str, Any]) -> str:
+    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in privacy_sentences(privacy))
+    note = "<p><small>The report has no picture of the rows, since it would show them.</small></p>"
+    return f"<h2>Privacy</h2>{told}{_table(*releases_table(privacy))}{note}"
 
 
 def _picture(path: Path, caption: str) -> str:
@@ -78,9 +91,9 @@ def _asked(rows: list[dict[str, Any]]) -> str:
     return _table(head, [[str(row[n]) for n in names] for row in rows])
 
 
-def _centers(columns: list[str], centers: list[list[float]], counts: list[float]) -> str:
+def _centers(columns: list[str], centers: list[list[float]], counts: list[float], about: str = "") -> str:
     lines = [
-        [f"cluster {i}", f"{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
+        [f"cluster {i}", f"{about}{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
         for i, (center, count) in enumerate(zip(centers, counts, strict=True))
     ]
     more = len(columns) - SHOWN_COLUMNS

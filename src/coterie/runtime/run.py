@@ -21,6 +21,7 @@ from coterie.runtime.events import Events, Write
 from coterie.runtime.journal import Journal
 from coterie.runtime.layers import Below, Layer, PlainSums, ask_through
 from coterie.runtime.ledger import Exchange, Ledger
+from coterie.runtime.outcomes import OutcomeKind, SiteOutcome
 from coterie.runtime.replay import Recorder
 from coterie.runtime.roster import Roster
 from coterie.runtime.terms import Terms
@@ -193,7 +194,7 @@ class Run:
         why_not = self.roster.why_not
         outcomes = {name: asked[name].outcome if name in asked else why_not(name) for name in nominal}
         n_good = sum(outcome.is_good for outcome in outcomes.values())
-        failed = "; ".join(f"{name} {outcome}" for name, outcome in outcomes.items() if not outcome.is_good)
+        failed = _failures(outcomes)
         absent = "; ".join(f"{name} {why_not(name)}" for name in self.roster.absent(number) if name not in outcomes)
         kind: type[RunError] = RosterChanged if n_good >= needed else QuorumLost
         clauses = [
@@ -258,3 +259,12 @@ def run(
     resumed = recorder is not None and recorder.is_resumed
     driven.events.begin(driven.ledger.run, method, driven.roster.names, settings or {}, resumed=resumed)
     return driven.drive(protocol, recorder)
+
+
+def _failures(outcomes: Mapping[str, SiteOutcome]) -> str:
+    """What became of the sites that did not answer; the same refusal is said once."""
+    names: dict[object, list[str]] = {}
+    for name, outcome in outcomes.items():
+        if not outcome.is_good:
+            names.setdefault(outcome if outcome.kind is OutcomeKind.REFUSED else name, []).append(name)
+    return "; ".join(f"{', '.join(same)} {outcomes[same[0]]}" for same in names.values())

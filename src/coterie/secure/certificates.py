@@ -82,9 +82,13 @@ class Statement(NamedTuple):
     n_bytes: int
     """Questions answered and refused, and bytes sent, in this run."""
     epsilon: float
-    """What the run spent of a privacy budget, at the budget's delta; 0 where rows were not protected by noise."""
+    """What the run spent of a privacy budget; 0 where rows were not protected by noise."""
+    delta: float
+    """The budget's, at which that is epsilon."""
     resets: int
     """How often the data officer began the budget anew before."""
+    bounds_table: bool
+    """Whether the budget bounds all that ever leaves of the table: not where other runs see groups, or rows."""
 
     def to_bytes(self) -> bytes:
         return _STATEMENT.pack(*self)
@@ -99,7 +103,7 @@ class Statement(NamedTuple):
         return b"coterie/statement/" + len(who).to_bytes(2, "big") + who + self.to_bytes()
 
 
-_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQdI")
+_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQddI?")
 SIGNED_BYTES = CERTIFICATE_BYTES + _STATEMENT.size + SIGNATURE_BYTES
 
 
@@ -143,6 +147,7 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
     order, met = exit_.notes(envelope.run, "order"), exit_.notes(envelope.run, "met")
     if not order:
         raise MalformedMessage("a run without an order has no certificate")
+    epsilon, delta, resets, bounds_table = exit_.spent(envelope)
     head, replay = exit_.head(), memory.get("masked_sums.replay")
     statement = Statement(
         envelope.run,
@@ -154,7 +159,10 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
         0 if replay is None else replay.position,
         replay is not None and replay.question is None,
         *exit_.counts(envelope.run),
-        *exit_.spent(envelope),
+        epsilon,
+        delta,
+        resets,
+        bounds_table,
     )
     signature = exit_.sign(statement.signed(exit_.name))
     raw = Signed(exit_.card().certificate, statement, signature).to_bytes()

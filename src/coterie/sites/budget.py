@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from coterie.errors import NotOrdered
-from coterie.maths.accounting import ROUNDING, epsilon_of, mu_of
+from coterie.maths.accounting import epsilon_of
 from coterie.messages.refusals import Refusal
 from coterie.sites.ledger import SiteLedger
-from coterie.sites.policy import PrivacyRules
+from coterie.sites.policy import ROUNDING, PrivacyRules
 from coterie.sites.refused import Refused
 
 
@@ -23,6 +25,64 @@ class Standing(NamedTuple):
     """The largest epsilon that one more run can have at the budget's delta."""
     mu_squared: float
     """What was charged."""
+    after: float | None = None
+    """What is left after another run; None where it takes too much, or where there is none."""
+
+    @classmethod
+    def of(cls, rules: PrivacyRules, spent: float, takes: float | None = None) -> Standing:
+        """Of what was charged, and perhaps of what another run takes."""
+        most, delta = rules.mu_squared, rules.delta
+        left = epsilon_of(max(0.0, most - spent) ** 0.5, delta)
+        after = None
+        if takes is not None and spent + takes <= most * (1 + ROUNDING):
+            after = epsilon_of(max(0.0, most - spent - takes) ** 0.5, delta)
+        return cls(rules.epsilon, delta, epsilon_of(spent**0.5, delta), left, spent, after)
+
+
+class Charged(NamedTuple):
+    """What one run was charged."""
+
+    run: str
+    analyst: str
+    at: float
+    """When it was charged first, in seconds since 1970."""
+    mu_squared: float
+
+
+class Reset(NamedTuple):
+    """A budget that the data officer began anew."""
+
+    at: float
+    why: str
+    mu_squared: float
+    """What had been charged."""
+
+
+@dataclass
+class Account:
+    """What a ledger says of a table's budget: runs since it last began anew, and how often that was."""
+
+    runs: dict[str, Charged] = field(default_factory=dict)
+    resets: list[Reset] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, lines: Iterable[Mapping[str, Any]], table: str) -> Account:
+        """From the lines of a site's ledger."""
+        account = cls()
+        for line in lines:
+            if line["event"] == "charge" and line["table"] == table:
+                before = account.runs.get(line["run"], Charged(line["run"], line["analyst"], line["time"], 0.0))
+                charged = before._replace(mu_squared=before.mu_squared + line["mu_squared"])
+                account.runs[line["run"]] = charged
+            elif line["event"] == "budget" and line["table"] == table:
+                account.resets.append(Reset(line["time"], line["why"], line["spent"]))
+                account.runs.clear()
+        return account
+
+    @property
+    def mu_squared(self) -> float:
+        """What was charged since."""
+        return sum(run.mu_squared for run in self.runs.values())
 
 
 class Budget:
@@ -30,7 +90,7 @@ class Budget:
 
     def __init__(self, rules: PrivacyRules | None, ledger: SiteLedger, table: str) -> None:
         self._rules, self._ledger, self._table = rules, ledger, table
-        self._most = 0.0 if rules is None else mu_of(rules.epsilon, rules.delta) ** 2
+        self._most = 0.0 if rules is None else rules.mu_squared
 
     @property
     def is_there(self) -> bool:
@@ -53,17 +113,14 @@ class Budget:
             raise Refused(Refusal.BUDGET_SPENT, f"{mu_squared:.6g} is more than is left of the budget")
         self._ledger.charge(run, question, self._table, mu_squared, numbers)
 
-    def spent_by(self, run: bytes) -> tuple[float, int]:
-        """Epsilon of what a run was charged, at the budget's delta; and how often the budget was reset before."""
+    def spent_by(self, run: bytes) -> tuple[float, float, int]:
+        """Epsilon of what a run was charged, and the budget's delta; how often the budget was begun anew before."""
         if self._rules is None:
-            return 0.0, 0
-        mu_squared = self._ledger.charged_to(run)
-        return epsilon_of(mu_squared**0.5, self._rules.delta), self._ledger.resets(self._table)
+            return 0.0, 0.0, 0
+        delta = self._rules.delta
+        return epsilon_of(self._ledger.charged_to(run) ** 0.5, delta), delta, self._ledger.resets(self._table)
 
     def standing(self) -> Standing:
         """What is spent and left."""
         assert self._rules is not None
-        spent = self._ledger.charged(self._table)
-        rest = max(0.0, self._most - spent)
-        epsilon, delta = self._rules.epsilon, self._rules.delta
-        return Standing(epsilon, delta, epsilon_of(spent**0.5, delta), epsilon_of(rest**0.5, delta), spent)
+        return Standing.of(self._rules, self._ledger.charged(self._table))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.approvals import Approvals
+from coterie.sites.budget import Account
 from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
@@ -152,17 +154,57 @@ class InstalledSite:
                 ledger.signed_with(identity.certificate.signing_key, identity.sign, is_checked=False)
                 return acknowledge(ledger)
 
+    def check_protection(self, name: str, *, is_meant: bool = False) -> str:
+        """Write down how the policy protects the table; raise where that was otherwise and nobody said so is meant.
+
+        How it is protected from now on.
+        """
+        with self._locked(), self._signed_ledger(name) as ledger:
+            return self._keep_protection(ledger, is_meant=is_meant)
+
+    def _keep_protection(self, ledger: SiteLedger, *, is_meant: bool = False) -> str:
+        holdings = self.holdings()
+        now, before = holdings.rules().protections, ledger.protection_of(holdings.table_name)
+        if before not in (None, now) and ledger.total("answers") and not is_meant:
+            raise InputError(
+                f"the policy now protects the table by {now}, and earlier answers were computed under {before}: who "
+                f"has both may learn more than either tells. Restore the policy, or accept the change with `coterie "
+                f"site acknowledge --protection --kit {self.folder}`; the ledger will say so."
+            )
+        ledger.keep_protection(holdings.table_name, now)
+        return now
+
+    def reset_budget(self, name: str, why: str) -> None:
+        """Begin the budget of the table anew: the data officer's word."""
+        with self._locked(), self._signed_ledger(name) as ledger:
+            ledger.reset_budget(self.holdings().table_name, why)
+
+    def account(self) -> Account:
+        """What the ledger says of the table's budget."""
+        lines = read_open_chain(self.ledger_path) if self.ledger_path.exists() else []
+        return Account.of(lines, self.holdings().table_name)
+
+    @contextmanager
+    def _signed_ledger(self, name: str) -> Iterator[SiteLedger]:
+        """The ledger, with a head that is as this site signed it."""
+        identity = self.identity(name)
+        with closing(SiteLedger(self.ledger_path, durable=True)) as ledger:
+            ledger.signed_with(identity.certificate.signing_key, identity.sign)
+            yield ledger
+
     def open(self, name: str) -> Site:
         """The site, ready to answer; only one process at a time has it."""
         self._held.enter_context(self._locked())
         log_to(self.log_path, name)
         holdings = self.holdings()
         table = holdings.table()
+        ledger = self._held.enter_context(closing(SiteLedger(self.ledger_path, durable=True)))
+        self._keep_protection(ledger)
         return Site(
             name,
             table,
             policy=holdings.rules(),
-            ledger=self._held.enter_context(closing(SiteLedger(self.ledger_path, durable=True))),
+            ledger=ledger,
             rows=fingerprint(table),
             table_name=holdings.table_name,
             identity=self.identity(name),

@@ -36,6 +36,10 @@ IDENTITY = "identity"
 """The note with a ledger's random identity, which its signed heads name."""
 
 
+PROTECTION = "protection"
+"""The notes with how each table is protected."""
+
+
 def check_signed_head(
     path: Path, key: bytes, hash_at: Callable[[int], bytes | None], *, needed: bool = True
 ) -> Head | None:
@@ -88,6 +92,10 @@ class Key(NamedTuple):
     run: bytes
     round: int
     attempt: int
+
+
+def _now() -> float:
+    return round(time.time(), 3)
 
 
 def question_facts(envelope: Envelope) -> dict[str, Any]:
@@ -257,18 +265,29 @@ class SiteLedger:
     def charge(self, run: bytes, question: bytes, table: str, mu_squared: float, numbers: int) -> None:
         """Write down what an answer gives away of a table, before it leaves."""
         owner = self._runs.get(run, _NO_PAGES).of
-        facts = {"question": question.hex(), "table": table, "analyst": owner[0] if owner else ""}
+        facts = {"question": question.hex(), "table": table, "time": _now()}
+        facts["analyst"] = owner[0] if owner else ""
         self._remark("charge", run, "privacy", **facts, mu_squared=mu_squared, numbers=numbers)
         self._count_charge(run, question, table, mu_squared)
 
     def reset_budget(self, table: str, why: str) -> None:
         """Begin a table's budget anew: the data officer's word."""
-        self._remark("budget", NO_RUN, "reset", table=table, why=why, spent=self.charged(table))
+        self._remark("budget", NO_RUN, "reset", table=table, why=why, spent=self.charged(table), time=_now())
         self._count_reset(table)
 
     def resets(self, table: str) -> int:
         """How often the budget of a table was reset."""
         return self._resets.get(table, 0)
+
+    def keep_protection(self, table: str, protection: str) -> None:
+        """Write down how a table is protected from now on."""
+        if self.protection_of(table) != protection:
+            self.note(NO_RUN, PROTECTION, msgspec.msgpack.encode((table, protection)))
+
+    def protection_of(self, table: str) -> str | None:
+        """How a table was protected last; None where that was never written down."""
+        kept = (msgspec.msgpack.decode(data, type=tuple[str, str]) for data in self.notes(NO_RUN, PROTECTION))
+        return dict(kept).get(table)
 
     def noise_key(self, run: bytes) -> bytes:
         """The secret from which a run's noise is drawn: random, and the same over restarts of the site."""
@@ -296,7 +315,7 @@ class SiteLedger:
 
     def grouping(self, how: str, **facts: Any) -> None:
         """The site's groups were formed, updated or formed anew; nothing leaves."""
-        head = {"event": "groups", "time": round(time.time(), 3), "run": NO_RUN.hex(), "round": -1}
+        head = {"event": "groups", "time": _now(), "run": NO_RUN.hex(), "round": -1}
         self._chain.append({**head, "how": how, "floats": 0, "bytes": 0, **facts})
 
     def secret(self, suffix: str = ".key") -> bytes:
@@ -371,7 +390,7 @@ class SiteLedger:
         self._chain.append(
             {
                 "event": event,
-                "time": round(time.time(), 3),
+                "time": _now(),
                 **question_facts(envelope),
                 "request": envelope.request.hex(),
                 "floats": floats,

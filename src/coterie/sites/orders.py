@@ -108,7 +108,7 @@ class Orders:
         if privacy is None or rule is None:
             raise Refused(Refusal.NOT_PRIVATE, "only differentially private orders are answered here")
         if not self.budget.is_there:
-            raise Refused(Refusal.NOT_PRIVATE, "the site's policy has no [privacy] section")
+            raise Refused(Refusal.NO_BUDGET, "the site's policy has no [privacy] section")
         if not self.budget.allows(privacy.mu_squared * rule.charged**2):
             raise Refused(Refusal.BUDGET_SPENT, f"epsilon = {privacy.epsilon:g} is more than is left")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from coterie.errors import InputError
+from coterie.maths.accounting import mu_of
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.methods.order import Order
@@ -15,6 +16,10 @@ from coterie.methods.shared.privacy import DELTA, ROW, Privacy
 from coterie.parameters import Choice
 
 Protection = Literal["groups", "noise", "none"]
+
+
+ROUNDING = 1e-9
+"""By what share a sum of charges may exceed the budget it was divided from."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,15 @@ class PrivacyRules:
     def unit_column(self) -> str | None:
         """The column that says whose row it is."""
         return None if self.unit == ROW else self.unit
+
+    @property
+    def mu_squared(self) -> float:
+        """All that may be given away, as the square of mu."""
+        return mu_of(self.epsilon, self.delta) ** 2
+
+    def affords(self, mu_squared: float) -> bool:
+        """Whether the whole budget is as much."""
+        return mu_squared <= self.mu_squared * (1 + ROUNDING)
 
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "noisy": 1, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
@@ -92,17 +106,20 @@ class Policy:
     def __post_init__(self) -> None:
         if self.protection not in ("groups", "noise", "none"):
             raise InputError(f"protection={self.protection!r}; it is 'groups', 'noise' or 'none'.")
-        if self.protection == "noise" and self.privacy is None:
-            raise InputError("protection='noise' needs a budget: privacy=PrivacyRules(epsilon=4.0).")
+        if "noise" in (self.protection, *self.method_protection.values()) and self.privacy is None:
+            raise InputError(
+                "protection='noise' needs a budget: privacy=PrivacyRules(epsilon=4.0), in a policy file [privacy] "
+                "with epsilon = 4.0."
+            )
         if not SMALLEST_GROUP <= self.min_group <= LARGEST_GROUP:
             raise InputError(
                 f"min_group={self.min_group}; it is {SMALLEST_GROUP} to {LARGEST_GROUP} rows. "
                 "protection='none' lets a method compute with single rows."
             )
         for name, protection in self.method_protection.items():
-            if name not in METHODS or protection not in ("groups", "none"):
+            if name not in METHODS or protection not in ("groups", "noise", "none"):
                 raise InputError(
-                    f"method_protection: {name!r}: {protection!r}; give a method, and 'groups' or 'none'."
+                    f"method_protection: {name!r}: {protection!r}; give a method, and 'groups', 'noise' or 'none'."
                 )
         if self.alignment_key is not None and len(self.alignment_key) < MIN_KEY_BYTES:
             raise InputError(
@@ -132,13 +149,26 @@ class Policy:
         return self.methods is None or method in self.methods
 
     def forbidden(self, order: Order) -> list[str]:
-        """What an order chooses itself and may not, as ``name (kind)``."""
-        chosen = order.chosen().items()
-        return [f"{name} ({choice})" for name, choice in chosen if choice not in self.orders_may_choose]
+        """What an order chooses itself and may not, as ``name (kind)``. A private order needs ranges in any case."""
+        chosen, allowed = order.chosen().items(), set(self.orders_may_choose)
+        if order.privacy is not None:
+            allowed.add("ranges")
+        return [f"{name} ({choice})" for name, choice in chosen if choice not in allowed]
 
     def protection_of(self, method: str) -> Protection:
         """What the method computes with at this site."""
         return self.method_protection.get(method, self.protection)
+
+    @property
+    def protections(self) -> str:
+        """The protection of the table, and of methods that have another one, in words that a ledger keeps."""
+        others = {name: rule for name, rule in self.method_protection.items() if rule != self.protection}
+        return ", ".join([self.protection, *(f"{name}: {others[name]}" for name in sorted(others))])
+
+    @property
+    def bounds_table(self) -> bool:
+        """Whether the budget bounds all that ever leaves of the table, not the releases of single runs only."""
+        return self.protections == "noise"
 
     def lets_join(self, roster: Collection[str], earlier: Sequence[Collection[str]]) -> bool:
         """Whether this site may be summed up with these sites, after those of the run so far."""

@@ -6,6 +6,7 @@ import base64
 import difflib
 import hashlib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -21,17 +22,17 @@ from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.starts import Summarise
 from coterie.parameters import Choice
-from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, Protection
+from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, PrivacyRules, Protection
 from coterie.sites.toml_files import read_toml
 from coterie.text import nearest_name
 
-PRESETS: tuple[str, ...] = ("strict", "standard", "research")
+PRESETS: tuple[str, ...] = ("private", "strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""
 
 _POSITIVE = Annotated[int, msgspec.Meta(ge=1)], "a whole number, at least 1"
 _RULES: dict[str, tuple[Any, str]] = {
     "methods": (frozenset[str], "a list of names (left out, it allows all of them)"),
-    "protection": (Protection, "groups or none"),
+    "protection": (Protection, "groups, noise or none"),
     "min_group": (
         Annotated[int, msgspec.Meta(ge=SMALLEST_GROUP, le=LARGEST_GROUP)],
         f"a whole number from {SMALLEST_GROUP} to {LARGEST_GROUP}",
@@ -53,6 +54,11 @@ _CHOICES: dict[Choice, str] = {
     "points": "points (a start, landmarks)",
     "ranges": "ranges of values",
     "parameters": "parameters on a continuous scale (gamma)",
+}
+_PART: dict[Protection, str] = {
+    "groups": "that site's part, a sum over its groups",
+    "noise": "that site's part, with its own share of the noise",
+    "none": "that site's part",
 }
 _KEYS = (*(field.name for field in fields(Policy) if field.name != "method_protection"), "method")
 _REMOVED = ("single_answers", "min_count", "gram_rows", "gram_rows_of")
@@ -110,7 +116,10 @@ def _policy(raw: Mapping[str, Any], where: object) -> Policy:
     checked = {key: _checked(where, key, value) for key, value in raw.items()}
     if "method" in checked:
         checked["method_protection"] = checked.pop("method")
-    return Policy(**checked)
+    try:
+        return Policy(**checked)
+    except InputError as problem:  # of rules that do not go together
+        raise InputError(f"{where}: {problem}") from None
 
 
 def _new_rules(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +146,8 @@ def upgraded_policy(path: Path) -> str:
     """The text of an older policy file under today's rules: a preset's comments, and this file's values."""
     rules = _new_rules(_read(path))
     _policy(rules, path)
-    peers, methods = rules.pop("peers", {}), rules.pop("method", {})
+    tables = {name: rules.pop(name, {}) for name in ("privacy", "peers")}
+    methods = rules.pop("method", {})
     lines = []
     for line in policy_text("standard").splitlines():
         match = re.match(r"(?:# )?(\w+) = ", line)
@@ -149,8 +159,9 @@ def upgraded_policy(path: Path) -> str:
             default = getattr(Policy(), match[1])
             lines.append(f"# {line.removeprefix('# ')}" if default is None else f"{match[1]} = {_toml(default)}")
     lines += [f"{name} = {_toml(value)}" for name, value in rules.items()]
-    if peers:
-        lines += ["", "[peers]", *(f"{_toml(site)} = {_toml(key)}" for site, key in peers.items())]
+    for name, table in tables.items():
+        if table:
+            lines += ["", f"[{name}]", *(f"{_toml(key)} = {_toml(value)}" for key, value in table.items())]
     for method, rule in methods.items():
         lines += ["", f"[method.{method}]", *(f"{k} = {_toml(v)}" for k, v in rule.items())]
     return "\n".join(lines) + "\n"
@@ -173,6 +184,8 @@ def _checked(where: object, key: str, value: Any) -> Any:
         return _secret(where, value)
     if key == "method":
         return _method_tables(where, value)
+    if key == "privacy":
+        return _privacy(where, value)
     kind, rule = _RULES[key]
     try:
         converted = msgspec.convert(value, kind)
@@ -190,9 +203,29 @@ def _method_tables(where: object, value: Any) -> dict[str, Protection]:
     for name, rules in value.items():
         if name not in METHODS:
             raise InputError(f"{where}: [method.{name}]: there is no such method{nearest_name(name, METHODS)}")
-        if rules not in ({"protection": "groups"}, {"protection": "none"}):
-            raise InputError(f'{where}: [method.{name}] has one line, protection = "none" or "groups", not {rules!r}')
+        if rules not in [{"protection": protection} for protection in ("groups", "noise", "none")]:
+            raise InputError(
+                f'{where}: [method.{name}] has one line, protection = "groups", "noise" or "none", not {rules!r}'
+            )
     return {name: rules["protection"] for name, rules in value.items()}
+
+
+def _privacy(where: object, value: Any) -> PrivacyRules:
+    """The section with the budget."""
+    known = {item.name for item in fields(PrivacyRules)}
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: [privacy] is a table with a line epsilon = 4.0, not {value!r}")
+    for name in value:
+        if name in _KEYS:
+            raise InputError(f"{where}: {name} stands below [privacy] and so is read as part of it; move it above")
+        if name not in known:
+            raise InputError(f"{where}: [privacy] has no {name!r}{nearest_name(name, sorted(known))}")
+    if "epsilon" not in value:
+        raise InputError(f"{where}: [privacy] needs the budget, such as epsilon = 4.0")
+    try:
+        return msgspec.convert(value, PrivacyRules)
+    except (InputError, msgspec.ValidationError) as problem:
+        raise InputError(f"{where}: [privacy]: {problem}") from None
 
 
 def _peers(where: object, value: Any) -> dict[str, bytes]:
@@ -246,12 +279,13 @@ def explain_policy(policy: Policy) -> list[str]:
         text["any_questions" if policy.max_questions is None else "max_questions"],
         text["any_runs" if policy.max_runs is None else "max_runs"],
         text["orders_may_choose" if policy.orders_may_choose else "orders_choose_nothing"],
+        *([text["private_ranges"]] if policy.privacy and "ranges" not in policy.orders_may_choose else []),
         text["approval"][policy.approval],
         text["name_decisions"][str(policy.name_decisions).lower()],
         *text["protection"][policy.protection],
-        *([text["exempt"][policy.protection]] if facts["exempt"] else []),
+        *(text["privacy"][policy.protection if policy.privacy else "none_at_all"]),
         text["per_site_results"][policy.per_site_results],
-        text["per_site_results"]["always"],
+        text["per_site_results"]["always_noise" if policy.bounds_table else "always"],
         text["min_roster"].get(str(policy.min_roster), text["min_roster"]["more"]),
         text["rosters"][policy.rosters],
         text["verification"]["required" if policy.verifies else "off"],
@@ -261,15 +295,32 @@ def explain_policy(policy: Policy) -> list[str]:
     ]
     if policy.peers is not None and len(policy.peers) + 1 < policy.min_roster:
         sentences.insert(-1, text["peers"]["too_few"])
-    return [*(sentence.format_map(facts) for sentence in sentences), *_refused(policy)]
+    place = sentences.index(text["per_site_results"][policy.per_site_results])
+    exempt = [
+        text["exempt"][rule].format(**facts, exempt=", ".join(names)) for rule, names in _exempt(policy).items()
+    ]
+    if exempt and policy.protection == "noise":
+        exempt.append(text["exempt"]["unbounded"])
+    told = [sentence.format_map(facts) for sentence in sentences]
+    return [*told[:place], *exempt, *told[place:], *_refused(policy)]
+
+
+def _exempt(policy: Policy) -> dict[Protection, list[str]]:
+    """The methods with another protection, by protection."""
+    found: dict[Protection, list[str]] = {}
+    for name, rule in sorted(policy.method_protection.items()):
+        if rule != policy.protection:
+            found.setdefault(rule, []).append(name)
+    return found
 
 
 def _facts(policy: Policy) -> dict[str, Any]:
     """What the sentences name."""
-    is_grouped = policy.protection == "groups"
+    is_grouped, budget = policy.protection == "groups", policy.privacy or PrivacyRules(1.0)
     least = max(policy.min_rows, policy.min_group if is_grouped else 0)
+    if policy.protection == "noise":  # nothing tells how many there are
+        least = 0
     digest = hashlib.sha256(b"coterie alignment key" + (policy.alignment_key or b"")).hexdigest()
-    exempt = sorted(name for name, rule in policy.method_protection.items() if rule != policy.protection)
     return {
         **{field.name: getattr(policy, field.name) for field in fields(policy)},
         "methods": "any method"
@@ -278,10 +329,13 @@ def _facts(policy: Policy) -> dict[str, Any]:
         "rows": f"as long as it holds at least {least} rows" if least else "however few rows it holds",
         "choices": ", ".join(_CHOICES[choice] for choice in sorted(policy.orders_may_choose)),
         "max_group": 2 * policy.min_group - 1,
-        "exempt": ", ".join(exempt),
         "each": "group" if is_grouped else "row",
         "single": "group average" if is_grouped else "row",
-        "part": "that site's part, a sum over its groups" if is_grouped else "that site's part",
+        "part": _PART[policy.protection],
+        "epsilon": f"{budget.epsilon:g}",
+        "delta": f"{budget.delta:g}",
+        "factor": f"{math.exp(budget.epsilon):,.3g}",
+        "unit": "one row" if budget.unit == "row" else f"all rows with one value in {budget.unit!r}",
         "peers": ", ".join(sorted(policy.peers or ())) or "nobody",
         "fingerprint": digest[:8],
     }
@@ -291,10 +345,14 @@ def _refused(policy: Policy) -> list[str]:
     """What cannot be run under these rules, though no rule names it."""
     allowed = [method for method in METHODS.values() if policy.allows(method.name)]
     needing = [m.name for m in allowed if m.needs_rows and policy.protection_of(m.name) != "none"]
-    refused = [f"{', '.join(needing)} (they need single rows)"] if needing else []
+    unprivate = [m.name for m in allowed if policy.protection_of(m.name) == "noise" and not m.can_be_private]
+    refused = [f"{', '.join(unprivate)} (they cannot be run privately)"] if unprivate else []
+    needing = [name for name in needing if name not in unprivate]
+    allowed = [method for method in allowed if policy.protection_of(method.name) != "noise"]
+    refused += [f"{', '.join(needing)} (they need single rows)"] if needing else []
     if policy.per_site_results == "none":
         refused += [name for name in _needing_per_site_results(allowed) if name not in needing]
-    if policy.allows("federated-kmeans") and policy.rosters != "any":
+    if METHODS["federated-kmeans"] in allowed and policy.rosters != "any":
         refused.append("federated-kmeans on a sample of the sites (fraction below 1)")
     return [f"Refused as a consequence: {'; '.join(refused)}."] if refused else []
 

@@ -322,11 +322,12 @@ class Site:
         """How many rows a group that the run sees has at least; 0 where it sees rows, or noisy sums of rows."""
         return self.policy.min_group if self._protection(envelope) == "groups" else 0
 
-    def spent(self, envelope: Envelope) -> tuple[float, int]:
-        """What epsilon the run has spent, 0 where no noise protects rows; and how often the budget was reset."""
+    def spent(self, envelope: Envelope) -> tuple[float, float, int, bool]:
+        """Epsilon and delta of what the run has spent, 0 where no noise protects rows; how often the budget was begun
+        anew before, and whether it bounds all that leaves of the table."""
         if self._protection(envelope) != "noise":
-            return 0.0, 0
-        return self._orders.budget.spent_by(envelope.run)
+            return 0.0, 0.0, 0, False
+        return *self._orders.budget.spent_by(envelope.run), self.policy.bounds_table
 
     @property
     def verifies(self) -> bool:

@@ -1,0 +1,56 @@
+"""What a private run promised and did, in sentences for a report and a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from coterie.text import count_of
+
+
+def privacy_facts(estimator: Any) -> dict[str, Any] | None:
+    """What ``result.json`` says of a run's differential privacy; None where it had none."""
+    spent = estimator.privacy_
+    if spent is None:
+        return None
+    signed = estimator.certificate_.statements if estimator.certificate_ is not None else {}
+    bounds_tables = bool(signed) and all(one.statement.bounds_table for one in signed.values())
+    return {**asdict(spent), "bounds": "tables" if bounds_tables else "releases"}
+
+
+def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
+    """Epsilon, what it protects from whom, and where it ends."""
+    epsilon, unit = privacy["epsilon"], privacy["unit"]
+    one = "one row" if unit == "row" else f"all rows with one value in {unit!r}"
+    yield (
+        f"Differentially private: epsilon = {epsilon:g}, delta = {privacy['delta']:g}. Adding or removing {one} "
+        f"changes the probability of whatever anyone concludes from this run by a factor of at most exp({epsilon:g}) "
+        f"= {math.exp(epsilon):,.3g}, up to a probability of {privacy['delta']:g}."
+    )
+    needed = privacy["sites"] - privacy["tolerated"]
+    if privacy["tolerated"]:
+        yield (
+            f"Each of {count_of(privacy['sites'], 'site')} added its share of the noise, and the shares of {needed} "
+            f"are enough: {count_of(privacy['tolerated'], 'site')} may drop out, or collude with the server."
+        )
+    else:
+        yield (
+            f"Each of {count_of(privacy['sites'], 'site')} added its share of the noise, and all of them are needed "
+            "(tolerated = 0): a site that colludes with the server can subtract its own."
+        )
+    if privacy["bounds"] == "tables":
+        yield "The sites release nothing of these tables without noise, and keep a budget over all runs."
+    else:
+        yield (
+            "Epsilon bounds what the releases of this run tell, not what is known of the tables: there, other runs "
+            "may be answered without noise."
+        )
+    yield "Centers, sizes and costs are estimates: they were computed from sums with noise."
+
+
+def releases_table(privacy: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The head and the cells of a table of the releases."""
+    rows = [[release["what"], f"{release['share']:.1%}"] for release in privacy["releases"]]
+    return ["noisy sums", "share of the privacy"], rows
