@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_one_row_changes_every_answer_by_at_most_the_norm_wherever_it_stands(nam
             for request, old, new, own in zip(asked, before, after, alone, strict=True):
                 for at, norm in enumerate(request.norms):
                     assert (new[at] - old[at] == own[at]).all(), (request.kind, odd, place)
-                    assert squared_length(request, at, own[at]) <= norm**2, (request.kind, odd)
+                    assert squared_length(request, at, own[at]) <= Fraction(norm) ** 2, (request.kind, odd)
                     has_changed |= {type(request)} if own[at].any() else set()
     assert has_changed == run.kinds  # what is compared is not all zero
 

@@ -17,7 +17,7 @@ from coterie.maths import exact
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.methods.shared.privacy import Releases
-from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_lloyd
+from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_cost, private_lloyd
 from coterie.methods.shared.private_subspace import FEW_COLUMNS, Box, Moments, leading_subspace, private_moments
 from coterie.methods.shared.private_sums import SumByCell
 from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
@@ -36,10 +36,9 @@ class Shares:
 
 CLEAR, MOST_LIFTS, WIDEST_LIFT = 0.05, 8, 2.5
 """Noise of a center that is small, as a share of its rows' radius; the most rounds and radii that make use of it."""
-SURE_COUNT = 20.0
-"""A count of the last rounds is used where it is so many times its deviation."""
-MANY = Shares(0.06, 0.34, 0.22, 0.18, 0.20)
-FEW = Shares(0.06, 0.10, 0.22, 0.62, 0.0)
+COST = 0.02
+MANY = Shares(0.06, 0.34, 0.22, 0.18, 0.18)
+FEW = Shares(0.06, 0.10, 0.22, 0.60, 0.0)
 
 
 def private_kmeans(n_clusters: int, box: Box, releases: Releases, seed: int) -> Protocol[KMeansFit]:
@@ -55,18 +54,18 @@ def private_kmeans(n_clusters: int, box: Box, releases: Releases, seed: int) -> 
     start = yield from codebook_start(n_clusters, moments, subspace, releases, shares.cells, fine, rng)
     centers, counts, within = yield from private_lloyd(start, subspace, releases, shares.rounds, fine, rng)
     lifted = exact.product(centers, subspace.axes.T) + moments.mean
+    yield from total(ShowWhole(grid, 1.0, box.middle, *nowhere))
     rounds = ROUNDS
+    rest = float(np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.1 * moments.spread**2) + within**2))
     if shares.lift:
-        yield from total(ShowWhole(grid, 1.0, box.middle, *nowhere))
-        rest = float(np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.1 * moments.spread**2) + within**2))
         lifts, wider = _lifts(n_clusters, moments, releases.mu_squared(shares.lift))
         for _ in range(lifts):
-            lifted, counts = yield from _lift(lifted, counts, rest * wider, releases, shares.lift / lifts, grid)
+            known = counts if lifts == 1 else None
+            lifted, counts = yield from _lift(lifted, known, rest * wider, releases, shares.lift / lifts, grid)
         rounds += lifts
     found = np.clip(lifted + box.middle, box.low, box.high)
-    between = (found - box.middle - moments.mean) ** 2
-    cost = moments.n_rows * moments.spread**2 - float((counts[:, None] * between).sum())
-    return KMeansFit(found, max(cost, 0.0), counts, rounds)
+    cost = yield from private_cost(found - box.middle, rest, releases, COST, grid)
+    return KMeansFit(found, cost, counts, rounds)
 
 
 def _lifts(n_clusters: int, moments: Moments, mu_squared: float) -> tuple[int, float]:
@@ -79,15 +78,16 @@ def _lifts(n_clusters: int, moments: Moments, mu_squared: float) -> tuple[int, f
 
 
 def _lift(
-    centers: Floats, counts: Floats, radius: float, releases: Releases, share: float, grid: float
+    centers: Floats, counts: Floats | None, radius: float, releases: Releases, share: float, grid: float
 ) -> Protocol[tuple[Floats, Floats]]:
-    """What rows of each cluster have in common in all columns, less the part that is like noise; and their number."""
+    """Centers moved by what rows of each cluster have in common in all columns, less the part that is like noise; and
+    their number, unless that is known better."""
     reach = max(1, int(np.ceil(radius / grid)))
     asked = yield from releases.ask(SumByCell, "clusters in all columns", share, (0.02, 0.98), reach, centers / grid)
-    least, count = asked.deviations[0], asked.reply.counts.astype(np.float64)
-    known = np.maximum(np.where(count > SURE_COUNT * least, count, counts), least)
-    moved = centers + _filtered(asked.reply.sums * grid, asked.deviations[1] * grid) / known[:, None]
-    return moved, known
+    if counts is None:
+        counts, releases.size_deviation = np.maximum(asked.reply.counts, 0.0), asked.deviations[0]
+    moves = _filtered(asked.reply.sums * grid, asked.deviations[1] * grid)
+    return centers + moves / np.maximum(counts, asked.deviations[0])[:, None], counts
 
 
 def _filtered(sums: Floats, deviation: float) -> Floats:

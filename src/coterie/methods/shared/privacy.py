@@ -114,6 +114,10 @@ class PrivacySpent:
     sites: int
     releases: tuple[Release, ...]
     rows_per_unit: int = 1
+    size_deviation: float | None = None
+    """Of the noise in each size of a cluster; None where there are none."""
+    cost_deviation: float | None = None
+    """Of the noise in the cost."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ class Releases:
         self._made: list[Release] = []
         self._asked: set[bytes] = set()
         self._scale = 1.0
+        self.size_deviation: float | None = None
+        self.cost_deviation: float | None = None
         self.most_rows = math.inf
         """More rows than there are, once that was released."""
 
@@ -150,7 +156,8 @@ class Releases:
         """What was promised and how it was divided."""
         p = self.privacy
         made = self.n_sites, tuple(self._made)
-        return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, *made, p.rows_per_unit)
+        noise = self.size_deviation, self.cost_deviation
+        return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, *made, p.rows_per_unit, *noise)
 
     def keep(self, share: float) -> None:
         """What follows divides this share of what it otherwise would."""

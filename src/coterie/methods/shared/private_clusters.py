@@ -12,7 +12,7 @@ from coterie.maths.exact_kmeans import solve
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.privacy import Releases
 from coterie.methods.shared.private_subspace import Moments, Subspace
-from coterie.methods.shared.private_sums import SumByCell
+from coterie.methods.shared.private_sums import MeasureCost, SumByCell
 from coterie.methods.shared.whole_rows import WIDEST
 
 ROWS_A_CELL, MOST_CELLS, SURE = 6.0, 400, 2.0
@@ -20,6 +20,8 @@ ROWS_A_CELL, MOST_CELLS, SURE = 6.0, 400, 2.0
 ROUNDS = 3
 FINE_RADIUS = 8.0
 """Of the mean distance from the mean: how far out rows are told apart in the subspace."""
+FAR = 2.0
+"""So many radii from its center no row counts as farther in the cost."""
 
 
 def codebook_start(
@@ -83,7 +85,16 @@ def private_lloyd(
             aside = 0.5 * radius * aside / max(exact.length(aside), 1e-300)
             centers[place], centers[largest] = centers[largest] + aside, centers[largest] - aside
             counts[largest] = counts[place] = counts[largest] / 2
+    releases.size_deviation = found.deviation
     return centers, np.maximum(found.counts, 0.0), radius
+
+
+def private_cost(centers: Floats, radius: float, releases: Releases, share: float, fine: float) -> Protocol[float]:
+    """The cost of centers, where hardly any row is farther from its own than ``radius`` times :data:`FAR`."""
+    reach = max(1, int(np.ceil(FAR * radius / fine)))
+    asked = yield from releases.ask(MeasureCost, "cost", share, (1.0,), reach, centers / fine)
+    releases.cost_deviation = asked.deviations[0] * fine**2
+    return max(float(asked.reply.squares) * fine**2, 0.0)
 
 
 def _radius_within(centers: Floats, subspace: Subspace) -> float:

@@ -19,6 +19,8 @@ FEW_COLUMNS = 12
 """Up to so many columns no subspace is looked for in earnest, and Lloyd's rounds get its share."""
 GRAM_REACH = 1024
 """Whole numbers that stand for the radius of clipped rows in products."""
+SURE_ROWS = 4.0
+"""Fewer rows than so many deviations of their noisy number are not looked at further."""
 EDGE = 1.1
 """An axis is kept where its eigenvalue is so many times the largest of noise alone."""
 QUIET = 0.003
@@ -73,7 +75,12 @@ def private_moments(box: Box, releases: Releases, share: float, grid: float) -> 
     d = len(box.low)
     reach = int(np.ceil(box.radius / grid + np.sqrt(d) / 2))
     sums = yield from releases.ask(SumRows, "number of rows, mean, spread", share, (0.15, 0.65, 0.20), d, reach)
-    n_rows = max(float(sums.reply.rows), 1.0)
+    n_rows, noise = float(sums.reply.rows), sums.deviations[0]
+    if n_rows < SURE_ROWS * noise:
+        raise InputError(
+            f"noise hides the rows: there are {max(n_rows, 0):,.0f}, give or take {2 * noise:,.0f}; use a larger "
+            "epsilon, or more rows."
+        )
     releases.most_rows = n_rows + CERTAIN * sums.deviations[0]
     half = (box.high - box.low) / 2
     mean = np.clip(sums.reply.sums * grid / n_rows, -half, half)

@@ -118,11 +118,36 @@ class SumByCell(PrivateRequest[NoisyCells], doing="summing rows by their nearest
     centers: Floats = array("k", "s")
 
 
+def _from_nearest(rows: Floats, centers: Floats) -> tuple[Integers, Floats]:
+    """By row the nearest center, and how far the row is from it."""
+    whole = np.clip(np.rint(centers), WIDEST - FARTHEST, FARTHEST - WIDEST)
+    cells = nearest_whole(rows, whole)
+    return cells, rows - whole[cells]
+
+
 @contributes(SumByCell)
 def cell_differences(rows: Floats, memory: Memory, ask: SumByCell) -> tuple[Contribution, ...]:
-    centers = np.clip(np.rint(ask.centers), WIDEST - FARTHEST, FARTHEST - WIDEST)
-    cells = nearest_whole(rows, centers)
-    return ByCell(cells), ByCell(cells, shortened(rows - centers[cells], ask.reach))
+    cells, away = _from_nearest(rows, ask.centers)
+    return ByCell(cells), ByCell(cells, shortened(away, ask.reach))
 
 
-PRIVATE = (SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell)
+class NoisyCost(Noisy):
+    """The sum of squared distances."""
+
+    squares: Integers = noisy(norm="reach**2")
+
+
+class MeasureCost(PrivateRequest[NoisyCost], doing="measuring the cost with noise"):
+    """Sum up the squared distances of your rows from the nearest centers; none counts as farther than ``reach``."""
+
+    reach: int
+    centers: Floats = array("k", "s")
+
+
+@contributes(MeasureCost)
+def squared_distances(rows: Floats, memory: Memory, ask: MeasureCost) -> tuple[Contribution, ...]:
+    _, away = _from_nearest(rows, ask.centers)
+    return (Whole(np.minimum(np.vecdot(away, away), ask.reach**2)[:, None]),)
+
+
+PRIVATE = (SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell, MeasureCost)

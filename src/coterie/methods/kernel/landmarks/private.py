@@ -22,7 +22,7 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, landma
 from coterie.methods.kernel.landmarks.whole_features import POWERS, ShowFeatures
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.methods.shared.privacy import Releases
-from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_lloyd
+from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_cost, private_lloyd
 from coterie.methods.shared.private_subspace import (
     Box,
     Moments,
@@ -40,10 +40,12 @@ THRESHOLD = 1e-6
 """Eigenvalues of K(L, L) below this share of the largest count as zero."""
 MOMENTS, GRAM = 0.05, 0.25
 """Of what a run may give away, for landmarks."""
-MEAN, PRODUCTS, CELLS, LLOYD = 0.035, 0.35, 0.14, 0.175
+MEAN, PRODUCTS, CELLS, LLOYD, COST = 0.035, 0.35, 0.14, 0.16, 0.015
 """The same for clusters of features; for components the products have what the cells and rounds need not."""
 FARTHEST = 2.0
 """Features differ by at most this from a mean of features."""
+WHOLE = FARTHEST / WIDEST
+"""What one whole number stands for."""
 
 
 class Ball(Box):
@@ -107,20 +109,22 @@ def private_clusters_by_landmarks(
     middle, fine = features.middle + moments.mean, FINE_RADIUS * moments.spread / WIDEST
     yield from total(features.request(subspace.axes, exact.product(middle, subspace.axes), fine))
     start = yield from codebook_start(n_clusters, moments, subspace, releases, CELLS, fine, rng)
-    centers, counts, _ = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng)
-    between = float((counts[:, None] * centers**2).sum())
-    cost = max(moments.n_rows * moments.spread**2 - between, 0.0)
-    clusters = KMeansFit(exact.product(centers, subspace.axes.T) + middle, cost, counts, ROUNDS)
+    centers, counts, within = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng)
     own = features.map.own_features()
+    lifted, r = exact.product(centers, subspace.axes.T) + moments.mean, own.shape[1]
+    yield from total(features.request(np.eye(r), features.middle, WHOLE))
+    rest = float(np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.0) + within**2))
+    cost = yield from private_cost(lifted, rest, releases, COST, WHOLE)
+    clusters = KMeansFit(lifted + features.middle, cost, counts, ROUNDS)
     values = landmark_values(own, np.full(len(own), n_rows / len(own)))
-    return replace(features.fit(n_rows, np.eye(own.shape[1]), np.zeros(own.shape[1]), values), clusters=clusters)
+    return replace(features.fit(n_rows, np.eye(r), np.zeros(r), values), clusters=clusters)
 
 
 def private_components_by_landmarks(
     settings: LandmarkParameters, n_components: int, box: Box, releases: Releases, seed: int, *, center: bool
 ) -> Protocol[LandmarkFit]:
     """The leading components of features, by one noisy sum of their products; eigenvalues are estimates."""
-    rng, share = np.random.default_rng([seed, 0]), PRODUCTS + CELLS + LLOYD
+    rng, share = np.random.default_rng([seed, 0]), PRODUCTS + CELLS + LLOYD + COST
     features, fine, moments, n_rows = yield from _features(settings, box, releases, rng)
     away = moments.mean if center else -features.middle
     spread = float(np.hypot(moments.spread, exact.length(moments.mean - away)))
@@ -147,7 +151,7 @@ def _features(
     root = inverse_root(kernel.exact(points, points), THRESHOLD, pairs_of=exact_eigenpairs)
     mapped = LandmarkMap.of(kernel, points, root)
     features = Features(mapped, mapped.own_features().mean(axis=0), grid, box.middle)
-    r, fine = root.shape[1], FARTHEST / WIDEST
+    r, fine = root.shape[1], WHOLE
     yield from total(features.request(np.eye(r), features.middle, fine))
     moments = yield from private_moments(Ball(-np.ones(r), np.ones(r)), releases, MEAN, fine)
     return Found(features, fine, moments, rows.n_rows)
