@@ -22,7 +22,7 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, landma
 from coterie.methods.kernel.landmarks.whole_features import POWERS, ShowFeatures
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.methods.shared.privacy import Releases
-from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_lloyd
+from coterie.methods.shared.private_clusters import FINE_RADIUS, codebook_start, private_lloyd, rounds_worth
 from coterie.methods.shared.private_subspace import (
     Box,
     Moments,
@@ -40,7 +40,7 @@ THRESHOLD = 1e-6
 """Eigenvalues of K(L, L) below this share of the largest count as zero."""
 MOMENTS, GRAM = 0.05, 0.25
 """Of what a run may give away, for landmarks."""
-MEAN, PRODUCTS, CELLS, LLOYD = 0.035, 0.35, 0.14, 0.175
+MEAN, PRODUCTS, CELLS, LLOYD = 0.035, 0.18, 0.21, 0.275
 """The same for clusters of features; for components the products have what the cells and rounds need not."""
 FARTHEST = 2.0
 """Features differ by at most this from a mean of features."""
@@ -107,10 +107,11 @@ def private_clusters_by_landmarks(
     middle, fine = features.middle + moments.mean, FINE_RADIUS * moments.spread / WIDEST
     yield from total(features.request(subspace.axes, exact.product(middle, subspace.axes), fine))
     start = yield from codebook_start(n_clusters, moments, subspace, releases, CELLS, fine, rng)
-    centers, counts, _ = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng)
+    rounds = rounds_worth(moments.n_rows, start, releases, LLOYD)
+    centers, counts, _ = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng, rounds)
     between = float((counts[:, None] * centers**2).sum())
     cost = max(moments.n_rows * moments.spread**2 - between, 0.0)
-    clusters = KMeansFit(exact.product(centers, subspace.axes.T) + middle, cost, counts, ROUNDS)
+    clusters = KMeansFit(exact.product(centers, subspace.axes.T) + middle, cost, counts, rounds)
     own = features.map.own_features()
     values = landmark_values(own, np.full(len(own), n_rows / len(own)))
     return replace(features.fit(n_rows, np.eye(own.shape[1]), np.zeros(own.shape[1]), values), clusters=clusters)
