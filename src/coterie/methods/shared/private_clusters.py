@@ -17,7 +17,10 @@ from coterie.methods.shared.whole_rows import WIDEST
 
 ROWS_A_CELL, MOST_CELLS, SURE = 6.0, 400, 2.0
 """Cells are so few that each holds so many deviations of its noisy count; those with fewer than two are left out."""
-ROUNDS = 3
+ROUNDS, MOST_ROUNDS, COUNTING = 3, 10, 0.12
+"""Rounds of Lloyd's algorithm, and the share of each that its counts have."""
+STILL = 0.003
+"""More rounds are worth their noise where centers are off by less than this share of the squares within clusters."""
 FINE_RADIUS = 8.0
 """Of the mean distance from the mean: how far out rows are told apart in the subspace."""
 FAR = 2.0
@@ -66,20 +69,33 @@ def private_clusters(
     return NoisyClusters(asked.reply.counts.astype(np.float64), asked.reply.sums * fine, asked.deviations[0])
 
 
+def rounds_worth(n_rows: float, centers: Floats, releases: Releases, share: float) -> int:
+    """How many rounds of Lloyd's algorithm are best: more where their noise hardly moves centers."""
+    k, s = centers.shape
+    precision = releases.mu_squared(share) * (1 - COUNTING) * (n_rows / k) ** 2
+    return int(np.clip(STILL * precision / s, ROUNDS, MOST_ROUNDS))
+
+
 def private_lloyd(
-    centers: Floats, subspace: Subspace, releases: Releases, share: float, fine: float, rng: np.random.Generator
+    centers: Floats,
+    subspace: Subspace,
+    releases: Releases,
+    share: float,
+    fine: float,
+    rng: np.random.Generator,
+    rounds: int = ROUNDS,
 ) -> Protocol[tuple[Floats, Floats, float]]:
     """Rounds of Lloyd's algorithm; an empty cluster takes half of the largest one. Centers, counts, the radius."""
     k, s = centers.shape
     radius = _radius_within(centers, subspace)
-    for step in range(ROUNDS):
+    for step in range(rounds):
         found = yield from private_clusters(
-            centers, radius, releases, f"clusters, round {step + 1}", share / ROUNDS, 0.12, fine
+            centers, radius, releases, f"clusters, round {step + 1}", share / rounds, COUNTING, fine
         )
         empty, counts = found.counts < SURE * found.deviation, np.maximum(found.counts, found.deviation)
         moves = no_farther(found.sums / counts[:, None], radius)
         centers = centers + np.where(empty[:, None], 0.0, moves)
-        for place in np.flatnonzero(empty) if step < ROUNDS - 1 and k > 1 else ():
+        for place in np.flatnonzero(empty) if step < rounds - 1 and k > 1 else ():
             largest = int(np.argmax(counts))
             aside = rng.normal(size=s) * np.sqrt(subspace.variances)
             aside = 0.5 * radius * aside / max(exact.length(aside), 1e-300)

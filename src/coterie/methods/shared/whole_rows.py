@@ -58,6 +58,8 @@ class ShownRows(ABC):
     """A table's rows as whole numbers, so many a row; making them takes up to ``held`` numbers a row at a time."""
 
     def __init__(self, table: Table, ask: Request[Nothing], width: int, held: int) -> None:
+        if max(width, held) * FARTHEST**2 >= EXACT:
+            raise MalformedMessage(f"rows of {max(width, held)} columns are too long for exact products")
         self.table, self.width, self._ask = table, width, ask
         self._step = max(1, min(PIECE_ROWS, PIECE_BYTES // (8 * max(width, held))))
         self._kept: list[npt.NDArray[np.int16]] | None = None
@@ -97,8 +99,6 @@ class WholeRows(ShownRows):
         d = len(ask.origin)
         if len(table.columns) != d or len(ask.center) not in (0, d) or not ask.unit > 0:
             raise MalformedMessage(f"rows of {len(table.columns)} columns cannot be shown as whole numbers so")
-        if d * FARTHEST**2 >= EXACT:
-            raise MalformedMessage(f"rows of {d} columns are too long for exact products")
         self._origin, self._grid, self._center = ask.origin, ask.grid, whole(ask.center, ask.grid)
         self._unit, self._axes = ask.unit, np.rint(ask.turn * AXIS_UNIT)
         if len(self._axes) and not float(np.abs(self._axes).sum(axis=0).max(initial=0.0)) * 2 * WIDEST < EXACT:

@@ -22,7 +22,13 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, landma
 from coterie.methods.kernel.landmarks.whole_features import POWERS, ShowFeatures
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.methods.shared.privacy import Releases
-from coterie.methods.shared.private_clusters import FINE_RADIUS, ROUNDS, codebook_start, private_cost, private_lloyd
+from coterie.methods.shared.private_clusters import (
+    FINE_RADIUS,
+    codebook_start,
+    private_cost,
+    private_lloyd,
+    rounds_worth,
+)
 from coterie.methods.shared.private_subspace import (
     Box,
     Moments,
@@ -40,7 +46,7 @@ THRESHOLD = 1e-6
 """Eigenvalues of K(L, L) below this share of the largest count as zero."""
 MOMENTS, GRAM = 0.05, 0.25
 """Of what a run may give away, for landmarks."""
-MEAN, PRODUCTS, CELLS, LLOYD, COST = 0.035, 0.35, 0.14, 0.16, 0.015
+MEAN, PRODUCTS, CELLS, LLOYD, COST = 0.035, 0.18, 0.21, 0.26, 0.015
 """The same for clusters of features; for components the products have what the cells and rounds need not."""
 FARTHEST = 2.0
 """Features differ by at most this from a mean of features."""
@@ -109,13 +115,14 @@ def private_clusters_by_landmarks(
     middle, fine = features.middle + moments.mean, FINE_RADIUS * moments.spread / WIDEST
     yield from total(features.request(subspace.axes, exact.product(middle, subspace.axes), fine))
     start = yield from codebook_start(n_clusters, moments, subspace, releases, CELLS, fine, rng)
-    centers, counts, within = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng)
+    rounds = rounds_worth(moments.n_rows, start, releases, LLOYD)
+    centers, counts, within = yield from private_lloyd(start, subspace, releases, LLOYD, fine, rng, rounds)
     own = features.map.own_features()
     lifted, r = exact.product(centers, subspace.axes.T) + moments.mean, own.shape[1]
     yield from total(features.request(np.eye(r), features.middle, WHOLE))
     rest = float(np.sqrt(max(moments.spread**2 - subspace.spread**2, 0.0) + within**2))
     cost = yield from private_cost(lifted, rest, releases, COST, WHOLE)
-    clusters = KMeansFit(lifted + features.middle, cost, counts, ROUNDS)
+    clusters = KMeansFit(lifted + features.middle, cost, counts, rounds)
     values = landmark_values(own, np.full(len(own), n_rows / len(own)))
     return replace(features.fit(n_rows, np.eye(r), np.zeros(r), values), clusters=clusters)
 

@@ -15,10 +15,12 @@ from coterie.messages.contributions import EXACT
 from coterie.messages.schema import Nothing, Request, array
 from coterie.messages.site_api import Memory, Table, remembers
 from coterie.methods.kernel.landmarks.sites import MOST_LANDMARKS
-from coterie.methods.shared.whole_rows import WIDEST, ShownRows, on_grid, show, whole
+from coterie.methods.shared.whole_rows import ShownRows, on_grid, show, whole
 
 KERNEL_UNIT = 1 << 24
 """Whole numbers that stand for a kernel value of 1."""
+SMALLEST = 1e-200
+"""Projections are taken for at least so long."""
 POWERS = {"rbf": 2, "laplacian": 1}
 """Kernels whose values are at most 1, and the power of a distance that they are a function of."""
 
@@ -41,30 +43,32 @@ class ShowFeatures(Request[Nothing], remembered=True, doing="embedding rows as w
         """Every row has features."""
         return True
 
+    @property
+    def rate(self) -> float:
+        """gamma, for distances in units of the grid."""
+        return self.gamma * self.grid ** POWERS.get(self.kernel, 1)
+
 
 class WholeFeatures(ShownRows):
     """A table's rows as their features."""
 
     def __init__(self, table: Table, ask: ShowFeatures) -> None:
-        m, d = ask.landmarks.shape
-        steps = ask.gamma, ask.grid, ask.fine
-        if d != len(table.columns) or not 1 <= m <= MOST_LANDMARKS or not 4 * d * WIDEST**2 < EXACT:
+        (m, d), r = ask.landmarks.shape, len(ask.shift)
+        super().__init__(table, ask, r, max(m, d))
+        if d != len(table.columns) or not 1 <= m <= MOST_LANDMARKS:
             raise MalformedMessage(f"{m} landmarks of {d} columns for {len(table.columns)}")
-        if ask.kernel not in POWERS or not (np.isfinite(steps).all() and min(steps) > 0):
+        if ask.kernel not in POWERS or not ask.grid > 0 or not ask.fine > 0 or not 0 <= ask.rate < np.inf:
             raise MalformedMessage(f"there are no features of the kernel {ask.kernel} in such steps")
-        self._shown = ask
-        self._rate = ask.gamma * ask.grid ** POWERS[ask.kernel]
-        self._landmarks = on_grid(ask.landmarks, ask.origin, ask.grid)
-        largest = max(float(np.abs(ask.projection).sum(axis=0).max(initial=0.0)), 1e-300)
+        self._shown, self._landmarks = ask, on_grid(ask.landmarks, ask.origin, ask.grid)
+        largest = max(float(np.abs(ask.projection).sum(axis=0).max(initial=0.0)), SMALLEST)
         self._unit = 2.0 ** np.floor(np.log2(EXACT / (4.0 * KERNEL_UNIT * largest)))
-        self._projection = np.rint(ask.projection * self._unit)
-        if not self._unit >= 1 or not np.isfinite(self._projection).all():
+        if not self._unit >= 1:
             raise MalformedMessage("the projection is too long for exact products")
-        super().__init__(table, ask, ask.projection.shape[1], max(m, d))
+        self._projection = np.rint(ask.projection * self._unit)
 
     def rounded(self, rows: Floats) -> Floats:
         apart = self._apart(on_grid(rows, self._shown.origin, self._shown.grid))
-        values = np.rint(exact.exponential(-self._rate * apart) * KERNEL_UNIT)
+        values = np.rint(exact.exponential(-self._shown.rate * apart) * KERNEL_UNIT)
         features = (values @ self._projection) / (KERNEL_UNIT * self._unit)
         return whole(features - self._shown.shift, self._shown.fine)
 
