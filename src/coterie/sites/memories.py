@@ -11,7 +11,6 @@ from coterie.messages.site_api import Memory
 from coterie.sites.ledger import MAX_RUNS
 from coterie.sites.policy import Policy
 
-
 SHOWN = "shown"
 """What a run's memory holds: a digest of how rows were shown so far."""
 

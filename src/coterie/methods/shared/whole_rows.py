@@ -87,10 +87,11 @@ class WholeRows:
 
     def _rounded(self, rows: Floats) -> Floats:
         """Each row by itself, whatever it holds."""
-        shown = whole(np.nan_to_num(rows - self._ask.origin, nan=0.0), self._ask.grid)
-        if len(self._axes):
-            turned = (shown - self._center) @ self._axes
-            shown = whole(turned, AXIS_UNIT * self._ask.fine / self._ask.grid)
+        with np.errstate(all="ignore"):
+            shown = whole(np.nan_to_num(rows - self._ask.origin, nan=0.0), self._ask.grid)
+            if len(self._axes):
+                turned = (shown - self._center) @ self._axes
+                shown = whole(turned, AXIS_UNIT * self._ask.fine / self._ask.grid)
         return shown
 
 
