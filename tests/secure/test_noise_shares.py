@@ -1,10 +1,11 @@
-"""Noise of enough sites is in every sum that is unmasked, whoever drops out when, and no sum shares it with another."""
+"""Noise of enough sites is in every sum that is unmasked, whoever drops out when; no two sums share it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def federation_of(n, order, *, policy=POLICY, faults=()):
 def check(seen, channel, order, n, tolerated, found, questions):
     """What holds of every run, however it ended."""
     most = order.privacy.mu_squared
-    for identity_, rosters in seen.revealed.items():
+    for rosters in seen.revealed.values():
         assert len(rosters) == 1  # one roster a question
         assert len(next(iter(rosters))) >= n - tolerated
     for said in seen.noisy.values():
@@ -173,7 +174,7 @@ def test_whoever_drops_out_when_no_sum_has_fewer_shares_of_noise_and_none_shares
     order = a_private_order(privacy)
     with federation_of(n, order, faults=faults) as channel, seen.watching():
         terms = Terms(quorum=0.01, resends=data.draw(st.integers(0, 1)))
-        try:
+        with suppress(RunError):
             run(
                 asking(n, privacy, 3, found),
                 Tampered(channel, seen.listen),
@@ -182,8 +183,6 @@ def test_whoever_drops_out_when_no_sum_has_fewer_shares_of_noise_and_none_shares
                 terms=terms,
                 identity=order.identity,
             )
-        except RunError:
-            pass
         check(seen, channel, order, n, tolerated, found, 3)
     if not faults:
         assert len(found) == 3
@@ -299,7 +298,7 @@ def test_questions_of_a_run_never_have_the_same_bytes_so_that_no_two_have_the_sa
         listened = Tampered(channel, seen.listen)
         run(asking(n, privacy, 3, found), listened, method=METHOD, layers=[MaskedSums()], identity=order.identity)
     assert len(seen.revealed) == 3
-    assert not any(np.array_equal(one, other) for one, other in zip(found, found[1:], strict=False))
+    assert not any(np.array_equal(one, other) for one, other in pairwise(found))
 
 
 @pytest.mark.parametrize("round_", [3, 5, 6, 8])
