@@ -18,6 +18,7 @@ from benchmarks import (
     landmarks,
     lloyd,
     masking,
+    privacy,
     verified,
 )
 from benchmarks.measure import Grid, Line
@@ -29,6 +30,7 @@ BENCHMARKS = {
     **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,
     **verified.BENCHMARKS,
+    **privacy.BENCHMARKS,
     **kernel.BENCHMARKS,
     **landmarks.BENCHMARKS,
     **edge.BENCHMARKS,

@@ -54,6 +54,9 @@ def noisy(*axes: str | int, norm: str, is_gram: bool = False) -> Any:
 class Noisy(Reply, content="noisy"):
     """Sums of whole numbers with noise."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__(content="noisy")
+
 
 @dataclass(frozen=True)
 class Contribution:

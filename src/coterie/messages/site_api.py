@@ -264,8 +264,9 @@ def carries(request: type[Request[Any]], *, begins: bool = False) -> Callable[[C
 
 
 def _registered(functions: dict[type[Request[Any]], Any], request: type[Request[Any]]) -> Callable[[T], T]:
-    """Register a function; ``TypeError`` if the request does not state every axis of its reply."""
-    reply_type(request)
+    """Register a function; ``TypeError`` if the request does not state every axis of its reply, or is private."""
+    if reply_type(request).content == "noisy":
+        raise TypeError(f"{request.__name__} is answered with noisy sums: register what rows add by @contributes")
 
     def register(function: T) -> T:
         functions[request] = function

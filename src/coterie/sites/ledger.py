@@ -25,13 +25,9 @@ NO_RUN = bytes(16)
 """Under which name lines stand that belong to no run, or to the only run of a folder."""
 MAX_RUNS = 8
 """How many runs are kept in mind at once without a file; the one not heard of for longest goes first."""
-
-
 SECRET_BYTES = 32
 SIGNING_KEY = ".sign"
 """What follows a ledger's name in that of the file with the site's signing key."""
-
-
 IDENTITY = "identity"
 """The note with a ledger's random identity, which its signed heads name."""
 

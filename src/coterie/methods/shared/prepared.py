@@ -46,7 +46,7 @@ class Prepare(Request[Nothing], remembered=True, doing="preparing the sites' row
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether every row can be prepared so, whatever it holds: nothing overflows, in single precision neither."""
+        """Whether every row can be prepared so, whatever it holds: nothing overflows, even in single precision."""
         numbers = np.concatenate([self.low, self.high, self.fill, self.shift])
         is_sane = bool((np.abs(numbers) < HUGE).all() and (np.abs(self.scale) > 1 / HUGE).all())
         return self.missing in ("mean", "drop") and len(self.low) > 0 and not self.bounded and is_sane

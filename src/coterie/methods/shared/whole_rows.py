@@ -85,7 +85,8 @@ class ShownRows(ABC):
         fits = self.table.n_rows * self.width * 2 <= KEPT_BYTES
         for block in self.table.raw_blocks():
             for start in range(0, len(block.rows), self._step):
-                piece = self.rounded(block.rows[start : start + self._step].astype(np.float64))
+                with np.errstate(all="ignore"):  # no warning tells of a row
+                    piece = self.rounded(block.rows[start : start + self._step].astype(np.float64))
                 if fits:
                     kept.append(piece.astype(np.int16))
                 yield piece

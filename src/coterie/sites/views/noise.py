@@ -38,7 +38,7 @@ def exact_sums(memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
     """
     view, fields = whole_rows(memory), ask.layout.fields
     sums = [np.zeros(item.shape, np.int64) for item in fields]
-    _added_up(np.zeros((1, view.width)), memory, ask)
+    _added_up(np.zeros((2, view.width)), memory, ask)
     for rows in view.pieces():
         for total, part in zip(sums, _added_up(rows, memory, ask), strict=True):
             total += part
