@@ -169,7 +169,9 @@ def test_with_other_rows_everything_but_noisy_numbers_is_the_same(name, twin, tm
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("way", [{"scale": "standard", "missing": "mean"}, {"scale": "minmax", "missing": "drop"}], ids=str)
+@pytest.mark.parametrize(
+    "way", [{"scale": "standard", "missing": "mean"}, {"scale": "minmax", "missing": "drop"}], ids=str
+)
 def test_the_same_under_other_policies_and_preparations(policy, way, tmp_path):
     released: Released = {}
     one = fitted(usual(), released, tmp_path / "one", estimator_of(ESTIMATORS[0]), POLICIES[policy], way)
