@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,7 +138,11 @@ def _said(statement: Any) -> tuple[Any, ...]:
 
 def plain(result: Any) -> list[Any]:
     """The numbers of a result as bytes."""
-    return [np.asarray(value).tobytes() for value in vars(result).values() if not isinstance(value, str)]
+    if is_dataclass(result):
+        return [plain(getattr(result, item.name)) for item in fields(result)]
+    if isinstance(result, tuple | list):
+        return [plain(one) for one in result]
+    return result if result is None or isinstance(result, str) else [np.asarray(result, np.float64).tobytes()]
 
 
 ESTIMATORS = [f"{type(e).__name__} {e.method}" for e in private_estimators(Privacy())]

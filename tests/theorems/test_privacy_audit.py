@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +27,7 @@ from coterie.runtime.layers import sum_in_order
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import noise
 from coterie.sites.views.noise import exact_sums, noisy_answer
+from tests.attacks.private_runs import log_ratio_of
 
 Scores = npt.NDArray[np.float64]
 DELTA = 1e-3
@@ -52,7 +51,7 @@ def log_ratio(epsilon: float, world: int, key: bytes, smaller: int) -> float:
             elif isinstance(question.request, PrivateRequest):
                 request = question.request
                 reply = noisy_answer(memories[world], request, key)
-                ratio += sum(_log_ratios(request, reply, *(exact_sums(one, request) for one in memories), smaller))
+                ratio += log_ratio_of(request, reply, *(exact_sums(one, request) for one in memories)) * smaller**2
                 answer = sum_in_order([reply])
             elif isinstance(question.request, Agree):
                 answer = {"only": local_report(WORLDS[world], Memory(), question.request)}
@@ -63,16 +62,6 @@ def log_ratio(epsilon: float, world: int, key: bytes, smaller: int) -> float:
                 answer = question.request.layout.reply()
     except StopIteration:
         return ratio
-
-
-def _log_ratios(ask: PrivateRequest[Any], reply: Any, without: Any, with_: Any, smaller: int) -> Iterator[float]:
-    for place, (seen, one, other) in enumerate(zip(reply.arrays(), without, with_, strict=True)):
-        variance = np.full(seen.shape, float(ask.share_variance(place)))
-        if ask.layout.fields[place].spec.is_gram:
-            rows, columns = np.triu_indices(int(np.sqrt(2 * seen.size)))
-            variance[rows != columns] = ask.share_variance_of_pairs(place)
-        middle = (one + other) / 2.0
-        yield float(((seen - middle) * (other - one) * smaller**2 / variance).sum())
 
 
 def scores(epsilon: float, n_runs: int, smaller: int = 1) -> tuple[Scores, Scores]:
