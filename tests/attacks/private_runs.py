@@ -115,3 +115,15 @@ def squared_length(request: PrivateRequest[Any], place: int, vector: Any) -> int
     size = int(np.sqrt(2 * len(numbers)))
     rows, columns = np.triu_indices(size)
     return sum(number * (1 if i == j else 2) for number, i, j in zip(numbers, rows, columns, strict=True))
+
+
+def log_ratio_of(request: PrivateRequest[Any], reply: Any, without: Sequence[Any], with_: Sequence[Any]) -> float:
+    """How much likelier one site's noisy answer is over the rows of ``with_`` than over those of ``without``."""
+    ratio = 0.0
+    for place, (seen, one, other) in enumerate(zip(reply.arrays(), without, with_, strict=True)):
+        variance = np.full(seen.shape, float(request.share_variance(place)))
+        if request.layout.fields[place].spec.is_gram:
+            rows, columns = np.triu_indices(int(np.sqrt(2 * seen.size)))
+            variance[rows != columns] = request.share_variance_of_pairs(place)
+        ratio += float(((seen - (one + other) / 2.0) * (other - one) / variance).sum())
+    return ratio

@@ -197,15 +197,15 @@ class InstalledSite:
         self._held.enter_context(self._locked())
         log_to(self.log_path, name)
         holdings = self.holdings()
-        table = holdings.table()
+        table, policy = holdings.table(), holdings.rules()
         ledger = self._held.enter_context(closing(SiteLedger(self.ledger_path, durable=True)))
         self._keep_protection(ledger)
         return Site(
             name,
             table,
-            policy=holdings.rules(),
+            policy=policy,
             ledger=ledger,
-            rows=fingerprint(table),
+            rows=fingerprint(table, refuses=policy.protection != "noise"),  # under noise no value closes the site
             table_name=holdings.table_name,
             identity=self.identity(name),
             approvals=self.approvals,

@@ -114,7 +114,8 @@ class Site:
         self._tag = codec.site_tag(name)
         self._rosters = Rosters(self.policy, self.ledger)
         self._memories = RunMemories(self.policy)
-        self._rows = rows
+        self._rows = rows and hmac.digest(self.masking_key, b"coterie/rows/" + rows.encode(), "sha256").hex()
+        """Keyed: heads of the ledger are seen by others, who must not recognise the rows by them."""
         self._known: set[bytes] = set()
         """Runs that are known to have begun with these rows."""
         self._lock = threading.Lock()

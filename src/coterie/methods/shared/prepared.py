@@ -74,7 +74,10 @@ def keep_prepared(table: Table, memory: Memory, ask: Prepare) -> None:
 
 @answers(Prepare)
 def local_nothing(table: Table, memory: Memory, ask: Prepare) -> Nothing:
-    """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run."""
+    """Look at every row once, so that what cannot be prepared is found now rather than in the middle of a run; not
+    where every row can be."""
+    if ask.tells_nothing:  # not even numbers that overflow may decide whether the site answers
+        return Nothing()
     for _ in table.raw_blocks() if ask.missing == "keep" else table.blocks():
         pass
     return Nothing()

@@ -222,7 +222,7 @@ def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) 
     return max(256, block_bytes // max(1, n_columns * itemsize))
 
 
-def scan_table(table: Table) -> tuple[Integers, str]:
+def scan_table(table: Table, *, refuses: bool = True) -> tuple[Integers, str]:
     """Missing values by column, and a fingerprint of the rows, their keys and units; infinite or huge values are
     refused."""
     missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
@@ -230,7 +230,7 @@ def scan_table(table: Table) -> tuple[Integers, str]:
     for block in table.raw_blocks():
         missing = missing + np.isnan(block.rows).sum(axis=0)
         large = np.abs(block.rows) > LARGEST
-        if large.any():
+        if refuses and large.any():
             column = table.columns[int(np.argmax(large.any(axis=0)))].name
             kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
             raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
@@ -242,9 +242,9 @@ def scan_table(table: Table) -> tuple[Integers, str]:
     return missing, seen.hexdigest() + suffix
 
 
-def fingerprint(table: Table) -> str:
+def fingerprint(table: Table, *, refuses: bool = True) -> str:
     """A digest of the rows, and of their keys and units if they have any."""
-    return scan_table(table)[1]
+    return scan_table(table, refuses=refuses)[1]
 
 
 def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
