@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import math
 import pkgutil
 import re
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 
 import coterie
 import coterie_studies
 from coterie.examples.demo import demo
+from coterie.maths.accounting import epsilon_of, mu_of
 from coterie.messages.codec import answer_header_bytes
 from coterie.sites.policy_files import PRESETS, preset
 
@@ -33,7 +36,9 @@ def test_the_header_is_as_long_as_the_docs_say():
 
 
 WORDS = {
-    "groups": lambda p: f"{p.min_group} rows",
+    "groups": lambda p: (
+        f"none: noise, epsilon {p.privacy.epsilon:g}" if p.protection == "noise" else f"{p.min_group} rows"
+    ),
     "per_site_results": lambda p: {"none": "no number from its rows", "averages": "its sums and averages"}[
         p.per_site_results
     ],
@@ -42,19 +47,37 @@ WORDS = {
     "verification": lambda p: "yes" if p.verifies else "no",
     "max_questions": lambda p: f"{p.max_questions:,}, {p.max_runs}" if p.max_questions else "no limit",
     "orders_may_choose": lambda p: (
-        ", ".join(name for name in ("points", "ranges", "parameters") if name in p.orders_may_choose) or "nothing"
+        ", ".join(name for name in ("points", "ranges", "parameters") if name in p.orders_may_choose)
+        or ("nothing but ranges" if p.protection == "noise" else "nothing")
     ),
     "approval": lambda p: {"first": "an analyst's first for a method", "automatic": "none"}[p.approval],
-    "min_rows": lambda p: str(p.min_rows) if p.min_rows else "0, but one group",
+    "min_rows": lambda p: str(p.min_rows) if p.min_rows or p.protection == "noise" else "0, but one group",
 }
 """What the threat model says of a policy, in the order of its table."""
 
 
 @pytest.mark.parametrize(("place", "name"), list(enumerate(PRESETS, start=1)))
 def test_the_threat_models_table_is_what_the_policies_say(place, name):
-    table = (ROOT / "docs" / "threat-model.md").read_text().split("| rule | `strict` | `standard` | `research` |")[1]
+    table = (
+        (ROOT / "docs" / "threat-model.md")
+        .read_text()
+        .split("| rule | `private` | `strict` | `standard` | `research` |")[1]
+    )
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n\n")[0].splitlines()[2:]]
     assert [row[place] for row in rows] == [words(preset(name)) for words in WORDS.values()]
+
+
+def test_what_epsilon_means_in_numbers_is_what_the_formulas_give():
+    text = (ROOT / "docs" / "privacy.md").read_text()
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
+        mu, factor = mu_of(epsilon, 1e-6), math.exp(epsilon)
+        coin, suspicion = NormalDist().cdf(mu / 2), 0.01 * factor / (0.99 + 0.01 * factor)
+        row = f"| {epsilon:g} | {factor:.3g} | {100 * coin:.1f} % | {100 * suspicion:.1f} % | {1 / mu:.1f} |"
+        assert row in text
+    runs = [int(mu_of(4, 1e-6) ** 2 / mu_of(epsilon, 1e-6) ** 2) for epsilon in (1, 2, 0.5)]
+    assert "enough for {} runs of epsilon 1, or {} of epsilon 2, or {} of epsilon 0.5".format(*runs) in text
+    two = epsilon_of(mu_of(1.0, 1e-6) * 2**0.5, 1e-6)
+    assert f"two budgets of epsilon 1 are together at most one of epsilon {math.ceil(100 * two) / 100}" in text
 
 
 def test_tests_that_the_threat_model_names_are_there():

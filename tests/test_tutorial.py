@@ -50,6 +50,7 @@ def test_every_command_of_the_readme_works(tmp_path):
     for name, part in zip(("north", "south", "west"), (rows[:50], rows[50:100], rows[100:]), strict=True):
         part.to_csv(tmp_path / f"{name}.csv", index=False)
     rows.dropna().assign(hospital=lambda frame: frame.index % 4).to_parquet(tmp_path / "patients.parquet")
+    (tmp_path / "ranges.toml").write_text("".join(f"{name} = [-30, 30]\n" for name in "abc"))
     page = tmp_path / "readme.md"
     page.write_text(
         re.sub(r"^## Several organisations$.*?(?=^## )", "", (ROOT / "README.md").read_text(), flags=re.M | re.S)
@@ -60,3 +61,4 @@ def test_every_command_of_the_readme_works(tmp_path):
         run_block(kind, text, tmp_path)
     assert (tmp_path / "together" / "report.html").exists()
     assert (tmp_path / "coterie-run" / "report.html").exists()
+    assert "epsilon = 1, delta = 1e-06" in (tmp_path / "private" / "report.html").read_text()

@@ -47,7 +47,7 @@ def test_a_site_looks_at_everything_before_it_starts(here, cli):
         "policy": "standard", "runs": 0, "answers": 0, "refusals": 0, "bytes_up": 0, "last_answer": None,
         "last_method": None, "acknowledged_breaks": 0, "is_contradicted": False,
         "max_runs": 100, "runs_by_analyst": {}, "waiting": 0,
-        "groups": ["Everything that ever left is a function of 8 groups of at least 5 rows."],
+        "groups": ["Everything that ever left is a function of 8 groups of at least 5 rows."], "budget": None,
     }  # fmt: skip
 
 

@@ -74,8 +74,10 @@ class Job:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
         if self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
+        if "privacy" in self.settings:
+            raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
         if self.privacy is not None:
-            check_privacy(self.privacy, self.settings)
+            check_privacy(self.privacy)
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
@@ -227,6 +229,10 @@ class Job:
         names, declared = list(names), self.ranges or {}
         if self.scale != "minmax" and not declared and self.privacy is None:
             return None
+        for name, ends in declared.items():
+            numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
+            if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
+                raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
         missing = [name for name in names if name not in declared]
         if missing:
             why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
@@ -236,20 +242,13 @@ class Job:
                 f"{missing[0]}=LOW,HIGH, a TOML file with lines such as {missing[0]} = [LOW, HIGH] (--ranges "
                 "ranges.toml), or add it to the job file (ranges = { column = [low, high] })."
             )
-        for name in names:
-            ends = declared[name]
-            numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
-            if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
-                raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
         for name in declared.keys() - set(names):
             raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
         return [declared[name][0] for name in names], [declared[name][1] for name in names]
 
 
-def check_privacy(privacy: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_privacy(privacy: Mapping[str, Any]) -> None:
     """Raise what is wrong with what was said of differential privacy, before a file is opened."""
-    if "privacy" in settings:
-        raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
     if "epsilon" not in privacy:
         raise InputError("[privacy] needs epsilon; add epsilon = 1, for example.")
     Privacy.of(privacy)

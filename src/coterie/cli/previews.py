@@ -113,7 +113,9 @@ def played(
     """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
     from coterie.estimators.fitting import fit
 
-    method = estimator.method
+    method, privacy = estimator.method, Privacy.of(estimator.privacy)
+    if privacy is not None:  # there is one site, and all of its noise is needed
+        estimator.set_params(privacy=replace(privacy, tolerated=0))
     with tempfile.TemporaryDirectory() as folder:
         fit(
             estimator,

@@ -86,8 +86,11 @@ def fit(
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
     check_private(estimator, rules)
-    if estimator.privacy is None:
+    privacy = Privacy.of(estimator.privacy)
+    if privacy is None:
         check_groups(opened, rules, estimator.method)
+    else:
+        Releases(privacy, len(opened))
     if estimator.splits_columns:  # no sums are asked for
         check_alignment(opened, rules)
     elif sums == "masked":
@@ -251,7 +254,6 @@ def check_private(estimator: FederatedEstimator, rules: Mapping[str, Policy]) ->
                 "epsilon, and the ranges of all columns."
             )
         return
-    Releases(privacy, len(rules))
     without = [name for name, policy in asked.items() if policy.privacy is None]
     if without:
         raise InputError(

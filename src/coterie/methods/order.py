@@ -66,7 +66,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             run or secrets.token_hex(16),
             asked.method,
             kind.__name__,
-            {item.name: _plain(getattr(asked, item.name)) for item in fields(kind)},  # type: ignore[arg-type]
+            _parameters(asked, kind),
             [] if asked.splits_columns else [(column.name, column.kind) for column in columns],
             options.scale,
             options.missing,
@@ -230,6 +230,12 @@ def supported() -> dict[str, Range]:
 def _numbers(text: str) -> tuple[int, ...]:
     """``1.26.4rc1`` as ``(1, 26, 4)``."""
     return tuple(int(number) for number in re.match(r"[\d.]*", text)[0].split(".") if number)  # type: ignore[index]
+
+
+def _parameters(asked: Settings, kind: type[Settings]) -> dict[str, Any]:
+    """The values of what a class of parameters declares; privacy only where it is asked for."""
+    given = {item.name: _plain(getattr(asked, item.name)) for item in fields(kind)}  # type: ignore[arg-type]
+    return {name: value for name, value in given.items() if name != "privacy" or value is not None}
 
 
 def _plain(value: Any) -> Any:

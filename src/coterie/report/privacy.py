@@ -26,8 +26,8 @@ def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
     one = "one row" if unit == "row" else f"all rows with one value in {unit!r}"
     yield (
         f"Differentially private: epsilon = {epsilon:g}, delta = {privacy['delta']:g}. Adding or removing {one} "
-        f"changes the probability of whatever anyone concludes from this run by a factor of at most exp({epsilon:g}) "
-        f"= {math.exp(epsilon):,.3g}, up to a probability of {privacy['delta']:g}."
+        f"changes the probability of whatever anybody concludes from what this run released by a factor of at "
+        f"most exp({epsilon:g}) = {math.exp(epsilon):,.3g}, up to a probability of {privacy['delta']:g}."
     )
     needed = privacy["sites"] - privacy["tolerated"]
     if privacy["tolerated"]:

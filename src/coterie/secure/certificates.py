@@ -25,7 +25,7 @@ from coterie.methods.order import SignedOrder
 
 T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
-CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 2
+CERTIFICATE, CERTIFICATE_SCHEMA = "certificate.json", 1
 MAX_CERTIFICATE_BYTES = 1 << 24
 
 
@@ -83,19 +83,24 @@ class Statement(NamedTuple):
     """Questions answered and refused, and bytes sent, in this run."""
     epsilon: float
     """What the run spent of a privacy budget; 0 where rows were not protected by noise."""
-    delta: float
-    """The budget's, at which that is epsilon."""
-    resets: int
+    is_private: bool = False
+    """Whether the order is a differentially private one; only then the following is stated."""
+    delta: float = 0.0
+    """The budget's, at which that is epsilon; 0 where nothing was charged."""
+    resets: int = 0
     """How often the data officer began the budget anew before."""
-    bounds_table: bool
+    bounds_table: bool = False
     """Whether the budget bounds all that ever leaves of the table: not where other runs see groups, or rows."""
 
     def to_bytes(self) -> bytes:
-        return _STATEMENT.pack(*self)
+        start = _STATEMENT.pack(*self[:-4])
+        return start + _OF_BUDGET.pack(*self[-3:]) if self.is_private else start
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Statement:
-        return cls(*_STATEMENT.unpack(raw))
+        start, rest = raw[: _STATEMENT.size], raw[_STATEMENT.size :]
+        of_budget = _OF_BUDGET.unpack(rest) if rest else (0.0, 0, False)
+        return cls._make((*_STATEMENT.unpack(start), bool(rest), *of_budget))
 
     def signed(self, name: str) -> bytes:
         """The bytes that the site signs."""
@@ -103,8 +108,9 @@ class Statement(NamedTuple):
         return b"coterie/statement/" + len(who).to_bytes(2, "big") + who + self.to_bytes()
 
 
-_STATEMENT = struct.Struct(">16s32sQI16sIQ32sII?IIQddI?")
+_STATEMENT, _OF_BUDGET = struct.Struct(">16s32sQI16sIQ32sII?IIQd"), struct.Struct(">dI?")
 SIGNED_BYTES = CERTIFICATE_BYTES + _STATEMENT.size + SIGNATURE_BYTES
+PRIVATELY_SIGNED_BYTES = SIGNED_BYTES + _OF_BUDGET.size
 
 
 class Signed(NamedTuple):
@@ -119,8 +125,8 @@ class Signed(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Signed:
-        if len(raw) != SIGNED_BYTES:
-            raise Untrusted(f"a statement has {len(raw)} bytes, not {SIGNED_BYTES}")
+        if len(raw) not in (SIGNED_BYTES, PRIVATELY_SIGNED_BYTES):
+            raise Untrusted(f"a statement has {len(raw)} bytes, not {SIGNED_BYTES} or {PRIVATELY_SIGNED_BYTES}")
         certificate = Certificate.from_bytes(raw[:CERTIFICATE_BYTES])
         statement = Statement.from_bytes(raw[CERTIFICATE_BYTES:-SIGNATURE_BYTES])
         found = cls(certificate, statement, raw[-SIGNATURE_BYTES:])
@@ -160,6 +166,7 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
         replay is not None and replay.question is None,
         *exit_.counts(envelope.run),
         epsilon,
+        SignedOrder.from_bytes(order[0]).read().privacy is not None,
         delta,
         resets,
         bounds_table,
@@ -280,13 +287,15 @@ class Conclusion:
 
     def __init__(self, order: bytes, authority: RunAuthority | None) -> None:
         self._order, self._authority = order, authority
+        is_private = SignedOrder.from_bytes(order).read().privacy is not None
+        self._size = PRIVATELY_SIGNED_BYTES if is_private else SIGNED_BYTES
         self._statements: dict[str, Bytes] = {}
 
     def after(self, protocol: Protocol[T]) -> Protocol[T]:
         """The protocol, and the statements of those who sign; its result is there even if nobody does."""
         result = yield from protocol
         try:
-            replies = yield Question(Conclude(SIGNED_BYTES), phase="masking", needed=1)
+            replies = yield Question(Conclude(self._size), phase="masking", needed=1)
             self._statements = {name: reply.signed for name, reply in replies.items()}
         except QuorumLost:
             pass
