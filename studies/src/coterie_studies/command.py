@@ -21,7 +21,7 @@ def reproduce(
         str,
         typer.Argument(
             help="A study: federated-kmeans, federated-kernel-kmeans, edge-kmeans, vertical-kernel-pca, landmarks, "
-            "natural-sites."
+            "natural-sites, privacy."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME if not given.")] = None,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
 from coterie.report.pictures import COLOURS
 
@@ -156,6 +156,8 @@ def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = ""
                 axes[i][j].set_ylabel(chart.y_name if j == 0 or chart.y_name != row[j - 1].y_name else "")
                 axes[i][j].set_xlabel(chart.x_name if i == len(grid) - 1 else "")
                 named |= {line.name: Line2D([], [], label=line.name, **_look(line)) for line in chart.lines}
+            for axis in axes[i][len(row) :]:
+                axis.set_visible(False)
         marks = list(named.values())
         if level_name:
             marks.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1.2, label=level_name))
@@ -176,7 +178,8 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
         x = [value for line in chart.lines for value in line.x]
         is_wide = bool(x) and max(x) > 100 * min(x)
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 3) if is_wide else (1, 2, 5)))
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        is_small = bool(x) and min(x) < 1
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}") if is_small else EngFormatter(sep=""))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_yscale("log" if "y" in chart.log else "linear")
     for line in chart.lines:

@@ -8,6 +8,7 @@ from coterie_studies import (
     federated_kmeans,
     landmarks,
     natural_sites,
+    privacy,
     vertical_kernel_pca,
 )
 from coterie_studies.study import Study
@@ -23,5 +24,6 @@ STUDIES: dict[str, Study] = {
         edge_kmeans.STUDY,
         vertical_kernel_pca.STUDY,
         natural_sites.STUDY,
+        privacy.STUDY,
     )
 }
