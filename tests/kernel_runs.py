@@ -26,6 +26,7 @@ from coterie import (
     FederatedKernelPCA,
     FederatedKMeans,
     FederatedPCA,
+    Privacy,
 )
 from coterie.engines.inprocess import in_process
 from coterie.estimators.base import FederatedEstimator
@@ -39,7 +40,7 @@ from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.run import run
 from coterie.secure.layer import MaskedSums
 from coterie.secure.replay import ProvenSum, Replay, is_same
-from coterie.sites.policy import Policy
+from coterie.sites.policy import Policy, PrivacyRules
 from coterie.sites.tables import ArrayTable
 from tests.blas_kernels import ROOT, environment
 from tests.federations import Rows, blobs
@@ -47,7 +48,8 @@ from tests.kernel_sites import carelessly
 
 OFF = {"NPY_DISABLE_CPU_FEATURES": " ".join(name for name in __cpu_dispatch__ if __cpu_features__[name])}
 """numpy without its loops for newer CPUs."""
-POLICIES = (Policy(), Policy(protection="none"))
+BUDGET = PrivacyRules(100.0, 0.01)
+POLICIES = Policy(privacy=BUDGET), Policy(protection="none")
 
 
 def _symmetric(rng: np.random.Generator) -> Rows:
@@ -101,6 +103,10 @@ METHODS: dict[str, Callable[[], FederatedEstimator]] = {
     "dspgd, components by Gram": lambda: DSPGDKernelPCA(3, n_features=24, n_iter=4, solver="gram"),
     "dspgd, components by Lanczos": lambda: DSPGDKernelPCA(2, n_iter=3, solver="lanczos"),
     "federated-pca": lambda: FederatedPCA(2),
+    "federated-kmeans, privately": lambda: FederatedKMeans(3, privacy=Privacy(20.0)),
+    "landmarks, clusters, privately": lambda: FederatedKernelKMeans(3, privacy=Privacy(20.0)),
+    "landmarks, components, privately": lambda: FederatedKernelPCA(2, privacy=Privacy(20.0)),
+    "federated-pca, privately": lambda: FederatedPCA(2, privacy=Privacy(20.0)),
 }
 
 
@@ -132,7 +138,9 @@ def _run(estimator: FederatedEstimator, rows: Rows, seed: int) -> tuple[Order, M
     tables = {f"s{i}": ArrayTable(rows[owner == i]) for i in range(4)}
     scale = ("none", "standard")[int(rng.integers(2))]
     with in_process(tables, policy=policy, seed=seed) as channel:
-        order = Order.of(estimator, next(iter(tables.values())).columns, PreparationOptions(scale))
+        ranges = None if estimator.privacy is None else (rows.min(axis=0) - 1, rows.max(axis=0) + 1)
+        columns = next(iter(tables.values())).columns
+        order = Order.of(estimator, columns, PreparationOptions(scale, ranges=ranges))
         layer = MaskedSums()
         protocol = layer.ordered(SignedOrder.by(channel.analyst, order), 0)
         run(protocol, channel, method=estimator.method, layers=[layer], identity=order.identity)

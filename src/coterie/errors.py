@@ -106,3 +106,7 @@ class JournalMismatch(CoterieError):
 
 class LedgerBroken(CoterieError):
     """A ledger line was changed, dropped or added."""
+
+
+class NoiseWarning(UserWarning):
+    """A private run's noise is as large as what it was to find."""

@@ -81,9 +81,13 @@ def parameter(
 
 def changed(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given parameters that are not the default."""
-    return {
-        item.name: given[item.name] for item in fields(kind) if given.get(item.name, item.default) != item.default
-    }
+    values = {item.name: (given.get(item.name, item.default), item.default) for item in fields(kind)}
+    return {name: value for name, (value, default) in values.items() if not _is_default(value, default)}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    is_equal = value is default or value == default
+    return is_equal if isinstance(is_equal, bool) else False  # arrays are compared by number
 
 
 def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:

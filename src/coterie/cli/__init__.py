@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 # isort: off
 from coterie.cli import cluster, previews, watching, deployment, approvals, enrollment, federation  # noqa: F401
@@ -12,11 +13,12 @@ from coterie.cli import budgets, inspection, ledgers, certificates  # noqa: F401
 # isort: on  (a module adds its commands when it is imported, and help lists them in this order)
 from coterie.cli.options import app
 from coterie.cli.terminal import BAD_INPUT, BROKEN_LEDGER, INTERRUPTED, STOPPED, Interrupted, errors
-from coterie.errors import CoterieError, LedgerBroken, RunError
+from coterie.errors import CoterieError, LedgerBroken, NoiseWarning, RunError
 
 
 def main() -> None:
     """The ``coterie`` command: every error ends as one sentence and an exit code."""
+    warnings.simplefilter("ignore", NoiseWarning)  # results say it
     try:
         app()
     except RunError as problem:

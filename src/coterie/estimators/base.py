@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from coterie.arrays import Mask
 from coterie.engines.inprocess import in_process
-from coterie.errors import InputError
+from coterie.errors import InputError, NoiseWarning
 from coterie.messages.site_api import Block
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunContext, RunResult, Settings
@@ -23,7 +24,7 @@ from coterie.methods.shared.agreement import Capabilities
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
-from coterie.methods.shared.privacy import Privacy, PrivacySpent
+from coterie.methods.shared.privacy import HIDDEN, Privacy, PrivacySpent
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -87,6 +88,12 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         """Set the fitted attributes from the result of a run."""
         self.result_, self.preparation_, self.ledger_ = result, preparation, ledger
         self._set_attributes(result)
+
+    def set_privacy(self, spent: PrivacySpent | None) -> None:
+        """Set what a private run promised; warn where its noise leaves little to see."""
+        self.privacy_ = spent
+        if spent is not None and spent.hides_clusters:
+            warnings.warn(HIDDEN, NoiseWarning, stacklevel=4)
 
     @abstractmethod
     def _set_attributes(self, result: Any) -> None: ...
@@ -169,7 +176,7 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
                 self.set_result(result, None, ledger)
             else:
                 outcome = run(whole, channel, method=self.method, ledger=ledger)
-                self.privacy_ = outcome.privacy
+                self.set_privacy(outcome.privacy)
                 self.set_result(outcome.result, outcome.preparation, ledger)
 
 

@@ -218,6 +218,9 @@ class Exit(Protocol):
         """Epsilon and delta of what the run has spent, 0 where no noise protects rows; how often the budget was begun
         anew before, and whether it bounds all that leaves of the table."""
 
+    def forget_noise(self, run: bytes) -> None:
+        """Delete the secret of the run's noise: what left cannot be drawn again, by anyone."""
+
     def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
         """Agree to sums over these sites; the site's policy may refuse. ``half`` names a question to half of them."""
 

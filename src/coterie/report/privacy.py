@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from coterie.methods.shared.privacy import HIDDEN
 from coterie.text import count_of
 
 
@@ -17,7 +18,11 @@ def privacy_facts(estimator: Any) -> dict[str, Any] | None:
         return None
     signed = estimator.certificate_.statements if estimator.certificate_ is not None else {}
     bounds_tables = bool(signed) and all(one.statement.bounds_table for one in signed.values())
-    return {**asdict(spent), "bounds": "tables" if bounds_tables else "releases"}
+    return {
+        **asdict(spent),
+        "hides_clusters": spent.hides_clusters,
+        "bounds": "tables" if bounds_tables else "releases",
+    }
 
 
 def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
@@ -48,6 +53,11 @@ def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
             "may be answered without noise."
         )
     yield "Centers, sizes and costs are estimates: they were computed from sums with noise."
+    if privacy["size_deviation"] is not None:
+        cost = "" if privacy["cost_deviation"] is None else f", and in the cost of {privacy['cost_deviation']:,.3g}"
+        yield f"Noise in each size has a standard deviation of {privacy['size_deviation']:,.0f} rows{cost}."
+    if privacy["hides_clusters"]:
+        yield HIDDEN
 
 
 def releases_table(privacy: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

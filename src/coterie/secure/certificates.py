@@ -153,6 +153,7 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
     order, met = exit_.notes(envelope.run, "order"), exit_.notes(envelope.run, "met")
     if not order:
         raise MalformedMessage("a run without an order has no certificate")
+    exit_.forget_noise(envelope.run)
     epsilon, delta, resets, bounds_table = exit_.spent(envelope)
     head, replay = exit_.head(), memory.get("masked_sums.replay")
     statement = Statement(

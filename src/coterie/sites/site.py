@@ -330,6 +330,10 @@ class Site:
             return 0.0, 0.0, 0, False
         return *self._orders.budget.spent_by(envelope.run), self.policy.bounds_table
 
+    def forget_noise(self, run: bytes) -> None:
+        """Delete the secret of the run's noise; what was answered is not answered anew."""
+        self.ledger.forget_noise_key(run)
+
     @property
     def verifies(self) -> bool:
         """Whether only questions of an ordered method are answered."""

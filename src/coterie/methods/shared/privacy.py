@@ -26,6 +26,12 @@ ROW = "row"
 MOST_ROWS = 1000
 """The most rows of a unit that may count."""
 WIDE_RING = 64
+SURE = 2.0
+"""A cluster is hardly noise alone where it has so many deviations of its size's noise."""
+HIDDEN = (
+    "The noise is as large as the clusters: their centers tell little. "
+    "Use fewer clusters, a larger epsilon, or more rows."
+)
 CERTAIN = 12.0
 """So many deviations of noise are never exceeded (with a probability below 1e-32)."""
 
@@ -114,10 +120,17 @@ class PrivacySpent:
     sites: int
     releases: tuple[Release, ...]
     rows_per_unit: int = 1
+    mean_size: float | None = None
+    """Of the clusters, with noise; None where there are none."""
     size_deviation: float | None = None
-    """Of the noise in each size of a cluster; None where there are none."""
+    """Of the noise in each size of a cluster."""
     cost_deviation: float | None = None
     """Of the noise in the cost."""
+
+    @property
+    def hides_clusters(self) -> bool:
+        """Whether noise is as large as the clusters, so that their centers tell little."""
+        return None not in (self.mean_size, self.size_deviation) and self.mean_size < SURE * self.size_deviation  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,7 @@ class Releases:
         self._made: list[Release] = []
         self._asked: set[bytes] = set()
         self._scale = 1.0
+        self.mean_size: float | None = None
         self.size_deviation: float | None = None
         self.cost_deviation: float | None = None
         self.most_rows = math.inf
@@ -156,7 +170,7 @@ class Releases:
         """What was promised and how it was divided."""
         p = self.privacy
         made = self.n_sites, tuple(self._made)
-        noise = self.size_deviation, self.cost_deviation
+        noise = self.mean_size, self.size_deviation, self.cost_deviation
         return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, *made, p.rows_per_unit, *noise)
 
     def keep(self, share: float) -> None:

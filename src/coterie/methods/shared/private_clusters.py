@@ -10,12 +10,12 @@ from coterie.arrays import Floats
 from coterie.maths import exact
 from coterie.maths.exact_kmeans import solve
 from coterie.messages.verbs import Protocol
-from coterie.methods.shared.privacy import Releases
+from coterie.methods.shared.privacy import SURE, Releases
 from coterie.methods.shared.private_subspace import Moments, Subspace
 from coterie.methods.shared.private_sums import MeasureCost, SumByCell
 from coterie.methods.shared.whole_rows import WIDEST
 
-ROWS_A_CELL, MOST_CELLS, SURE = 6.0, 400, 2.0
+ROWS_A_CELL, MOST_CELLS = 6.0, 400
 """Cells are so few that each holds so many deviations of its noisy count; those with fewer than two are left out."""
 ROUNDS, MOST_ROUNDS, COUNTING = 3, 10, 0.12
 """Rounds of Lloyd's algorithm, and the share of each that its counts have."""
@@ -101,7 +101,7 @@ def private_lloyd(
             aside = 0.5 * radius * aside / max(exact.length(aside), 1e-300)
             centers[place], centers[largest] = centers[largest] + aside, centers[largest] - aside
             counts[largest] = counts[place] = counts[largest] / 2
-    releases.size_deviation = found.deviation
+    releases.mean_size, releases.size_deviation = max(float(found.counts.mean()), 0.0), found.deviation
     return centers, np.maximum(found.counts, 0.0), radius
 
 
