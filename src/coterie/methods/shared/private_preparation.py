@@ -70,7 +70,7 @@ def _missing_shares(preparation: Preparation, releases: Releases) -> Protocol[Fl
     far = float(2 * FAR * np.abs([preparation.low, preparation.high]).max(initial=1.0))
     yield from total(replace(preparation, fill=np.full(d, far)).request())
     yield from total(ShowWhole(far / MARK, 1.0, np.zeros(d), np.zeros(0), np.zeros((0, 0))))
-    reach = int(np.ceil(MARK * np.sqrt(d) / 2))
+    reach = int(np.ceil(MARK * max(1.0, np.sqrt(d) / 2) + np.sqrt(d)))  # a quarter of the columns, in full
     sums = yield from releases.ask(SumMarks, "missing values", SHARE_OF_MISSING, (0.2, 0.8), d, reach)
     releases.keep(1 - SHARE_OF_MISSING)
     return np.asarray(np.clip(sums.reply.sums / MARK / max(float(sums.reply.rows), 1.0), 0.0, 0.95))
