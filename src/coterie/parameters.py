@@ -82,8 +82,16 @@ def parameter(
 def changed(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given parameters that are not the default."""
     return {
-        item.name: given[item.name] for item in fields(kind) if given.get(item.name, item.default) != item.default
+        item.name: given[item.name]
+        for item in fields(kind)
+        if not _is_same(given.get(item.name, item.default), item.default)
     }
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    """Whether a value is the default; an array, which is compared number by number, never is."""
+    same = value == default
+    return not getattr(same, "ndim", 0) and bool(same)
 
 
 def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:
