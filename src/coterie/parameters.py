@@ -81,13 +81,17 @@ def parameter(
 
 def changed(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given parameters that are not the default."""
-    values = {item.name: (given.get(item.name, item.default), item.default) for item in fields(kind)}
-    return {name: value for name, (value, default) in values.items() if not _is_default(value, default)}
+    return {
+        item.name: given[item.name]
+        for item in fields(kind)
+        if not _is_same(given.get(item.name, item.default), item.default)
+    }
 
 
-def _is_default(value: Any, default: Any) -> bool:
-    is_equal = value is default or value == default
-    return is_equal if isinstance(is_equal, bool) else False  # arrays are compared by number
+def _is_same(value: Any, default: Any) -> bool:
+    """Whether a value is the default; an array, which is compared number by number, never is."""
+    same = value == default
+    return not getattr(same, "ndim", 0) and bool(same)
 
 
 def choices(kind: Any, given: Mapping[str, Any]) -> dict[str, Choice]:

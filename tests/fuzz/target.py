@@ -54,8 +54,10 @@ from coterie.methods.kernel.landmarks.summed import (
     SumSquaredDistances,
     UseProjection,
 )
+from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.kmeans.federated import Train
 from coterie.methods.registry import METHODS, belongs
+from coterie.methods.shared import private_sums
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
@@ -67,6 +69,7 @@ from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
+from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.sites import (
     Decompose,
@@ -374,8 +377,22 @@ def _site(name: str, rows: np.ndarray, policy: Policy = AVERAGES) -> Site:
     return site
 
 
+NOISE = 5, 1, 40
+"""Sites, how many of them may drop out, bits of the ring."""
+NOISY: tuple[Request[Any], ...] = (
+    ShowWhole(1.0, 1.0, np.zeros(2), np.zeros(0), np.zeros((0, 0))),
+    ShowFeatures("rbf", 1e-9, 1.0, 0.1, np.zeros(2), VALUES[:3] + 9.0, np.eye(3), np.zeros(3)),
+    private_sums.SumRows(*NOISE, np.full(3, 1e4), 2, 100),
+    private_sums.SumWholeColumns(*NOISE, np.full(3, 1e4), 2, 100),
+    private_sums.SumMarks(*NOISE, np.full(2, 1e4), 2, 100),
+    private_sums.SumProducts(*NOISE, np.full(1, 1e4), 3, 100, 1.0, np.zeros(2)),
+    private_sums.SumByCell(*NOISE, np.full(2, 1e4), 100, VALUES[:2]),
+    private_sums.MeasureCost(*NOISE, np.full(1, 1e4), 100, VALUES[:2]),
+)
+"""Of private runs, to a site that takes part in none."""
 SAMPLES: tuple[Request[Any], ...] = (
     *PLAIN,
+    *NOISY,
     HELLO,
     INTRODUCE,
     Compare(np.ones((2, HEAD_BYTES))),

@@ -185,11 +185,14 @@ class ComponentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Federate
 
     n_components_: int
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None) -> Self:
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None, units: Any = None
+    ) -> Self:
         """Find the components of the rows of ``X``, simulating one site for every distinct label in ``sites``; with
-        differential privacy, within ``ranges``, the lows and highs of all columns."""
+        differential privacy, within ``ranges``, the lows and highs of all columns, and of ``units``, which say whose
+        row it is."""
         rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None, ranges)
+        self._simulate(rows, sites, None, ranges, units)
         return self
 
     @property

@@ -25,7 +25,7 @@ EDGE = 1.1
 """An axis is kept where its eigenvalue is so many times the largest of noise alone."""
 QUIET = 0.003
 """Rows far out count in full as long as noise alone has no axis with more than this share of the rows' variance."""
-MOST_LOST = 1.5
+MOST_LOST = 2.0
 """Squares of rows that were moved nearer are scaled by at most this factor."""
 MOST_COLUMNS = 2000
 """Up to so many columns all products of two are summed up."""
@@ -133,10 +133,17 @@ def private_products(
 
 
 def quiet_radius(moments: Moments, spread: float, releases: Releases, share: float, most: float) -> float:
-    """How far rows may be from the center of their products: ``spread``, their mean distance from it, or as much
-    farther as noise that grows with it stays quiet; nothing is farther than ``most``."""
+    """How far rows may be from the center of their products, being ``spread`` away on average: as usual, or as much
+    farther as noise that grows with it stays quiet. Nothing is farther than ``most``."""
     noise = np.sqrt(2 * len(moments.mean) / releases.mu_squared(share)) / moments.n_rows
-    return float(min(spread * max(1.0, np.sqrt(QUIET / noise)), max(most, spread)))
+    return float(
+        min(max(usual_radius(spread, len(moments.mean)), spread * np.sqrt(QUIET / noise)), max(most, spread))
+    )
+
+
+def usual_radius(spread: float, n_columns: int) -> float:
+    """How far rows may be from their mean where noise counts: of few columns some rows are much farther than most."""
+    return float(spread * (1 + 1.2 / np.sqrt(n_columns) if n_columns <= FEW_COLUMNS else 1.0))
 
 
 def leading_subspace(
@@ -144,8 +151,7 @@ def leading_subspace(
 ) -> Protocol[Subspace]:
     """At most so many axes, along which rows vary more than noise does."""
     d = len(moments.mean)
-    radius = moments.spread * (1 + 1.2 / np.sqrt(d) if d <= FEW_COLUMNS else 1.0)
-    products = yield from private_products(moments.mean, radius, releases, share, grid)
+    products = yield from private_products(moments.mean, usual_radius(moments.spread, d), releases, share, grid)
     edge, most = products.edge, min(d, most)
     values, axes = exact.leading_eigenpairs(products.matrix, most)
     kept = min(max(int((values > EDGE * edge).sum()), 1), most)
