@@ -29,10 +29,19 @@ from coterie.messages.contributions import (
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import ANSWERS, Memory, answers
 from coterie.messages.verbs import each, total
+from coterie.methods.kernel.landmarks.whole_features import ShowFeatures, WholeFeatures
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.prepared import Prepare
-from coterie.methods.shared.private_sums import PRIVATE, SumByCell, SumProducts, SumRows, SumWholeColumns
+from coterie.methods.shared.private_sums import (
+    PRIVATE,
+    MeasureCost,
+    SumByCell,
+    SumMarks,
+    SumProducts,
+    SumRows,
+    SumWholeColumns,
+)
 from coterie.methods.shared.whole_rows import ROWS, WIDEST, ShowWhole, WholeRows
 from coterie.runtime.run import run
 from coterie.sites.tables import ArrayTable
@@ -185,7 +194,7 @@ def test_a_question_of_other_columns_is_refused_with_and_without_rows(ask):
 
 
 def test_what_is_too_long_or_no_whole_number_is_left_out_row_by_row(summing):
-    rows = np.array([[3, 0, 4], [30, 0, 40], [0.5, 0, 0], [np.nan, 0, 0], [np.inf, 0, 0], [0, 5, 0], [0, 0, 6]])
+    rows = np.array([[3, 0, 4], [30, 0, 40], [1.5, 0, 0], [np.nan, 0, 0], [np.inf, 0, 0], [0, 5, 0], [0, 0, 6]])
     added = Whole(rows)
     fits = np.array([1, 0, 0, 0, 0, 1, 0], bool)
     with np.errstate(all="ignore"):
@@ -218,6 +227,7 @@ def vectors(numbers, *shape):
 REQUESTS = st.one_of(
     st.integers(1, 10**5).map(lambda reach: asked(SumRows, D, reach, n_arrays=3)),
     st.integers(1, 10**5).map(lambda reach: asked(SumWholeColumns, D, reach, n_arrays=3)),
+    st.integers(1, 10**5).map(lambda reach: asked(SumMarks, D, reach, n_arrays=2)),
     st.builds(
         lambda reach, radius, center: asked(SumProducts, 6, reach, radius, center),
         st.integers(1, 2**18),
@@ -225,11 +235,16 @@ REQUESTS = st.one_of(
         vectors(AWAY, D),
     ),
     st.builds(
-        lambda reach, centers: asked(SumByCell, reach, centers, n_arrays=2),
+        lambda kind, reach, centers: asked(kind, reach, centers, n_arrays=2 if kind is SumByCell else 1),
+        st.sampled_from([SumByCell, MeasureCost]),
         st.integers(1, 10**5),
         vectors(AWAY, 4, D),
     ),
 )
+
+
+def test_sensitivity_is_tested_for_every_private_request():
+    assert set(PRIVATE) == {SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell, MeasureCost}
 
 
 @given(st.lists(vectors(NUMBERS, D), min_size=1, max_size=40), REQUESTS, st.data())
@@ -257,6 +272,20 @@ def test_centers_far_away_leave_products_exact():
     centers = np.array([[1e200] * D, [-1e200] * D, [0.0] * D, [1e15] * D])
     counts, _ = exact_sums(memory_of(rows), asked(SumByCell, 100, centers, n_arrays=2))
     np.testing.assert_array_equal(counts, [0, 0, 5, 0])
+    centers = np.array([[1e16 + 4] * D, [1e16] * D])  # both are as far away as a center can be
+    counts, _ = exact_sums(memory_of(rows), asked(SumByCell, 100, centers, n_arrays=2))
+    np.testing.assert_array_equal(counts, [5, 0])
+
+
+def test_rows_are_the_same_whenever_they_are_shown_whatever_a_question_makes_of_them():
+    """Another sum the second time would be refused, and tell that there are rows."""
+    landmarks = np.array([[0.0] * D, [1.0] * D])
+    show = ShowFeatures("rbf", 1.0, GRID, 1e-3, np.zeros(D), landmarks, np.eye(2), np.array([0.0, math.nan]))
+    shown = WholeFeatures(ArrayTable(np.full((4, D), 0.25)), show)
+    first, second = (np.concatenate(list(shown.pieces())) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert first[:, 0].all()
+    assert not first[:, 1].any()
 
 
 # ---------------------------------------------------------------- variances and charges

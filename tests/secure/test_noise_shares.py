@@ -303,7 +303,7 @@ def test_questions_of_a_run_never_have_the_same_bytes_so_that_no_two_have_the_sa
 
 @pytest.mark.parametrize("round_", [3, 5, 6, 8])
 def test_a_verified_private_run_bears_a_dropout_and_every_site_is_charged_what_was_ordered_at_most(round_):
-    rows = np.random.default_rng(1).uniform(size=(200, 2))
+    rows = np.random.default_rng(1).uniform(size=(4000, 2))
     tables = {name: ArrayTable(rows[i::5]) for i, name in enumerate(names(5))}
     policy = Policy(protection="noise", privacy=PrivacyRules(EPSILON))
     faults = [Fault("s-3", "drop", frozenset(range(round_, 99)))]

@@ -341,6 +341,14 @@ def test_a_run_whose_secret_of_noise_is_lost_gets_no_second_noise_for_the_same_q
     assert again.spent == ana.spent
 
 
+def test_a_secret_torn_by_a_crash_makes_no_noise(tmp_path):
+    ana = Analyst(SiteLedger(tmp_path / "a.jsonl"))
+    run = ana.order()
+    (tmp_path / "a.jsonl.noise").mkdir()
+    (tmp_path / "a.jsonl.noise" / run.hex()).write_bytes(b"")
+    assert ana.put(run, sums(0.25)) is Refusal.LEDGER_BROKEN
+
+
 def test_runs_have_noise_of_their_own(ana):
     one, other = ana.order(epsilon=0.6), ana.order(epsilon=0.6)
     assert numbers(ana.put(one, sums(0.25)))[1:] != numbers(ana.put(other, sums(0.25)))[1:]

@@ -87,6 +87,7 @@ class ShownRows(ABC):
             for start in range(0, len(block.rows), self._step):
                 with np.errstate(all="ignore"):  # no warning tells of a row
                     piece = self.rounded(block.rows[start : start + self._step].astype(np.float64))
+                np.nan_to_num(piece, copy=False)  # whatever a question makes of a row, it is the same the next time
                 if fits:
                     kept.append(piece.astype(np.int16))
                 yield piece
