@@ -170,7 +170,7 @@ def test_with_other_rows_everything_but_noisy_numbers_is_the_same(name, twin, tm
     one = fitted(usual(), released, tmp_path / "one", estimator_of(name), POLICIES["default"], way)
     n_released = len(released)
     compared(one, fitted(TWINS[twin](), released, tmp_path / "two", estimator_of(name), POLICIES["default"], way))
-    assert len(released) == n_released > 10
+    assert len(released) == n_released >= 6
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -145,6 +145,21 @@ def test_what_a_row_contributes_is_the_same_bit_for_bit_whatever_rows_stand_besi
                         assert part is own is None or part[place].tobytes() == own[0].tobytes(), (one, i)
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_an_honest_question_leaves_no_row_out(name):
+    """What a row adds is whole numbers, and no longer than declared: the exit would leave it out."""
+    run = RUNS[name]
+    rows = np.concatenate(
+        [blobs(300, run.n_columns, seed=8), *(one[None] for one in odd_rows(run.n_columns).values())]
+    )
+    for memory, request in questions(run.asked, ArrayTable(rows)):
+        (parts,) = contributions(memory, request)
+        for part, norm in zip(parts, request.norms, strict=True):
+            assert (part.norms_squared() <= norm**2).all(), request
+            for numbers in filter(lambda one: one is not None, vars(part).values()):
+                assert (numbers == np.rint(numbers)).all(), request
+
+
 def _n_shown(asked: Any, table: Any) -> int:
     memory, _ = next(questions(asked, table))
     return sum(len(piece) for piece in whole_rows.whole_rows(memory).pieces())
@@ -173,6 +188,24 @@ def _sums_or_error(memory: Any, request: Any) -> Any:
         return exact_sums(memory, request)
     except Exception as problem:
         return type(problem)
+
+
+@pytest.mark.parametrize("bad", [2.0, np.nan, np.inf, 0.9])
+def test_the_exit_leaves_out_what_is_too_long_or_no_whole_number(bad, monkeypatch):
+    run = next(iter(RUNS.values()))
+    memory, request = next(pair for pair in questions(run.asked, ArrayTable(blobs(9, run.n_columns))))
+    honest = CONTRIBUTIONS[type(request)]
+
+    def lying(rows: Any, memory: Any, ask: Any) -> tuple[Any, ...]:
+        numbers, *others = honest(rows, memory, ask)
+        assert isinstance(numbers, Whole)
+        return Whole(np.where(np.arange(len(rows))[:, None] == 4, bad, numbers.rows)), *others
+
+    before = exact_sums(memory, request)
+    monkeypatch.setitem(CONTRIBUTIONS, type(request), lying)
+    after = exact_sums(memory, request)
+    assert (int(before[0]), int(after[0])) == (9, 8)
+    assert all((one == other).all() for one, other in zip(before[1:], after[1:], strict=True))
 
 
 def test_rows_are_added_up_in_pieces_without_a_difference(monkeypatch):

@@ -83,6 +83,7 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
+        from coterie.estimators.fitting import units_asked
         from coterie.sites.tables import open_table, split_by_site
 
         if not self.data:
@@ -93,13 +94,15 @@ class Job:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
+            unit = None if self.privacy is None else Privacy.of(self.privacy).unit_column  # type: ignore[union-attr]
+            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
         else:
             by_site = (
                 self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
             )
+            units = units_asked(self.estimator(), self.policies(named))
             tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
+                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
                 for name, path in named.items()
             }
         return {name: (table, self._scan(table)) for name, table in tables.items()}
