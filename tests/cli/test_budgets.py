@@ -170,7 +170,7 @@ def test_what_waits_says_what_it_takes_of_the_budget(hospitals, cli):
         assert approvals.decision(order, order.read(), "always") is Decision.WAITING
         run = order.read().run
         facts = json.loads(cli("site", "show", run, *KIT, "--json")[1])
-        assert facts["privacy"] == {"epsilon": epsilon, "delta": None, "unit": "row", "tolerated": 0}
+        assert facts["privacy"] == {"epsilon": epsilon, "delta": 1e-6, "unit": "row", "tolerated": 0}
         assert "privacy" not in facts["parameters"]
         assert facts["problem"] == ""
         assert {"SumRows", "SumByCell"} <= {answer["asked"].rpartition(".")[2] for answer in facts["answers"]}

@@ -8,6 +8,7 @@ import json
 import msgspec
 import pytest
 
+from coterie import Privacy
 from coterie.deployment.job import RemoteJob, read_job
 from coterie.errors import InputError
 from tests.orders import a_job
@@ -85,3 +86,36 @@ def test_where_each_site_has_its_own_columns_none_are_named():
     assert isinstance(job, RemoteJob)
     assert job.estimator().splits_columns
     assert job.read().columns == []
+
+
+PRIVATE = {"privacy": Privacy(2.0, 1e-7, "row", 1)}
+RANGES = ([0.0, 0.0], [1.0, 2.0])
+
+
+def test_privacy_travels_with_the_order():
+    job = read_job(msgspec.to_builtins(a_job("federated-kmeans", PRIVATE, ranges=RANGES)))
+    assert job.read().privacy == PRIVATE["privacy"]
+    assert Privacy.of(job.estimator().privacy) == PRIVATE["privacy"]
+
+
+def test_an_order_without_privacy_says_nothing_of_it():
+    assert "privacy" not in a_job("federated-kmeans").read().parameters
+
+
+@pytest.mark.parametrize(
+    ("parameters", "ranges", "words"),
+    [
+        (PRIVATE, None, "privacy needs ranges"),
+        ({"privacy": Privacy(2.0), "max_rounds": 3}, RANGES, "privacy does not go with max_rounds"),
+    ],
+)
+def test_a_private_order_that_cannot_be_is_refused_before_anyone_is_asked(parameters, ranges, words):
+    with pytest.raises(InputError, match=words):
+        read_job(msgspec.to_builtins(a_job("federated-kmeans", parameters, ranges=ranges)))
+
+
+@pytest.mark.parametrize("privacy", [["Privacy", 1000.0, None, "row", 0], ["Privacy", 1.0], "much", {"epsilom": 1}])
+def test_what_is_no_privacy_is_refused_in_words(privacy):
+    raw = json.loads(a_job("federated-kmeans", PRIVATE, ranges=RANGES).order.order)
+    with pytest.raises(InputError, match=r"epsilon=1000|is no Privacy|privacy has no 'epsilom'"):
+        read_job(with_order(**{**raw, "parameters": {"n_clusters": 2, "privacy": privacy}}))

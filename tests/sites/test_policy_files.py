@@ -327,6 +327,72 @@ def test_the_standard_explanation_says_what_groups_do_and_where_they_stop():
         assert words in told
 
 
+def test_the_private_explanation_says_what_noise_does_and_where_it_stops():
+    told = explained(preset("private"))
+    for words in (
+        "No row, group or total leaves this site as it is",
+        "one budget of epsilon = 4 at delta = 1e-06, which this site keeps in its ledger",
+        "Adding or removing one row changes the probability",
+        "by a factor of at most exp(4) = 54.6, up to a probability of 1e-06",
+        "Neither time nor changed rows renew it",
+        "sites that collude with the server can subtract their own shares",
+        "A person with rows at two sites is protected by each of them apart, and what both give away adds up",
+        "declares the range of each column in any case",
+        "depends on these rules and on the budget, and on no row",
+        "however few rows it holds",
+    ):
+        assert words in told
+    assert "groups of" not in told
+    patients = replace(preset("private"), privacy=PrivacyRules(1.0, 1e-6, "patient"))
+    assert "Adding or removing all rows with one value in 'patient' changes" in explained(patients)
+
+
+def test_where_other_answers_have_no_noise_epsilon_is_not_said_to_bound_the_table(written):
+    bounded = "not what is known of the table"
+    assert bounded not in explained(preset("private"))
+    assert "of the table" not in explained(preset("standard"))
+    assert bounded in explained(Policy(privacy=PrivacyRules(1.0)))
+    exempt = written(
+        'protection = "noise"\n[privacy]\nepsilon = 1\n[method.lloyd]\nprotection = "groups"\n[method.ck]\n'
+        'protection = "none"\n'
+    )
+    told = explained(exempt)
+    assert "But lloyd computes with groups of at least 5 rows." in told
+    assert "Except in ck: there the rows as they are enter the computation." in told
+    assert bounded in told
+    assert "lloyd" not in told.split("Refused as a consequence")[1].split("(they cannot")[0]
+    assert "for rows that are too few" in told  # a refusal may tell of rows again
+    assert "nothing is charged to it" in explained(Policy(protection="none", privacy=PrivacyRules(1.0)))
+
+
+BOX = ([-50.0] * 2, [50.0] * 2)
+
+
+def test_single_methods_may_be_private_under_groups(written):
+    policy = written('[privacy]\nepsilon = 2\n[method.federated-kmeans]\nprotection = "noise"\n')
+    assert "But federated-kmeans is answered only with differential privacy" in explained(policy)
+    coterie.fit(_estimator("lloyd", {}), ROWS, policy=policy)
+    with pytest.raises(InputError, match="a, b, c, d and 2 more answers only differentially private orders"):
+        coterie.fit(_estimator("federated-kmeans", {}), ROWS, policy=policy)
+    private = _estimator("federated-kmeans", {"privacy": Privacy(1.0)})
+    assert coterie.fit(private, ROWS, policy=policy, ranges=BOX).privacy_.epsilon == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.can_be_private])
+def test_methods_that_cannot_be_private_are_called_refused_and_are(name):
+    (told,) = [words for words in explain_policy(preset("private")) if words.startswith("Refused as a consequence")]
+    assert f" {name}" in told
+    assert preset("private").protection_of(name) == "noise"
+
+
+def test_a_private_order_declares_ranges_whatever_orders_may_choose():
+    private = _estimator("federated-kmeans", {"privacy": Privacy(1.0)})
+    strict = replace(preset("strict"), privacy=PrivacyRules(1.0))
+    coterie.fit(private, ROWS, policy=strict, ranges=BOX)
+    with pytest.raises(RunError, match="does not let an order choose points, ranges or parameters"):
+        coterie.fit(_estimator("federated-kmeans", {}), ROWS, policy=strict, ranges=BOX)
+
+
 def test_what_is_off_is_called_off():
     told = explained(Policy.simulation())
     for words in ("also every single row", "rows as they are", "hides nothing", "any number of"):

@@ -141,13 +141,14 @@ def _facts(kept: Kept) -> dict[str, str]:
 
 def _asked(order: Order) -> dict[str, Any]:
     """What an order asks for."""
+    from coterie.methods.shared.privacy import DELTA
     from coterie.parameters import changed
 
     privacy = order.privacy
     parameters = {**order.parameters, **({} if privacy is None else {"privacy": None})}
     return {
         "parameters": changed(order.kind, parameters),
-        "privacy": None if privacy is None else asdict(privacy),
+        "privacy": None if privacy is None else {**asdict(privacy), "delta": privacy.delta or DELTA},
         "chooses": order.chosen(),
         "columns": [name for name, _ in order.columns] or "each site's own",
         "scale": order.scale,

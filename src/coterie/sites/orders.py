@@ -81,8 +81,10 @@ class Orders:
                 self._accepted.popitem(last=False)
         return self._accepted[run]
 
-    def accept(self, envelope: Envelope, raw: bytes, trust: Trust, check_table: Callable[[], None]) -> Order:
-        """The order of a run: one for it, signed by a certified analyst, within the site's rules."""
+    def accept(self, envelope: Envelope, raw: bytes, trust: Trust, check_table: Callable[[bool], None]) -> Order:
+        """The order of a run: one for it, signed by a certified analyst, within the site's rules.
+
+        ``check_table`` is told whether the order is a private one."""
         signed = SignedOrder.from_bytes(raw)
         order = signed.checked(trust)
         if (order.identity, order.method) != (envelope.run, envelope.method):
@@ -92,7 +94,7 @@ class Orders:
             raise NotOrdered("the run was ordered to do something else before")
         if not before:
             self._approve(signed, order)
-        check_table()
+        check_table(order.privacy is not None)
         if not before:
             self._ledger.begin(envelope.run, raw, signed.analyst, self._table)
         return order

@@ -234,23 +234,25 @@ class Site:
 
     def _is_open(self, decoded: Decoded, request: Request[Any]) -> bool:
         """Whether rows may be looked at for a question; one of a run that has no order here is refused."""
-        if not self._orders.are_needed:
-            return True
         envelope = decoded.envelope
         ordered = self._orders.method_of(envelope.run)
         if ordered is None and type(request) in BEGINNINGS:
             return False
+        if not self._orders.are_needed:
+            return True
         if ordered is None and self._memory(envelope).transcript != decoded.transcript:
             raise Refused(Refusal.FORGOT)
         if ordered != envelope.method:
             raise NotOrdered(f"the run has an order for {ordered or 'nothing'}, and is asked for {envelope.method}")
         return True
 
-    def _check_table(self, envelope: Envelope, limits: Limits) -> None:
-        """Refuse where the rows are not those the run began with, or too few, or more than declared."""
+    def _check_table(self, envelope: Envelope, limits: Limits, *, is_private: bool = False) -> None:
+        """Refuse where the rows are not those the run began with, or too few, or more than declared.
+
+        ``is_private`` says that of a run whose order is about to be accepted."""
         if not self._began_so(envelope.run):
             raise Refused(Refusal.OTHER_ROWS)
-        if self._protection(envelope) == "noise":  # no refusal tells how many rows there are
+        if is_private or self._protection(envelope) == "noise":  # no refusal tells how many rows there are
             return
         held = rows_behind(self._table(envelope))
         if held < self.policy.min_rows or not (held or self.policy.protection_of(envelope.method) == "none"):
@@ -348,7 +350,10 @@ class Site:
     def begin(self, envelope: Envelope, order: bytes) -> Order:
         """Accept the order of a run."""
         return self._orders.accept(
-            envelope, order, self.peers.identity.trust, lambda: self._check_table(envelope, {})
+            envelope,
+            order,
+            self.peers.identity.trust,
+            lambda is_private: self._check_table(envelope, {}, is_private=is_private),
         )
 
     def pin(self, run: bytes, what: str, data: bytes) -> None:
