@@ -62,11 +62,13 @@ class Standing:
         """The sites."""
         return tuple(self.federation.names())
 
-    def hold(self, tables: Mapping[str, Path], single: str = "none", more: str = "", exempt: str = "") -> None:
-        """Tell every site what it holds and by which rules; the next job finds it so."""
+    def hold(
+        self, tables: Mapping[str, Path], single: str = "none", more: str = "", exempt: str = "", text: str = ""
+    ) -> None:
+        """Tell every site what it holds and by which rules, or by those in a text; the next job finds it so."""
         self.count += 1
         self.policy = self.folder / f"policy-{self.count}.toml"
-        self.policy.write_text(rules(single, more, exempt))
+        self.policy.write_text(text or rules(single, more, exempt))
         self.tables = dict(tables)
         for name, path in tables.items():
             self.federation.site(name).tell(Holdings(str(path), str(self.policy), key=self.key, table_name=path.stem))
