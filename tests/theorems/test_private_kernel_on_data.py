@@ -135,9 +135,9 @@ def test_with_next_to_no_noise_components_and_variances_are_those_of_the_rows():
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_components_of_load_shapes_hold_nearly_as_much_variance_as_the_best(data_folder, epsilon):
-    assert mean_captured(loaded(FULL["pjm"]).rows, epsilon, 10) >= 0.99
+@pytest.mark.parametrize(("epsilon", "least"), [(0.1, 0.98), (1.0, 0.99)])
+def test_components_of_load_shapes_hold_nearly_as_much_variance_as_the_best(data_folder, epsilon, least):
+    assert mean_captured(loaded(FULL["pjm"]).rows, epsilon, 10) >= least
 
 
 def test_kernel_components_of_digits_hold_nearly_as_much_as_the_best():
