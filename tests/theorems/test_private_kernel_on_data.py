@@ -128,9 +128,9 @@ def test_with_next_to_no_noise_components_and_variances_are_those_of_the_rows():
     assert mean_captured(rows, 100.0, 3) >= 0.999
     exact = FederatedPCA(5).fit(rows)
     made = fitted(FederatedPCA(5, privacy=at(100.0, rows)), rows)
-    np.testing.assert_allclose(made.explained_variance_, exact.explained_variance_, rtol=0.03)
-    np.testing.assert_allclose(made.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=0.03)
-    np.testing.assert_allclose(made.mean_, exact.mean_, atol=0.005)
+    np.testing.assert_allclose(made.explained_variance_, exact.explained_variance_, rtol=0.05)
+    np.testing.assert_allclose(made.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=0.05)
+    np.testing.assert_allclose(made.mean_, exact.mean_, atol=0.02)
 
 
 @pytest.mark.slow
