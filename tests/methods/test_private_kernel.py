@@ -15,7 +15,8 @@ from coterie.estimators.models import load_model, save_model
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap, feature_root
 from coterie.messages.site_api import Memory
-from coterie.methods.kernel.landmarks.whole_features import ShowFeatures, keep_features
+from coterie.methods.kernel.landmarks import whole_features
+from coterie.methods.kernel.landmarks.whole_features import ShowFeatures, WholeFeatures, keep_features
 from coterie.methods.shared.privacy import Releases
 from coterie.methods.shared.private_subspace import MOST_COLUMNS, Moments, NoisyProducts, quiet_radius, usual_radius
 from coterie.methods.shared.whole_rows import WIDEST, on_grid, whole_rows
@@ -210,6 +211,16 @@ def test_a_rows_features_are_the_same_bits_whatever_rows_stand_beside_it(kernel)
         together = features(ask, rows)
         assert all((features(ask, rows[i : i + 1])[0] == together[i]).all() for i in range(len(rows)))
     assert (np.abs(together) <= WIDEST).all()
+
+
+def test_features_are_exact_before_they_are_rounded(monkeypatch):
+    """Rounding would nearly always hide that a product came out another way beside other rows."""
+    monkeypatch.setattr(whole_features, "whole", lambda values, grid: values)
+    view = WholeFeatures(ArrayTable(ROWS), shown(m=60)[0])
+    together = view.rounded(ROWS)
+    for step in (1, 2, 7):
+        parts = [view.rounded(ROWS[i : i + step]) for i in range(0, len(ROWS), step)]
+        assert np.concatenate(parts).tobytes() == together.tobytes()
 
 
 IMPOSSIBLE = [

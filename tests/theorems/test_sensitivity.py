@@ -155,7 +155,7 @@ def test_an_honest_question_leaves_no_row_out(name):
     for memory, request in questions(run.asked, ArrayTable(rows)):
         (parts,) = contributions(memory, request)
         for part, norm in zip(parts, request.norms, strict=True):
-            assert (part.norms_squared() <= norm**2).all(), request
+            assert (part.norms_squared() <= Fraction(norm) ** 2).all(), request
             for numbers in filter(lambda one: one is not None, vars(part).values()):
                 assert (numbers == np.rint(numbers)).all(), request
 
@@ -179,7 +179,7 @@ def test_questions_of_a_changed_server_change_by_at_most_their_own_norm(name):
             if isinstance(found[0], list):
                 n_asked += 1
                 for at, norm in enumerate(request.norms):
-                    assert squared_length(request, at, found[0][at] - found[1][at]) <= norm**2, request
+                    assert squared_length(request, at, found[0][at] - found[1][at]) <= Fraction(norm) ** 2, request
     assert n_asked > 10
 
 
@@ -238,7 +238,7 @@ def test_a_person_with_many_rows_changes_every_answer_by_at_most_so_many_norms(n
         rest = sums_without_noise(run.asked, _bounded(rows[others], people[others], most))
         for request, with_, without in zip(asked, everybody, rest, strict=True):
             for at, norm in enumerate(request.norms):
-                assert squared_length(request, at, with_[at] - without[at]) <= (most * norm) ** 2
+                assert squared_length(request, at, with_[at] - without[at]) <= (most * Fraction(norm)) ** 2
 
 
 def test_without_a_bound_a_person_changes_more():
@@ -247,7 +247,7 @@ def test_without_a_bound_a_person_changes_more():
     asked = [one for one in run.asked if isinstance(one, PrivateRequest)]
     all_rows = sums_without_noise(run.asked, ArrayTable(rows))
     assert any(
-        squared_length(request, at, own[at]) > (most * norm) ** 2
+        squared_length(request, at, own[at]) > (most * Fraction(norm)) ** 2
         for request, own in zip(asked, all_rows, strict=True)
         for at, norm in enumerate(request.norms)
     )
