@@ -33,6 +33,26 @@ def one_line(text):
     return " ".join(text.split())
 
 
+def test_the_column_of_the_unit_is_no_part_of_the_data(three, tmp_path, cli):
+    for name in FILES:
+        lines = (tmp_path / name).read_text().splitlines()
+        named = [f"{line},p{number // 2}" for number, line in enumerate(lines[1:])]
+        (tmp_path / name).write_text("\n".join([f"{lines[0]},patient", *named, ""]))
+    (tmp_path / "ranges.toml").write_text(RANGES)
+    (tmp_path / "site.toml").write_text(
+        'protection = "noise"\n[privacy]\nepsilon = 100\nunit = "patient"\nrows_per_unit = 2\n'
+    )
+    given = (*CLUSTER, "--epsilon", 20, "--ranges", "ranges.toml", "--policy", "site.toml")
+    for words in (("--unit", "patient", "--out", "run"), ("--out", "rows")):
+        code, _, err = cli(*given, *words)
+        assert code == 0, err
+        assert Path(words[-1], "centers.csv").read_text().splitlines()[0].count("patient") == 0
+    assert json.loads(Path("run/result.json").read_text())["privacy"]["unit"] == "patient"
+    code, _, err = cli(*CLUSTER, "--epsilon", 1, "--unit", "person", "--ranges", "ranges.toml", "--out", "other")
+    assert code != 0
+    assert "there is no column 'person'" in one_line(err)
+
+
 # ---------------------------------------------------------------- results
 
 
@@ -236,7 +256,7 @@ def test_a_job_file_orders_privacy_over_any_engine(here, cli):
     [
         ("epsilon = 2\n", "", "[privacy] needs epsilon; add epsilon = 1, for example"),
         ("epsilon = 2", "epsilon = 'much'", "epsilon='much' must be a number"),
-        ("tolerated", "tolerate", "privacy has no 'tolerate'; it has delta, epsilon, tolerated, unit"),
+        ("tolerated", "tolerate", "privacy has no 'tolerate'; it has delta, epsilon, rows_per_unit, tolerated, unit"),
         ("[privacy]\nepsilon = 2\ntolerated = 2", "privacy = 2", "privacy = 2"),
         ("clusters = 3", "clusters = 3\nmethod = 'lloyd'", "lloyd cannot be run privately"),
         ('ranges = "ranges.toml"\n', "", "needs a range for every column"),

@@ -7,13 +7,16 @@ import pandas as pd
 import pytest
 
 import coterie
-from coterie import FederatedKMeans, Privacy
+from coterie import FederatedKMeans, FederatedPCA, Privacy
 from coterie.errors import InputError, QuorumLost
-from coterie.maths.accounting import epsilon_of, mu_of
+from coterie.maths.accounting import SMOOTHING, epsilon_of, mu_of
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import DELTA
+from coterie.methods.shared.private_sums import SumRows
 from coterie.sites.policy import Policy, PrivacyRules
 from coterie.sites.tables import open_table
 from coterie.sites.views import noise
+from tests.attacks.private_runs import recorded_run
 from tests.federations import blobs
 
 RANGES = (np.full(3, -20.0), np.full(3, 20.0))
@@ -57,6 +60,15 @@ def test_people_without_a_name_count_once_each():
     assert fitted.counts_.sum() == 3000 + 1500
 
 
+@pytest.mark.usefixtures("no_noise")
+def test_components_of_so_many_rows_of_each_person():
+    privacy = Privacy(20.0, unit="patient")
+    fitted = FederatedPCA(2, privacy=privacy).fit(ROWS, sites=OWNERS, ranges=RANGES, units=PEOPLE)
+    first = np.concatenate([np.unique(PEOPLE[i == OWNERS], return_index=True)[1] + 2000 * i for i in range(3)])
+    same = FederatedPCA(2, privacy=Privacy(20.0)).fit(ROWS[first], sites=OWNERS[first], ranges=RANGES)
+    assert fitted.components_ == pytest.approx(same.components_, abs=1e-3)
+
+
 def charged(fitted) -> set[float]:
     return {round(one.statement.epsilon, 2) for one in fitted.certificate_.statements.values()}
 
@@ -79,11 +91,11 @@ def test_noise_is_made_for_all_rows_of_one_person_and_sites_charge_for_them():
 
 
 def test_noise_grows_with_the_rows_that_count():
-    spread = {}
+    options, variances = PreparationOptions(ranges=RANGES), {}
     for most in (1, 10):
-        sums = [people(most).fit(ROWS, ranges=RANGES, units=np.arange(6000)) for _ in range(12)]
-        spread[most] = np.std([one.counts_.sum() for one in sums])
-    assert spread[10] > 3 * spread[1]
+        asked = recorded_run(people(most), ROWS, options)
+        variances[most] = next(one.variances - SMOOTHING for one in asked if isinstance(one, SumRows))
+    assert variances[10] == pytest.approx(100 * variances[1], rel=1e-6)
 
 
 def test_what_is_wrong_is_said_before_any_question():
