@@ -62,7 +62,7 @@ def test_a_damaged_promise_is_one_clear_error(tmp_path, spoil):
         (LloydKMeans(3), NOISE, "lloyd cannot be run privately; use federated-kmeans"),
         (private(), Policy(), r"the policy of a, b, c has no budget for .*; add a section \[privacy\] with"),
         (private(), {"a": Policy(), "b": NOISE, "c": NOISE}, "the policy of a has no budget"),
-        (private(5.0), NOISE, r"takes epsilon=5 \(delta=1e-06\), and the whole budget of a is epsilon=4"),
+        (private(5.0), NOISE, "takes epsilon=5 of the budget of a, which is epsilon=4 at delta=1e-06 for one row"),
         (private(tolerated=3), NOISE, "tolerated=3 of 3 sites; at least one must be left"),
     ],
 )
@@ -77,7 +77,7 @@ def test_few_rows_are_no_reason_to_refuse_a_private_run_under_groups():
     few = {name: rows[:4] for name, rows in SITES.items()}
     with pytest.raises(InputError, match="shows only groups of at least 5 rows"):
         coterie.fit(FederatedKMeans(2), few)
-    model = coterie.fit(private(), few, policy=Policy(privacy=PrivacyRules(4.0)), ranges=BOX)
+    model = coterie.fit(private(100.0), few, policy=Policy(privacy=PrivacyRules(100.0)), ranges=BOX)
     assert model.cluster_centers_.shape == (3, 2)
 
 

@@ -93,13 +93,20 @@ class Job:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, **options))
+            unit = self._unit_of(self._policy_of(""))
+            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
         else:
             by_site = (
                 self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
             )
             tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, **by_site[name])
+                name: open_table(
+                    path,
+                    name=Path(path).name,
+                    key=self.key,
+                    unit=self._unit_of(self._policy_of(name)),
+                    **by_site[name],
+                )
                 for name, path in named.items()
             }
         return {name: (table, self._scan(table)) for name, table in tables.items()}
@@ -138,15 +145,24 @@ class Job:
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
+        sites = list(sites)
+        for name in self.policy.keys() - set(sites) if isinstance(self.policy, dict) else ():
+            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
+        return {name: self._policy_of(name) for name in sites}
+
+    def _policy_of(self, site: str) -> Policy:
         from coterie.sites.policy_files import find_policy
 
         default = "standard" if self.privacy is None else "private"
         given = self.policy or (default if self.site_column is None else "simulation")
-        if isinstance(given, str):
-            return dict.fromkeys(sites, find_policy(given))
-        for name in given.keys() - set(sites):
-            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
-        return {name: find_policy(given.get(name, default)) for name in sites}
+        return find_policy(given if isinstance(given, str) else given.get(site, default))
+
+    def _unit_of(self, policy: Policy) -> str | None:
+        """The column that says whose row it is, where a private run protects all rows of one person."""
+        from coterie.sites.views.units import unit_rule
+
+        privacy = Privacy.of(self.privacy)
+        return None if privacy is None else unit_rule(privacy, policy.privacy).column
 
     def estimator(self) -> Any:
         from coterie.estimators.registry import make_estimator
