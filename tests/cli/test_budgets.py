@@ -40,7 +40,7 @@ class Hospitals:
         self.folder, self.cli = folder, cli
         self.kits = {name: InstalledSite(folder / "kits" / "sites" / name) for name in NAMES}
         self.analyst = IdentityFiles(folder / "kits" / "analysts" / ANALYST).read("analyst", ANALYST)
-        for name, part in zip(NAMES, np.array_split(blobs(300, 2, 2, seed=3), 3), strict=True):
+        for name, part in zip(NAMES, np.array_split(blobs(3000, 2, 2, seed=3), 3), strict=True):
             np.savetxt(f"{name}.csv", part, delimiter=",", header="a,b", comments="")
         self.hold(POLICY.format(approval="automatic"))
 

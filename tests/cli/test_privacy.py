@@ -28,7 +28,7 @@ PRIVATE = (*CLUSTER, "--epsilon", 2, "--ranges", "ranges.toml")
 @pytest.fixture
 def here(cli, tmp_path):
     """Three sites' files, with rows enough for the noise, and ranges."""
-    rows = blobs(1500, 3, 3, seed=7)
+    rows = blobs(3000, 3, 3, seed=7)
     for name, part in zip(FILES, np.array_split(rows, 3), strict=True):
         write_csv(tmp_path / name, part.tolist())
     (tmp_path / "ranges.toml").write_text(RANGES)
