@@ -45,9 +45,9 @@ def test_every_command_of_the_readme_works(tmp_path):
 
     What it says of several organisations is run by ``test_several_organisations.py``.
     """
-    rows = pd.DataFrame(blobs(150, 3, 5, seed=1), columns=["a", "b", "c"])
+    rows = pd.DataFrame(blobs(1500, 3, 5, seed=1), columns=["a", "b", "c"])
     rows.iloc[7, 1] = None
-    for name, part in zip(("north", "south", "west"), (rows[:50], rows[50:100], rows[100:]), strict=True):
+    for name, part in zip(("north", "south", "west"), (rows[:500], rows[500:1000], rows[1000:]), strict=True):
         part.to_csv(tmp_path / f"{name}.csv", index=False)
     rows.dropna().assign(hospital=lambda frame: frame.index % 4).to_parquet(tmp_path / "patients.parquet")
     (tmp_path / "ranges.toml").write_text("".join(f"{name} = [-30, 30]\n" for name in "abc"))

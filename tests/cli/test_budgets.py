@@ -40,7 +40,7 @@ class Hospitals:
         self.folder, self.cli = folder, cli
         self.kits = {name: InstalledSite(folder / "kits" / "sites" / name) for name in NAMES}
         self.analyst = IdentityFiles(folder / "kits" / "analysts" / ANALYST).read("analyst", ANALYST)
-        for name, part in zip(NAMES, np.array_split(blobs(300, 2, 2, seed=3), 3), strict=True):
+        for name, part in zip(NAMES, np.array_split(blobs(3000, 2, 2, seed=3), 3), strict=True):
             np.savetxt(f"{name}.csv", part, delimiter=",", header="a,b", comments="")
         self.hold(POLICY.format(approval="automatic"))
 
@@ -93,7 +93,7 @@ def test_a_budget_shows_what_runs_took_and_what_is_left(hospitals, cli):
     rest = Privacy(4.0).mu_squared - both
     assert budget["left"] == pytest.approx(epsilon_of(rest**0.5, 1e-6), rel=0.05)
     shown = told(cli, "site", "budget", *KIT)
-    assert "The budget is epsilon = 4 at delta = 1e-06 for each row, over all runs and analysts. Spent: " in shown
+    assert "The budget is epsilon = 4 at delta = 1e-06 for one row, over all runs and analysts. Spent: " in shown
     assert f"Spent: {budget['spent']:.3g}. The largest run that is left: {budget['left']:.3g}." in shown
     assert "Epsilons do not add up one by one" in shown
     assert shown.count(ANALYST) == 2
@@ -170,7 +170,13 @@ def test_what_waits_says_what_it_takes_of_the_budget(hospitals, cli):
         assert approvals.decision(order, order.read(), "always") is Decision.WAITING
         run = order.read().run
         facts = json.loads(cli("site", "show", run, *KIT, "--json")[1])
-        assert facts["privacy"] == {"epsilon": epsilon, "delta": 1e-6, "unit": "row", "tolerated": 0}
+        assert facts["privacy"] == {
+            "epsilon": epsilon,
+            "delta": 1e-6,
+            "unit": "row",
+            "tolerated": 0,
+            "rows_per_unit": 1,
+        }
         assert "privacy" not in facts["parameters"]
         assert facts["problem"] == ""
         assert {"SumRows", "SumByCell"} <= {answer["asked"].rpartition(".")[2] for answer in facts["answers"]}

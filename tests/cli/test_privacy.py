@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coterie.cli import remote_jobs
@@ -15,7 +16,8 @@ from coterie.deployment.job import read_job as read_remote
 from coterie.estimators.models import load_model
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.privacy import PrivacySpent, Release
-from tests.cli.conftest import FILES
+from tests.cli.conftest import FILES, write_csv
+from tests.federations import blobs
 from tests.orders import ANALYST
 
 CLUSTER = ("cluster", *FILES, "-k", 3)
@@ -24,7 +26,11 @@ PRIVATE = (*CLUSTER, "--epsilon", 2, "--ranges", "ranges.toml")
 
 
 @pytest.fixture
-def here(three, tmp_path):
+def here(cli, tmp_path):
+    """Three sites' files, with rows enough for the noise, and ranges."""
+    rows = blobs(3000, 3, 3, seed=7)
+    for name, part in zip(FILES, np.array_split(rows, 3), strict=True):
+        write_csv(tmp_path / name, part.tolist())
     (tmp_path / "ranges.toml").write_text(RANGES)
     return tmp_path
 
@@ -96,7 +102,9 @@ def test_no_exact_number_is_claimed(here, cli, how):
         return
     for count in rows:
         assert re.search(rf"about {count:,.0f}\b", text)
-    assert not re.search(r"(?<!about )\b(1[0-9]{2}) rows", one_line(text))
+    before = re.findall(r"(\S+) [\d,]+ rows", one_line(re.sub("<[^>]*>", " ", text)))
+    assert before
+    assert set(before) <= {"about", "of"}  # "a standard deviation of"
 
 
 def test_a_model_keeps_the_promise_and_gives_it_back(here, cli):
@@ -176,7 +184,10 @@ def test_ledgers_show_noisy_sums_by_that_word(here, cli):
         (("--epsilon", 1, "--ranges", "range.toml"), "ranges 'range.toml': there is no such file; give COLUMN=LOW,"),
         (("--epsilon", 1, "--ranges", "north.csv"), "north.csv: this is not a TOML file of ranges"),
         (("--epsilon", 1, "--ranges", "two.toml"), "the range of 'a' is [1, 2, 3]; give [low, high]"),
-        (("--epsilon", 5, "--ranges", "ranges.toml"), "takes epsilon=5 (delta=1e-06), and the whole budget of north"),
+        (
+            ("--epsilon", 5, "--ranges", "ranges.toml"),
+            "takes epsilon=5 of the budget of north, which is epsilon=4 at delta=1e-06",
+        ),
         (("--epsilon", 1, "--tolerated", 3, "--ranges", "ranges.toml"), "tolerated=3 of 3 sites; at least one must"),
         (("--epsilon", 1, "--ranges", "ranges.toml", "--set", "max_rounds=9"), "privacy does not go with max_rounds"),
         (("--epsilon", 1, "--ranges", "ranges.toml", "--max-share", 0.9), "privacy cannot check max_share"),
@@ -273,3 +284,31 @@ def _plain(remote):
     import msgspec
 
     return msgspec.to_builtins(remote)
+
+
+# ---------------------------------------------------------------- persons
+
+
+def test_persons_are_protected_where_a_column_says_whose_row_it_is(here, cli):
+    for name in FILES:
+        head, *lines = Path(name).read_text().splitlines()
+        rows = [f"{line},{name}{i // 3}" for i, line in enumerate(lines)]
+        Path(name).write_text("\n".join([f"{head},patient", *rows]) + "\n")
+    words = ("--unit", "patient", "--rows-per-unit", 2)
+    code, out, err = cli(*PRIVATE, *words, "--out", "run")
+    assert code == 0, err
+    sentence = "Adding or removing all rows with one value in 'patient' (of which at most 2 count) changes"
+    assert sentence in one_line(out)
+    assert sentence in one_line(Path("run/report.html").read_text().replace("&#x27;", "'"))
+    assert load_model("run/model.json").privacy_.rows_per_unit == 2
+    Path("persons.toml").write_text('[privacy]\nepsilon = 2.5\nunit = "patient"\nrows_per_unit = 2\n')
+    told = one_line(cli("policy", "explain", "persons.toml")[1])
+    assert "for all rows with one value in 'patient' (of which at most 2 count)" in told
+    code, _, err = cli(*PRIVATE, "--policy", "persons.toml", "--out", "other")  # the order's unit is a row
+    assert code == 2
+    assert "of the budget of north, which is epsilon=2.5 at delta=1e-06 for all rows with one value in" in err
+    assert cli(*PRIVATE, *words, "--policy", "persons.toml", "--out", "third")[0] == 0
+    preview = ("site", "preview", "north.csv", "-k", 3, "--policy", "persons.toml", "--ranges", "ranges.toml")
+    assert "It would take epsilon = 2 of a budget of 2.5" in one_line(cli(*preview, "--epsilon", 2, *words)[1])
+    code, _, err = cli(*CLUSTER, "--rows-per-unit", 2, "--out", "fourth")
+    assert (code, "--rows-per-unit goes with --epsilon" in err) == (2, True)

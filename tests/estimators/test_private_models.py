@@ -9,7 +9,7 @@ import pytest
 
 import coterie
 from coterie import FederatedKMeans, Privacy
-from coterie.errors import InputError
+from coterie.errors import InputError, RunError
 from coterie.estimators.kmeans import LloydKMeans
 from coterie.estimators.models import load_model, save_model
 from coterie.estimators.registry import make_estimator
@@ -17,7 +17,7 @@ from coterie.sites.policy import Policy, PrivacyRules
 from tests.federations import blobs
 
 BOX = ([-30.0] * 2, [30.0] * 2)
-ROWS = blobs(300, 2, 3, seed=4)
+ROWS = blobs(3000, 2, 3, seed=4)
 SITES = dict(zip("abc", np.array_split(ROWS, 3), strict=True))
 NOISE = Policy(protection="noise", privacy=PrivacyRules(4.0))
 
@@ -62,7 +62,7 @@ def test_a_damaged_promise_is_one_clear_error(tmp_path, spoil):
         (LloydKMeans(3), NOISE, "lloyd cannot be run privately; use federated-kmeans"),
         (private(), Policy(), r"the policy of a, b, c has no budget for .*; add a section \[privacy\] with"),
         (private(), {"a": Policy(), "b": NOISE, "c": NOISE}, "the policy of a has no budget"),
-        (private(5.0), NOISE, r"takes epsilon=5 \(delta=1e-06\), and the whole budget of a is epsilon=4"),
+        (private(5.0), NOISE, "takes epsilon=5 of the budget of a, which is epsilon=4 at delta=1e-06 for one row"),
         (private(tolerated=3), NOISE, "tolerated=3 of 3 sites; at least one must be left"),
     ],
 )
@@ -73,12 +73,16 @@ def test_what_sites_would_refuse_is_said_before_anything_is_sent(estimator, poli
     assert seen == []
 
 
-def test_few_rows_are_no_reason_to_refuse_a_private_run_under_groups():
+def test_no_refusal_tells_how_many_rows_there_are_in_a_private_run_under_groups():
+    rules = Policy(min_rows=10_000, privacy=PrivacyRules(4.0))
+    with pytest.raises(RunError, match="holds too few rows to take part"):
+        coterie.fit(FederatedKMeans(2), SITES, policy=rules)
+    assert coterie.fit(private(2.0), SITES, policy=rules, ranges=BOX).cluster_centers_.shape == (3, 2)
     few = {name: rows[:4] for name, rows in SITES.items()}
     with pytest.raises(InputError, match="shows only groups of at least 5 rows"):
         coterie.fit(FederatedKMeans(2), few)
-    model = coterie.fit(private(), few, policy=Policy(privacy=PrivacyRules(4.0)), ranges=BOX)
-    assert model.cluster_centers_.shape == (3, 2)
+    with pytest.raises(InputError, match="noise hides the rows"):
+        coterie.fit(private(0.1), few, policy=Policy(privacy=PrivacyRules(4.0)), ranges=BOX)
 
 
 def test_a_method_by_name_that_cannot_be_private_names_one_that_can():

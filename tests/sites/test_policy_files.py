@@ -344,7 +344,7 @@ def test_the_private_explanation_says_what_noise_does_and_where_it_stops():
         assert words in told
     assert "groups of" not in told
     patients = replace(preset("private"), privacy=PrivacyRules(1.0, 1e-6, "patient"))
-    assert "Adding or removing all rows with one value in 'patient' changes" in explained(patients)
+    assert "removing all rows with one value in 'patient' (of which at most 1 counts) changes" in explained(patients)
 
 
 def test_where_other_answers_have_no_noise_epsilon_is_not_said_to_bound_the_table(written):

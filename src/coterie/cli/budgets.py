@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,15 +106,16 @@ def budget_facts(rules: PrivacyRules, account: Account) -> dict[str, Any]:
         for run in account.runs.values()
     ]
     resets = [{"at": reset.at, "why": reset.why, "spent": epsilon(reset.mu_squared)} for reset in account.resets]
-    budget = {"epsilon": rules.epsilon, "delta": rules.delta, "unit": rules.unit}
-    return {**budget, "spent": standing.spent, "left": standing.left, "runs": runs, "resets": resets}
+    return {**asdict(rules), "spent": standing.spent, "left": standing.left, "runs": runs, "resets": resets}
 
 
 def budget_sentences(facts: dict[str, Any]) -> list[str]:
     """What is spent and left."""
-    unit = "row" if facts["unit"] == "row" else f"value of {facts['unit']!r}"
+    from coterie.methods.shared.privacy import unit_words
+
+    unit = unit_words(facts["unit"], facts["rows_per_unit"])
     told = [
-        f"The budget is epsilon = {facts['epsilon']:g} at delta = {facts['delta']:g} for each {unit}, over all runs "
+        f"The budget is epsilon = {facts['epsilon']:g} at delta = {facts['delta']:g} for {unit}, over all runs "
         f"and analysts. Spent: {facts['spent']:.3g}. The largest run that is left: {facts['left']:.3g}."
     ]
     if len(facts["runs"]) > 1:
@@ -133,11 +135,12 @@ def taken_facts(privacy: Privacy | None, policy: Policy, account: Account | None
     """What a private order would take of a budget and what is left before and after it; None without either."""
     from coterie.maths.accounting import epsilon_of
     from coterie.sites.budget import Standing
+    from coterie.sites.views.units import taken
 
     rules = policy.privacy
     if privacy is None or rules is None:
         return None
-    takes = privacy.mu_squared
+    takes = taken(privacy, rules)
     standing = Standing.of(rules, 0.0 if account is None else account.mu_squared, takes)
     facts = {"epsilon": rules.epsilon, "delta": rules.delta, "takes": epsilon_of(takes**0.5, rules.delta)}
     return {**facts, "left": standing.left, "left_after": standing.after}

@@ -73,6 +73,7 @@ def cluster(
     delta: opt.Delta = None,
     tolerated: opt.Tolerated = None,
     unit: opt.Unit = None,
+    rows_per_unit: opt.RowsPerUnit = None,
     max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
     columns: opt.Columns = None,
@@ -115,7 +116,9 @@ def cluster(
         scale=scale,
         missing=missing,
         ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(epsilon, delta, tolerated, unit),
+        privacy=opt.privacy_of(
+            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
+        ),
         max_share=max_share,
         halves=halves,
         seed=seed,

@@ -94,7 +94,7 @@ class Job:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = None if self.privacy is None else Privacy.of(self.privacy).unit_column  # type: ignore[union-attr]
+            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
             tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
         else:
             by_site = (
@@ -141,15 +141,17 @@ class Job:
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
+        sites = list(sites)
+        for name in self.policy.keys() - set(sites) if isinstance(self.policy, dict) else ():
+            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
+        return {name: self._policy_of(name) for name in sites}
+
+    def _policy_of(self, site: str) -> Policy:
         from coterie.sites.policy_files import find_policy
 
         default = "standard" if self.privacy is None else "private"
         given = self.policy or (default if self.site_column is None else "simulation")
-        if isinstance(given, str):
-            return dict.fromkeys(sites, find_policy(given))
-        for name in given.keys() - set(sites):
-            raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
-        return {name: find_policy(given.get(name, default)) for name in sites}
+        return find_policy(given if isinstance(given, str) else given.get(site, default))
 
     def estimator(self) -> Any:
         from coterie.estimators.registry import make_estimator

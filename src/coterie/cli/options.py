@@ -155,6 +155,10 @@ Resume = Annotated[bool, typer.Option(help="Resume an interrupted run.")]
 Force = Annotated[bool, typer.Option(help="Overwrite an existing file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
+RowsPerUnit = Annotated[
+    int | None, typer.Option(help="With --unit: how many rows of each person count, at most (default: 1).")
+]
+
 
 def check_new(path: Path, force: bool) -> None:
     """Refuse to overwrite a file without --force."""
@@ -208,12 +212,12 @@ def read_ranges(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: this is not a TOML file of ranges such as age = [0, 120] ({problem}).") from None
 
 
-def privacy_of(epsilon: float | None, delta: float | None, tolerated: int | None, unit: str | None) -> Any:
+def privacy_of(**given: Any) -> dict[str, Any] | None:
     """The options that were given for differential privacy, by the names of :class:`~coterie.Privacy`; or None."""
-    given = {"epsilon": epsilon, "delta": delta, "tolerated": tolerated, "unit": unit}
     chosen = {name: value for name, value in given.items() if value is not None}
-    if chosen and epsilon is None:
-        raise InputError(f"--{min(chosen)} goes with --epsilon; add --epsilon 1, or leave it out.")
+    if chosen and "epsilon" not in chosen:
+        option = min(chosen).replace("_", "-")
+        raise InputError(f"--{option} goes with --epsilon; add --epsilon 1, or leave it out.")
     return chosen or None
 
 

@@ -12,12 +12,15 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from sklearn.base import clone
 
 from coterie.cli import options as opt
 from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.jobs import Job
 from coterie.cli.options import site
 from coterie.cli.terminal import print_json, say, show_table, tell
+from coterie.errors import InputError
+from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
@@ -56,6 +59,7 @@ def preview(
     delta: opt.Delta = None,
     tolerated: opt.Tolerated = None,
     unit: opt.Unit = None,
+    rows_per_unit: opt.RowsPerUnit = None,
     policy: Annotated[
         str, typer.Option(help="The site's policy: a file, private, strict, standard or research.")
     ] = "standard",
@@ -77,7 +81,10 @@ def preview(
         scale=scale,
         missing=missing,
         ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(epsilon, delta, tolerated, unit),
+        privacy=opt.privacy_of(
+            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
+        ),
+        policy=policy,
         settings=opt.settings_of(settings),
         **opt.chosen(columns, ignore, categories, key),
     )
@@ -88,7 +95,7 @@ def preview(
     options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
     rules = find_policy(policy)
     check_private(estimator, {data.name: rules})
-    answers, budget = played(estimator, tables, options, rules), taken_facts(Privacy.of(estimator.privacy), rules)
+    budget, answers = taken_facts(Privacy.of(estimator.privacy), rules), played(estimator, tables, options, rules)
     if as_json:
         print_json(answers if budget is None else {"answers": answers, "budget": budget})
         return
@@ -111,24 +118,16 @@ def played(
     estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
 ) -> list[dict[str, Any]]:
     """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
-    from coterie.estimators.fitting import fit
-
     method, privacy = estimator.method, Privacy.of(estimator.privacy)
-    if privacy is not None:  # there is one site, and all of its noise is needed
-        estimator.set_params(privacy=replace(privacy, tolerated=0))
-    with tempfile.TemporaryDirectory() as folder:
-        fit(
-            estimator,
-            tables,
-            journal=Path(folder) / "journal",
-            policy=_played_rules(rules, estimator),
-            sums="plain",
-            scale=options.scale,
-            missing=options.missing,
-            ranges=options.ranges,
-        )
-        (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
-        lines = [line for line in read_chain(ledger) if line["event"] == "answer"]
+    if privacy is None:
+        lines = _answers(estimator, tables, options, rules)
+    else:  # there is one site, and all of its noise is needed; if it hides the few rows, there is less of it
+        alone = clone(estimator).set_params(privacy=replace(privacy, tolerated=0))
+        quiet = clone(estimator).set_params(privacy=replace(privacy, tolerated=0, epsilon=LARGEST_EPSILON))
+        try:
+            lines = _answers(alone, tables, options, rules)
+        except InputError:
+            lines = _answers(quiet, tables, options, rules)
     groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
     return [
         {
@@ -141,6 +140,27 @@ def played(
         }
         for group in groups
     ]
+
+
+def _answers(
+    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+) -> list[dict[str, Any]]:
+    """The answers of the only site in a run, from its ledger."""
+    from coterie.estimators.fitting import fit
+
+    with tempfile.TemporaryDirectory() as folder:
+        fit(
+            estimator,
+            tables,
+            journal=Path(folder) / "journal",
+            policy=_played_rules(rules, estimator),
+            sums="plain",
+            scale=options.scale,
+            missing=options.missing,
+            ranges=options.ranges,
+        )
+        (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
+        return [line for line in read_chain(ledger) if line["event"] == "answer"]
 
 
 def _played_rules(rules: Policy, estimator: Any) -> Policy:

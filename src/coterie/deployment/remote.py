@@ -290,6 +290,10 @@ class _Privacy(msgspec.Struct):
     tolerated: int
     sites: int
     releases: list[_Release]
+    rows_per_unit: int
+    size_deviation: float | None
+    cost_deviation: float | None
+    hides_clusters: bool
     bounds: str
 
 

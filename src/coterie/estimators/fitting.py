@@ -12,6 +12,7 @@ import numpy.typing as npt
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
+from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of, units_of
 from coterie.methods.order import Order, SignedOrder
@@ -19,7 +20,7 @@ from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
-from coterie.methods.shared.privacy import DELTA, Privacy, Releases
+from coterie.methods.shared.privacy import Privacy, Releases, unit_words
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -32,7 +33,7 @@ from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, open_table
-from coterie.sites.views.units import unit_rule
+from coterie.sites.views.units import taken, unit_rule
 from coterie.text import count_of
 
 E = TypeVar("E", bound=FederatedEstimator)
@@ -261,10 +262,12 @@ def check_private(estimator: FederatedEstimator, rules: Mapping[str, Policy]) ->
             "[privacy] with epsilon = 4.0, say, or use the policy 'private'."
         )
     for name, policy in asked.items():  # what earlier runs took, only the sites know
-        if policy.privacy is not None and not policy.privacy.affords(privacy.mu_squared):
+        budget = policy.privacy
+        if budget is not None and not budget.affords(taken(privacy, budget)):
+            takes = epsilon_of(taken(privacy, budget) ** 0.5, budget.delta)
             raise InputError(
-                f"the run takes epsilon={privacy.epsilon:g} (delta={privacy.delta or DELTA:g}), and the whole budget "
-                f"of {name} is epsilon={policy.privacy.epsilon:g} (delta={policy.privacy.delta:g}); use less."
+                f"the run takes epsilon={takes:.3g} of the budget of {name}, which is epsilon={budget.epsilon:g} at "
+                f"delta={budget.delta:g} for {unit_words(budget.unit, budget.rows_per_unit)}; use less."
             )
 
 

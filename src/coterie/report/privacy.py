@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from coterie.methods.shared.privacy import HIDDEN
+from coterie.methods.shared.privacy import HIDDEN, unit_words
 from coterie.text import count_of
 
 
@@ -27,8 +27,7 @@ def privacy_facts(estimator: Any) -> dict[str, Any] | None:
 
 def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
     """Epsilon, what it protects from whom, and where it ends."""
-    epsilon, unit = privacy["epsilon"], privacy["unit"]
-    one = "one row" if unit == "row" else f"all rows with one value in {unit!r}"
+    epsilon, one = privacy["epsilon"], unit_words(privacy["unit"], privacy["rows_per_unit"])
     yield (
         f"Differentially private: epsilon = {epsilon:g}, delta = {privacy['delta']:g}. Adding or removing {one} "
         f"changes the probability of whatever anybody concludes from what this run released by a factor of at "

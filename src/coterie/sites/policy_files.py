@@ -20,6 +20,7 @@ import msgspec
 from coterie.errors import InputError
 from coterie.methods.method import Method
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.privacy import unit_words
 from coterie.methods.shared.starts import Summarise
 from coterie.parameters import Choice
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, PrivacyRules, Protection
@@ -335,7 +336,7 @@ def _facts(policy: Policy) -> dict[str, Any]:
         "epsilon": f"{budget.epsilon:g}",
         "delta": f"{budget.delta:g}",
         "factor": f"{math.exp(budget.epsilon):,.3g}",
-        "unit": "one row" if budget.unit == "row" else f"all rows with one value in {budget.unit!r}",
+        "unit": unit_words(budget.unit, budget.rows_per_unit),
         "peers": ", ".join(sorted(policy.peers or ())) or "nobody",
         "fingerprint": digest[:8],
     }

@@ -91,6 +91,14 @@ class Privacy:
         return None if self.unit == ROW else self.unit
 
 
+def unit_words(unit: str, rows_per_unit: int) -> str:
+    """What is protected, in words."""
+    if unit == ROW:
+        return "one row"
+    counted = "1 counts" if rows_per_unit == 1 else f"{rows_per_unit} count"
+    return f"all rows with one value in {unit!r} (of which at most {counted})"
+
+
 def _check_unit(privacy: Privacy) -> None:
     if not isinstance(privacy.unit, str) or not privacy.unit:
         raise InputError(f"unit={privacy.unit!r}; it is 'row', or the name of a column that says whose row it is.")

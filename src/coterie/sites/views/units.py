@@ -40,6 +40,11 @@ def unit_rule(asked: Privacy, rules: PrivacyRules | None) -> UnitRule:
     return UnitRule(own.unit, own.rows_per_unit, max(own.rows_per_unit, asked.rows_per_unit))
 
 
+def taken(asked: Privacy, rules: PrivacyRules) -> float:
+    """What an order takes of a budget, as the square of mu."""
+    return asked.mu_squared * unit_rule(asked, rules).charged ** 2
+
+
 def check_unit(name: str, table: Table, policy: Policy) -> None:
     """Raise where a policy protects units that nobody can tell apart in the table."""
     units = units_of(table)
