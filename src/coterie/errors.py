@@ -56,6 +56,10 @@ class OutOfRange(InputError):
     """A table holds values outside the range, or more rows, than was declared."""
 
 
+class RowsHidden(InputError):
+    """A private run's noise is as large as the number of all rows."""
+
+
 class ShareTooLarge(InputError):
     """A table holds a larger share of all sites' rows than the order lets one site hold."""
 

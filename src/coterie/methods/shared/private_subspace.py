@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.arrays import Floats
-from coterie.errors import InputError
+from coterie.errors import InputError, RowsHidden
 from coterie.maths import exact
 from coterie.maths.spectra import Ritz, full_matrix
 from coterie.messages.verbs import Protocol
@@ -23,6 +23,8 @@ SURE_ROWS = 4.0
 """Fewer rows than so many deviations of their noisy number are not looked at further."""
 EDGE = 1.1
 """An axis is kept where its eigenvalue is so many times the largest of noise alone."""
+LEAST_SPREAD = 0.5
+"""So many deviations of the noise of squared distances from the mean are the least they are taken for."""
 QUIET = 0.003
 """Rows far out count in full as long as noise alone has no axis with more than this share of the rows' variance."""
 MOST_LOST = 2.0
@@ -77,7 +79,7 @@ def private_moments(box: Box, releases: Releases, share: float, grid: float) -> 
     sums = yield from releases.ask(SumRows, "number of rows, mean, spread", share, (0.15, 0.65, 0.20), d, reach)
     n_rows, noise = float(sums.reply.rows), sums.deviations[0]
     if n_rows < SURE_ROWS * noise:
-        raise InputError(
+        raise RowsHidden(
             f"noise hides the rows: there are {max(n_rows, 0):,.0f}, give or take {2 * noise:,.0f}; use a larger "
             "epsilon, or more rows."
         )
@@ -85,8 +87,9 @@ def private_moments(box: Box, releases: Releases, share: float, grid: float) -> 
     half = (box.high - box.low) / 2
     mean = np.clip(sums.reply.sums * grid / n_rows, -half, half)
     most = box.radius**2
+    least = max(1e-3 * most, LEAST_SPREAD * sums.deviations[2] * grid**2 / n_rows)
     spread = float(sums.reply.squares) * grid**2 / n_rows - float((mean * mean).sum())
-    return Moments(n_rows, mean, float(np.sqrt(min(max(spread, 1e-3 * most), most))))
+    return Moments(n_rows, mean, float(np.sqrt(min(max(spread, least), most))))
 
 
 class NoisyProducts(NamedTuple):

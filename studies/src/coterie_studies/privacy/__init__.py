@@ -8,7 +8,7 @@ from functools import partial
 from coterie_studies.folder import Scope
 from coterie_studies.privacy.figures import write_findings
 from coterie_studies.privacy.peers import PEERS, clustered_by_peer
-from coterie_studies.privacy.runs import RUNS, Setting
+from coterie_studies.privacy.runs import RUNS, Setting, measured
 from coterie_studies.privacy.sets import FULL, KERNEL, QUICK, QUICK_KERNEL, PrivateSet, Values
 from coterie_studies.study import Label, Study, Trial
 
@@ -19,6 +19,7 @@ NEAR, FAR = 1.0, 100.0
 """The epsilon of everything that is compared at one, and the largest there is."""
 SITES = (3, 5, 10, 20, 50)
 WIDENING = 4.0
+LIMIT_SEEDS = 3
 FIXED_DELTA = 1e-6
 Made = tuple[dict[str, Label], int, Callable[[int], Values]]
 """Labels of one kind of trial, the most seeds it is run with, and what it measures for a seed."""
@@ -48,7 +49,7 @@ def _full() -> Iterator[Made]:
     """Those of one set follow each other: its rows and references are kept."""
     for name, one in FULL.items():
         yield from (_private("kmeans", name, one, Setting(epsilon)) for epsilon in EPSILONS)
-        yield from (_private("limit", name, one, Setting(epsilon), 3) for epsilon in (FAR, None))
+        yield from (_private("limit", name, one, Setting(epsilon), LIMIT_SEEDS) for epsilon in (FAR, None))
         yield from _peers(name, one)
         if name == "digits":
             yield from _of_digits(one)
@@ -72,7 +73,8 @@ def _private(kind: str, name: str, one: PrivateSet, setting: Setting, most_seeds
     labels: dict[str, Label] = {"kind": kind, "set": name, "epsilon": setting.epsilon or "none"}
     if kind == "sites":
         labels |= {"sites": setting.n_sites, "tolerated": setting.tolerated}
-    return labels, min(most_seeds, one.most_seeds), partial(RUNS.get(kind, RUNS["kmeans"]), one, setting)
+    run = RUNS.get(kind, RUNS["kmeans"])
+    return labels, min(most_seeds, one.most_seeds), partial(measured, run, one, setting)
 
 
 def _peers(name: str, one: PrivateSet) -> Iterator[Made]:

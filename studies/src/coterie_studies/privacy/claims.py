@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -79,6 +80,7 @@ def claims(found: Findings) -> Iterator[Row]:
     """Every promise about what was run."""
     for bar in BARS:
         values = found.values(bar.what, kind=bar.kind, set=bar.name, epsilon=bar.epsilon)
+        values = [value for value in values if not math.isnan(value)]
         if values:
             measured = f"{bar.value(values):.4f}"
             yield _verdict(bar.one.title, f"epsilon {bar.epsilon:g}: {bar.text}", measured, bar.holds(values))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from coterie_studies.curves import Chart, Line, draw_lines
 from coterie_studies.privacy.claims import LSH, PEER_TITLES, by_peer, claims
 from coterie_studies.privacy.sets import FULL, KERNEL, PrivateSet
 from coterie_studies.study import Findings, Label
-from coterie_studies.tables import Cell, Row
+from coterie_studies.tables import Cell, Row, estimate
 
 __all__ = ["write_findings"]
 
@@ -19,7 +20,8 @@ every site's noise needed (`tolerated=0`), unless a table says otherwise. Ranges
 outwards; missing values are filled with noisy means. The cost is judged on all rows, as a ratio to scikit-learn's
 `KMeans(n_init=10)` on the pooled rows; kernel costs (f_K, one gamma for all) to the best of ten starts among the
 pooled kernel's leading eigenpairs. Numbers are means ± half a 95 % t-interval over seeds. A seed draws starts; noise
-is drawn anew in every run, so no run gives the same numbers twice.
+is drawn anew in every run, so no run gives the same numbers twice. A run stops where noise hides the number of rows:
+it has no cost, and a table says how many had one.
 """
 PEER_NOTES = """
 Peers have all rows in one place and are trusted with them; missing values have their true means. FastLloyd and
@@ -58,6 +60,15 @@ def write_findings(found: Findings) -> str:
     return "\n".join(text)
 
 
+def _cell(found: Findings, what: str, **where: Label) -> Cell:
+    """A mean with its interval; and how many runs had a result, where noise hid the rows of others."""
+    values = found.values(what, **where)
+    made, hidden = estimate(values), sum(map(math.isnan, values))
+    if not hidden:
+        return made
+    return f"{made} ({made.n} of {len(values)} runs)" if made.n else "noise hides the rows"
+
+
 def _epsilons(found: Findings, kind: str) -> list[float]:
     """Those that runs of a kind were made with."""
     return sorted({float(one.labels["epsilon"]) for one in found.trials if one.labels["kind"] == kind})
@@ -70,7 +81,7 @@ def _by_epsilon(found: Findings, kind: str, what: str, sets: Mapping[str, Privat
             continue
         row: dict[str, Cell] = {"data": one.title}
         for epsilon in _epsilons(found, kind):
-            row[f"epsilon {epsilon:g}"] = found.estimate(what, kind=kind, set=name, epsilon=epsilon)
+            row[f"epsilon {epsilon:g}"] = _cell(found, what, kind=kind, set=name, epsilon=epsilon)
         if kind == "kmeans" and found.values(what, kind="limit", set=name):
             row["epsilon 100"] = found.estimate(what, kind="limit", set=name, epsilon=100.0)
             row["no noise"] = found.estimate(what, kind="limit", set=name, epsilon="none")
@@ -84,7 +95,7 @@ def _sites(found: Findings) -> Iterator[Row]:
         is_alone = int(tolerated) == int(n_sites) - 1
         row: dict[str, Cell] = {"sites": n_sites, "tolerated": tolerated}
         row["noise"] = "of each site enough by itself" if is_alone else "of the sum of sites"
-        yield row | {HEADS[what]: found.estimate(what, **where) for what in ("ratio", "nmi")}
+        yield row | {HEADS[what]: _cell(found, what, **where) for what in ("ratio", "nmi")}
 
 
 def _choices(found: Findings) -> Iterator[Row]:
@@ -98,7 +109,7 @@ def _choices(found: Findings) -> Iterator[Row]:
 def _choice(found: Findings, kind: str, epsilon: float, delta: str, ranges: str) -> Row:
     where: dict[str, Label] = {"kind": kind, "set": "digits", "epsilon": epsilon}
     row: dict[str, Cell] = {"epsilon": epsilon, "delta": delta, "ranges": ranges}
-    return row | {HEADS[what]: found.estimate(what, **where) for what in ("ratio", "nmi")}
+    return row | {HEADS[what]: _cell(found, what, **where) for what in ("ratio", "nmi")}
 
 
 def _peers(found: Findings) -> Iterator[Row]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from coterie.errors import NoiseWarning, RowsHidden
 from coterie.estimators import FederatedKernelKMeans, FederatedKMeans, FederatedPCA, Privacy, fit
 from coterie.sites.policy import Policy, PrivacyRules
 from coterie_studies.privacy.sets import (
@@ -19,7 +22,7 @@ from coterie_studies.privacy.sets import (
     loaded,
 )
 
-__all__ = ["RUNS", "Setting", "clustered", "clustered_in_kernel", "component_variance"]
+__all__ = ["RUNS", "Setting", "clustered", "clustered_in_kernel", "component_variance", "measured"]
 
 E = TypeVar("E", FederatedKMeans, FederatedKernelKMeans, FederatedPCA)
 
@@ -64,11 +67,16 @@ def component_variance(one: PrivateSet, setting: Setting, seed: int) -> Values:
     return {"captured": captured(one, _fitted(made, one, setting).components_)}
 
 
-RUNS: dict[str, Callable[[PrivateSet, Setting, int], Values]] = {
-    "kmeans": clustered,
-    "kernel": clustered_in_kernel,
-    "pca": component_variance,
-}
+Run = Callable[[PrivateSet, Setting, int], Values]
+RUNS: dict[str, Run] = {"kmeans": clustered, "kernel": clustered_in_kernel, "pca": component_variance}
+
+
+def measured(run: Run, one: PrivateSet, setting: Setting, seed: int) -> Values:
+    """What a run finds; nothing is defined where it stops since noise hides the rows."""
+    try:
+        return run(one, setting, seed)
+    except RowsHidden:
+        return dict.fromkeys(("ratio", "nmi", "captured"), math.nan)
 
 
 def _privacy(one: PrivateSet, setting: Setting) -> Privacy | None:
@@ -79,10 +87,12 @@ def _fitted(made: E, one: PrivateSet, setting: Setting) -> E:
     data, beyond, policy = loaded(one), (setting.widening - 1) / 2, Policy(protection="none")
     if made.privacy is not None and made.privacy.delta is not None:
         policy = Policy(protection="noise", privacy=PrivacyRules(made.privacy.epsilon, made.privacy.delta))
-    return fit(
-        made,
-        by_site(one, setting.n_sites),
-        missing="refuse" if data.is_whole else "mean",
-        ranges=(data.low - beyond, data.high + beyond),
-        policy=policy,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseWarning)  # what noise does is what is measured
+        return fit(
+            made,
+            by_site(one, setting.n_sites),
+            missing="refuse" if data.is_whole else "mean",
+            ranges=(data.low - beyond, data.high + beyond),
+            policy=policy,
+        )
