@@ -112,3 +112,13 @@ def test_constant_columns_and_wide_ranges_are_no_obstacle():
     pooled = cost(x, FederatedKMeans(3, random_state=0).fit(x).cluster_centers_)
     assert cost(x, model.cluster_centers_) < 1.1 * pooled
     assert model.cluster_centers_[:, 3] == pytest.approx(5.0)
+
+
+def test_what_a_simulated_private_run_would_ignore_is_refused():
+    x = rows()
+    with pytest.raises(InputError, match="privacy does not go with sample_weight"):
+        FederatedKMeans(3, privacy=Privacy(4.0)).fit(x, sample_weight=np.ones(len(x)), ranges=RANGES)
+    with pytest.raises(InputError, match="ranges are for private runs here"):
+        FederatedKMeans(3).fit(x, ranges=RANGES)
+    with pytest.raises(InputError, match="at most 2,000, and here are 2,001; leave some out"):
+        FederatedKMeans(3, privacy=Privacy(4.0)).fit(np.zeros((9, 2001)), ranges=(np.zeros(2001), np.ones(2001)))

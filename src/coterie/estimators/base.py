@@ -146,6 +146,10 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     ) -> None:
         """Fit over sites simulated from one owner's rows: plain sums, rows as they are; or, privately, noisy ones."""
         counted = self._counted(len(X), sites, units)
+        if ranges is not None and self.privacy is None:
+            raise InputError(
+                "ranges are for private runs here; give privacy=Privacy(epsilon=1.0), or leave them out."
+            )
         if counted is not None:
             X, sites = X[counted], None if sites is None else np.asarray(sites)[counted]
         self._simulate_over(split_rows(X, sites, weights), X.shape[1], ranges)

@@ -22,6 +22,7 @@ from coterie.methods.shared.preparation import PreparationOptions, SumColumns, p
 from coterie.methods.shared.prepared import Preparation, Prepare, Spread
 from coterie.methods.shared.privacy import Privacy, PrivacySpent, Releases
 from coterie.methods.shared.private_preparation import check_private_options, prepare_privately
+from coterie.methods.shared.private_subspace import check_private_columns
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.parameters import Allowed, changed, check_parameters, parameter
@@ -154,10 +155,11 @@ class PrivateSettings(Settings):
     """The other parameters that a private run uses."""
 
     def check(self, n_columns: int) -> None:
-        """Raise an error for parameters that a private run does not use."""
+        """Raise an error for parameters that a private run does not use, and for too many columns."""
         super().check(n_columns)
         if Privacy.of(self.privacy) is None:
             return
+        check_private_columns(n_columns, "columns")
         kind = next(kind for kind in type(self).__mro__ if kind.__name__.endswith("Settings") and is_dataclass(kind))
         given = {item.name: getattr(self, item.name) for item in fields(kind)}
         unused = [name for name in changed(kind, given) if name not in ("privacy", *self.used_privately)]

@@ -22,7 +22,7 @@ from coterie.methods.edge.sites import SendScatter, SendSubspace
 from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, PrivateSettings, RunContext
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign
-from coterie.methods.shared.private_subspace import Box, check_private_columns
+from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
 from coterie.parameters import Allowed, parameter
 
@@ -147,8 +147,6 @@ class PCASettings(PrivateSettings, ComponentSettings):
             raise InputError(
                 f"n_components={self.n_components} of {n_columns} columns; 1 to {n_columns} are possible."
             )
-        if self.privacy is not None:
-            check_private_columns(n_columns, "columns")
         if self.solver == "sums" and 4 * n_columns * (n_columns + 1) > MAX_FRAME_BYTES:
             raise InputError(
                 f"solver='sums' sends the products of all pairs of {n_columns:,} columns, more than a message may "

@@ -28,7 +28,7 @@ class PrivateLandmarks(PrivateSettings, LandmarkParameters):
         """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
         super().check(n_columns)
         if self.privacy is not None:
-            check_private_landmarks(self, n_columns)
+            check_private_landmarks(self)
 
 
 @dataclass(eq=False, repr=False)

@@ -93,14 +93,13 @@ class Found(NamedTuple):
     n_rows: float
 
 
-def check_private_landmarks(settings: LandmarkParameters, n_columns: int) -> None:
+def check_private_landmarks(settings: LandmarkParameters) -> None:
     """Raise, before any question, what cannot be done with differential privacy."""
     if settings.kernel not in POWERS:
         raise InputError(
             f"privacy needs a kernel whose values are at most 1, and those of kernel={settings.kernel!r} have no "
             f"bound; use {' or '.join(map(repr, POWERS))}."
         )
-    check_private_columns(n_columns, "columns")
     check_private_columns(settings.n_landmarks or LANDMARKS, "landmarks")
 
 
