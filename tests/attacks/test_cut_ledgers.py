@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -171,9 +172,14 @@ def test_a_ledger_with_a_new_head_is_found_by_the_site_itself(places):
     assert places.kits["a"].acknowledge("a") == 1
     assert places.kits["a"].breaks() == (1, False)
     assert len(read_chain(places.path)) == 11  # it goes on where it was cut
+    with closing(SiteLedger(places.path)) as ledger:
+        ledger.charge(b"r" * 16, b"q", "patients", 0.25, 3)
+        ledger.charge(b"r" * 16, b"p", "patients", 0.5, 3)
     places.path.write_bytes(places.path.read_bytes().replace(b"note", b"nope", 1))
     assert places.kits["a"].acknowledge("a") == 1  # one that cannot be read is kept, and a new one begins
     assert len(list(places.path.parent.glob("ledger.jsonl*.broken-*"))) == 2
+    with closing(SiteLedger(places.path)) as ledger:
+        assert 0.75 <= ledger.charged("patients") < 0.7501  # budgets are not begun anew by a break
     assert places.kits["a"].breaks() == (1, False)
 
 

@@ -277,6 +277,14 @@ def test_centers_far_away_leave_products_exact():
     np.testing.assert_array_equal(counts, [5, 0])
 
 
+def test_rows_that_a_radius_makes_huge_are_as_long_as_any():
+    """Squares of numbers like 1e200 would overflow; of 1e30, their rounding could depend on other rows."""
+    for radius in (1e-25, 1e-200):
+        (packed,) = exact_sums(memory_of(np.full((2, D), 0.5)), asked(SumProducts, 6, 1000, radius, np.zeros(D)))
+        assert packed.tolist() == [packed[0]] * 6
+        assert 0.99 * 2 * 1000**2 / D < packed[0] <= 2 * 1000**2 / D
+
+
 def test_rows_are_the_same_whenever_they_are_shown_whatever_a_question_makes_of_them():
     """Another sum the second time would be refused, and tell that there are rows."""
     landmarks = np.array([[0.0] * D, [1.0] * D])

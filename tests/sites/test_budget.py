@@ -25,6 +25,7 @@ from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.private_sums import SumRows
 from coterie.methods.shared.whole_rows import ShowWhole
+from coterie.sites.budget import charges_in
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy, PrivacyRules
 from coterie.sites.site import Site
@@ -123,6 +124,27 @@ def test_all_of_the_budget_can_be_used_and_not_one_question_more(ana):
     before = ana.ledger.charged(TABLE)
     assert ana.put(b"2" * 16, sums(0.1)) is Refusal.BUDGET_SPENT
     assert ana.ledger.charged(TABLE) == before
+
+
+def test_a_budget_is_not_exceeded_by_more_than_rounding(ana):
+    budget = ana.site._orders.budget
+    assert budget.allows(WHOLE * (1 + 1e-13))
+    assert not budget.allows(WHOLE * (1 + 1e-11))
+
+
+def test_what_a_broken_ledger_says_of_charges_can_still_be_read(tmp_path):
+    path = tmp_path / "a.jsonl"
+    ledger = SiteLedger(path)
+    for place, amount in enumerate((0.25, 0.5)):
+        ledger.charge(b"r" * 16, bytes([place]), TABLE, amount, 3)
+    ledger.charge(b"r" * 16, b"x", "other", 1.0, 3)
+    ledger.reset_budget(TABLE, "written by whoever broke it")
+    ledger.close()
+    path.write_bytes(b"no line\n" + path.read_bytes()[:-9])
+    with pytest.raises(LedgerBroken):
+        SiteLedger(path)
+    assert charges_in(path) == {TABLE: 0.75, "other": 1.0}
+    assert charges_in(tmp_path / "none") == {}
 
 
 def test_the_same_question_again_is_free_and_gets_the_same_numbers(ana):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from coterie.errors import NotOrdered
-from coterie.maths.accounting import epsilon_of
+from coterie.maths.accounting import ROUNDING, epsilon_of
 from coterie.messages.refusals import Refusal
 from coterie.sites.ledger import SiteLedger
-from coterie.sites.policy import ROUNDING, PrivacyRules
+from coterie.sites.policy import PrivacyRules
 from coterie.sites.refused import Refused
 
 
@@ -83,6 +87,24 @@ class Account:
     def mu_squared(self) -> float:
         """What was charged since."""
         return sum(run.mu_squared for run in self.runs.values())
+
+
+def charges_in(path: Path) -> dict[str, float]:
+    """What was charged by table, in the lines of a broken ledger that can still be read; no reset is believed."""
+    charged: dict[str, float] = {}
+    for text in path.read_bytes().splitlines() if path.exists() else ():
+        with contextlib.suppress(msgspec.DecodeError):
+            line = _CHARGE.decode(text)
+            charged[line.table] = charged.get(line.table, 0.0) + max(line.mu_squared, 0.0)
+    return charged
+
+
+class _Charge(msgspec.Struct, tag_field="event", tag="charge"):
+    table: str
+    mu_squared: float
+
+
+_CHARGE = msgspec.json.Decoder(_Charge)
 
 
 class Budget:

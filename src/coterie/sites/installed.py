@@ -18,9 +18,9 @@ from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Table
 from coterie.sites.approvals import Approvals
-from coterie.sites.budget import Account
+from coterie.sites.budget import Account, charges_in
 from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.ledger import SiteLedger, signed_head_of
+from coterie.sites.ledger import NO_RUN, SiteLedger, signed_head_of
 from coterie.sites.logs import log_to
 from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
@@ -139,18 +139,21 @@ class InstalledSite:
     def acknowledge(self, name: str) -> int:
         """Go on after a break of the ledger, which every later head names; how many breaks there were.
 
-        A ledger whose lines do not hold is kept under another name, and a new one begins.
+        A ledger whose lines do not hold is kept under another name, and a new one begins, with what was charged.
         """
-        identity = self.identity(name)
+        identity, charged = self.identity(name), dict[str, float]()
         with self._locked():
             try:
                 ledger = SiteLedger(self.ledger_path, durable=True)
             except LedgerBroken:
+                charged = charges_in(self.ledger_path)
                 for path in (self.ledger_path, head_path(self.ledger_path)):
                     if path.exists():
                         path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
                 ledger = SiteLedger(self.ledger_path, durable=True)
             with closing(ledger):
+                for table, mu_squared in charged.items():
+                    ledger.charge(NO_RUN, b"before the break", table, mu_squared, 0)
                 ledger.signed_with(identity.certificate.signing_key, identity.sign, is_checked=False)
                 return acknowledge(ledger)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from coterie.errors import InputError
-from coterie.maths.accounting import mu_of
+from coterie.maths.accounting import ROUNDING, mu_of
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Content, Request, message_fields, reply_type
 from coterie.methods.order import Order
@@ -16,10 +16,6 @@ from coterie.methods.shared.privacy import DELTA, ROW, Privacy
 from coterie.parameters import Choice
 
 Protection = Literal["groups", "noise", "none"]
-
-
-ROUNDING = 1e-9
-"""By what share a sum of charges may exceed the budget it was divided from."""
 
 
 @dataclass(frozen=True)
