@@ -196,7 +196,7 @@ def test_who_was_there_is_told_no_better_than_epsilon_allows(how, monkeypatch):
 
 
 def jobs(rows: Rows, n_jobs: int, policy: Policy, n_clusters: int = 1) -> tuple[Rows, list[Any]]:
-    """All centers and means of columns of so many jobs with other seeds and ranges, and why sites refused the others."""
+    """All centers and means of columns of so many jobs with other seeds and ranges, and why sites refused others."""
     tables = {f"site-{i}": ArrayTable(rows[i::3], name=f"site-{i}") for i in range(3)}
     found, refused = [np.zeros((0, D))], list[Any]()
     with in_process(tables, policy=policy) as channel:
