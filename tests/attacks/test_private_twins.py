@@ -190,8 +190,8 @@ def test_a_twin_would_be_found_by_one_exact_number(tmp_path, monkeypatch):
     """A site that refuses where it has few rows, as it does without noise."""
     check = Site._check_table
 
-    def telling(site: Site, envelope: Envelope, limits: Any) -> None:
-        check(site, envelope, limits)
+    def telling(site: Site, *asked: Any, **options: Any) -> None:
+        check(site, *asked, **options)
         if site._tables["noise"].n_rows < 5:
             raise codec.MalformedMessage("few rows")
 

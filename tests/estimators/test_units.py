@@ -125,5 +125,5 @@ def test_what_is_wrong_is_said_before_any_question():
 
 def test_a_site_of_its_own_rules_takes_no_part_where_too_little_is_left():
     policy = Policy(protection="noise", privacy=PrivacyRules(2.0, unit="patient", rows_per_unit=4))
-    with pytest.raises(InputError, match=r"takes epsilon=4\.59 of the budget of site-0"):
+    with pytest.raises(InputError, match="at most 4 count"):
         coterie.fit(FederatedKMeans(2, privacy=Privacy(1.0)), FRAMES, policy=policy, ranges=RANGES)
