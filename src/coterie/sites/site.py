@@ -7,7 +7,6 @@ import hmac
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +27,7 @@ from coterie.messages import codec
 from coterie.messages.bounds import Limits
 from coterie.messages.codec import Decoded, Envelope, Form
 from coterie.messages.contributions import CONTRIBUTIONS, PrivateRequest
-from coterie.messages.heads import Head
-from coterie.messages.identity import Card, Identity
+from coterie.messages.identity import Identity
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Layout, Nothing, Reply, Request, reply_type
 from coterie.messages.site_api import (
@@ -51,10 +49,9 @@ from coterie.sites.ledger import Key, SiteLedger
 from coterie.sites.logs import LOGGER, about
 from coterie.sites.memories import SHOWN, RunMemories, RunMemory
 from coterie.sites.orders import Orders
-from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.refused import Refused
-from coterie.sites.rosters import Rosters
+from coterie.sites.services import Services
 from coterie.sites.views import FEW_GROUPS, grouped_view
 from coterie.sites.views.noise import noisy_answer
 from coterie.sites.views.units import BoundedTable, check_unit
@@ -73,7 +70,7 @@ _CODES: dict[type[Exception], Refusal] = {
 }
 
 
-class Site:
+class Site(Services):
     """The site's end of every run.
 
     :meth:`answer` never raises and never lets an exception's text out: a text may quote a row.
@@ -97,22 +94,16 @@ class Site:
         under ``table_name``. Without an ``identity`` a site takes part in no masked sum. ``seed`` is for an owner who
         plays all sites: from it the public seed of a run follows. With ``approvals`` (an installed site has them)
         nothing but an accepted order opens a run, and a data officer decides about those that the policy says."""
-        self.name = name
-        self.policy = policy or Policy()
-        self.ledger = ledger or SiteLedger()
-        self._log = log or logging.getLogger(LOGGER)
-        self.peers = Peers(name, identity, self.ledger, self._log)
+        units = units_of(table)
+        policy, ledger = policy or Policy(), ledger or SiteLedger()
+        orders = Orders(policy, ledger, table_name, approvals, units and units.column)
+        super().__init__(name, policy, ledger, orders, log or logging.getLogger(LOGGER), identity, seed)
         self._tables = self._views(table, table_name)
         self._bounded: dict[int, BoundedTable] = {}
         """The table by how many rows of each unit count."""
         self.compute_seconds = 0.0
         """Time spent in the protocols' own mathematics, as opposed to everything around it."""
-        self.masking_key = self.ledger.secret()
-        self._seed = seed
-        units = units_of(table)
-        self._orders = Orders(self.policy, self.ledger, table_name, approvals, units and units.column)
         self._tag = codec.site_tag(name)
-        self._rosters = Rosters(self.policy, self.ledger)
         self._memories = RunMemories(self.policy)
         self._rows = rows and hmac.digest(self.masking_key, b"coterie/rows/" + rows.encode(), "sha256").hex()
         """Keyed: heads of the ledger are seen by others, who must not recognise the rows by them."""
@@ -133,11 +124,6 @@ class Site:
                 held = (self.name, view.n_grouped, view.min_group)
                 self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
         return views
-
-    def _protection(self, envelope: Envelope) -> Protection:
-        """How rows are protected in a run: by noise where its order is private."""
-        of_method = self.policy.protection_of(envelope.method)
-        return "noise" if of_method != "none" and self._orders.is_private(envelope.run) else of_method
 
     def _table(self, envelope: Envelope) -> Table:
         """The table as a run sees it; a private one sees so many rows of each unit."""
@@ -298,55 +284,6 @@ class Site:
         if objection is not None:
             raise Refused(objection)
 
-    def card(self) -> Card:
-        """The site's own card."""
-        return self.peers.identity.card(self.masking_key)
-
-    def head(self) -> Head:
-        """The head of the site's ledger as it is now."""
-        return self.ledger.head()
-
-    def remembered(self, names: Sequence[str]) -> list[bytes]:
-        """The heads of some of these sites' ledgers, as this site saw them last."""
-        return self.peers.remembered(names)
-
-    def compare(self, heads: Sequence[bytes]) -> None:
-        """Compare the site's ledger with what others remember of it."""
-        self.peers.compare(heads)
-
-    def counts(self, run: bytes) -> tuple[int, int, int]:
-        """How many questions of a run were answered and refused, and how many bytes left."""
-        return self.ledger.counts(run)
-
-    def sign(self, data: bytes) -> bytes:
-        return self.peers.identity.sign(data)
-
-    def protection(self, envelope: Envelope) -> int:
-        """How many rows a group that the run sees has at least; 0 where it sees rows, or noisy sums of rows."""
-        return self.policy.min_group if self._protection(envelope) == "groups" else 0
-
-    def spent(self, envelope: Envelope) -> tuple[float, float, int, bool]:
-        """Epsilon and delta of what the run has spent, 0 where no noise protects rows; how often the budget was begun
-        anew before, and whether it bounds all that leaves of the table."""
-        if self._protection(envelope) != "noise":
-            return 0.0, 0.0, 0, False
-        return *self._orders.budget.spent_by(envelope.run), self.policy.bounds_table
-
-    def forget_noise(self, run: bytes) -> None:
-        """Delete the secret of the run's noise; what was answered is not answered anew."""
-        self.ledger.forget_noise_key(run)
-
-    @property
-    def verifies(self) -> bool:
-        """Whether only questions of an ordered method are answered."""
-        return self.policy.verifies
-
-    def part(self, context: bytes) -> bytes:
-        """From the site's own key; where one owner plays all sites, from the seed that was chosen."""
-        if self._seed is not None:
-            return hmac.digest(self._seed.to_bytes(8, "big"), self.name.encode(), "sha256")
-        return hmac.digest(self.masking_key, b"coterie/part/" + context, "sha256")
-
     def begin(self, envelope: Envelope, order: bytes) -> Order:
         """Accept the order of a run."""
         return self._orders.accept(
@@ -355,37 +292,6 @@ class Site:
             self.peers.identity.trust,
             lambda is_private: self._check_table(envelope, {}, is_private=is_private),
         )
-
-    def pin(self, run: bytes, what: str, data: bytes) -> None:
-        """Once a run; it is kept with the ledger."""
-        before = self.ledger.notes(run, what)
-        if before and before[0] != data:
-            raise NotOrdered(f"the run had another {what} before")
-        if not before:
-            self.ledger.note(run, what, data)
-
-    def note(self, run: bytes, what: str, data: bytes) -> None:
-        """Keep something about a run over restarts."""
-        self.ledger.note(run, what, data)
-
-    def notes(self, run: bytes, what: str) -> list[bytes]:
-        """What was kept."""
-        return self.ledger.notes(run, what)
-
-    def meet(self, run: bytes, cards: Mapping[str, Card], heads: Mapping[str, Head] | None = None) -> None:
-        """Accept the sites of a run: all certified, as pinned by the policy, and none that is new once sums began."""
-        pinned = self.policy.peers
-        self.peers.check_cards(cards, self.card(), heads or {}, pinned)
-        self.peers.meet(run, cards, heads or {}, has_begun=self._rosters.have_begun(run))
-
-    def join(self, run: bytes, roster: tuple[str, ...], half: bytes = b"") -> None:
-        """Agree to be summed up with these sites, where the policy allows it after the rosters before; for one
-        question ``half`` of a run with half of them."""
-        self._rosters.join(run, roster, half)
-
-    def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
-        """Agree to unmask a sum over these sites, unless a smaller roster was asked for since."""
-        self._rosters.unmask(run, roster)
 
     def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
@@ -405,15 +311,6 @@ class Site:
             keep(kept.table or self._table(envelope), kept, request)
         kept.show(request)
         self._compute(envelope, request)
-
-    def answered(self, run: bytes, round: int, attempt: int) -> bytes | None:
-        """The bytes of an answer this site gave earlier in the run."""
-        stored = self.ledger.stored(Key(run, round, attempt))
-        return None if stored is None else stored[1]
-
-    def once(self, run: bytes, what: str) -> bool:
-        """Whether this is the first time in the run that ``what`` is done; remembered over restarts."""
-        return self.ledger.once(run, what)
 
     def _compute(self, envelope: Envelope, request: Request[Any]) -> Reply:
         """What the protocol's own function answers."""
