@@ -12,14 +12,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from sklearn.base import clone
 
 from coterie.cli import options as opt
 from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.jobs import Job
 from coterie.cli.options import site
 from coterie.cli.terminal import print_json, say, show_table, tell
-from coterie.errors import InputError
+from coterie.errors import RowsHidden
 from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.messages import codec
 from coterie.messages.chain import read_chain
@@ -118,6 +117,8 @@ def played(
     estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
 ) -> list[dict[str, Any]]:
     """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
+    from sklearn.base import clone
+
     method, privacy = estimator.method, Privacy.of(estimator.privacy)
     if privacy is None:
         lines = _answers(estimator, tables, options, rules)
@@ -126,7 +127,7 @@ def played(
         quiet = clone(estimator).set_params(privacy=replace(privacy, tolerated=0, epsilon=LARGEST_EPSILON))
         try:
             lines = _answers(alone, tables, options, rules)
-        except InputError:
+        except RowsHidden:
             lines = _answers(quiet, tables, options, rules)
     groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
     return [
