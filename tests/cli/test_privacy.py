@@ -70,7 +70,7 @@ def test_a_private_run_says_what_it_promised_in_every_file(here, cli):
         "Differentially private: epsilon = 2, delta = 1e-06. Adding or removing one row changes the probability",
         "by a factor of at most exp(2) = 7.39, up to a probability of 1e-06.",
         "Each of 3 sites added its share of the noise, and all of them are needed (tolerated = 0)",
-        "The sites release nothing of these tables without noise, and keep a budget over all runs.",
+        "Epsilon bounds what the releases of this run tell, not what is known of the tables",
         "Centers, sizes and costs are estimates",
         "share of the privacy",
         "are estimates with noise",
@@ -79,7 +79,7 @@ def test_a_private_run_says_what_it_promised_in_every_file(here, cli):
     result = json.loads(Path("run/result.json").read_text())
     privacy = result["privacy"]
     assert (privacy["epsilon"], privacy["delta"], privacy["unit"]) == (2.0, 1e-6, "row")
-    assert (privacy["tolerated"], privacy["sites"], privacy["bounds"]) == (0, 3, "tables")
+    assert (privacy["tolerated"], privacy["sites"], privacy["bounds"]) == (0, 3, "releases")
     assert sum(release["share"] for release in privacy["releases"]) == pytest.approx(1.0)
     assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("about", "estimates with noise", 0)
     page = Path("run/report.html").read_text()

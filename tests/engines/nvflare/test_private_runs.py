@@ -58,6 +58,7 @@ def test_a_private_run_takes_from_every_sites_budget_and_the_next_is_refused(pri
     cost = ((rows[:, None] - centers) ** 2).sum(axis=2).min(axis=1).sum()
     assert cost < 1.25 * KMeans(10, n_init=5, random_state=0).fit(rows).inertia_
     assert result["privacy"]["epsilon"] == 20.0
+    assert result["privacy"]["bounds"] == "tables"
     assert result["privacy"]["sites"] == len(SITES)
     certificate = certificate_of(found)
     assert certificate.statements.keys() == set(SITES)
