@@ -15,8 +15,10 @@ from coterie_studies.privacy.runs import Setting, clustered
 from coterie_studies.privacy.sets import FULL
 
 K_MEANS = [bar for bar in BARS if bar.kind == "kmeans"]  # of kernel k-means: test_private_kernel_on_data.py
+MANY = {"gaussians": 40, "heart": 40}
+"""Seeds where one run in six has far worse clusters: the mean of ten is above the bar once in thirty times."""
 SEEDS = 1000
-"""The first; none below was used when radii and shares were chosen."""
+"""The first seed: starts depend on it, noise does not."""
 
 
 @cache
@@ -27,7 +29,7 @@ def runs(name: str, setting: Setting, n_seeds: int) -> dict[str, list[float]]:
 
 
 def test_digits_at_epsilon_one_are_close_to_the_pooled_clusters():
-    """Of 120 runs the cost was 1.112 in the mean, with a deviation of .022, and NMI .670 with one of .029: means of
+    """Of 120 runs the cost was 1.115 in the mean, with a deviation of .022, and NMI .667 with one of .029: means of
     three are more than seven of their deviations on this side of the bars."""
     found = runs("digits", Setting(), 3)
     assert np.mean(found["ratio"]) <= 1.22
@@ -35,13 +37,13 @@ def test_digits_at_epsilon_one_are_close_to_the_pooled_clusters():
 
 
 def test_gaussians_in_the_plane_at_epsilon_one_are_close_to_the_pooled_clusters():
-    """Of 600 runs none was above 1.13; the median of three is where two of them are above 1.2."""
+    """Of 300 runs none was above 1.13; the median of three is above 1.2 only where two of them are."""
     assert np.median(runs("gaussians", Setting(), 3)["ratio"]) <= 1.2
 
 
 def test_more_epsilon_and_fewer_tolerated_sites_cost_less():
-    """Digits cost 1.39 where every site's noise is enough by itself, 1.11 where the sum's is, 1.03 at epsilon 4, with
-    deviations of .04, .022 and .01: the means of three are at least six of their deviations apart."""
+    """Digits cost 1.38 where each site's noise is enough by itself, 1.115 where the sum's is, 1.03 at epsilon 4, with
+    deviations of .04, .022 and .017: means of three are more than five of their deviations apart."""
     settings = Setting(tolerated=4), Setting(), Setting(4.0)
     costs = [np.mean(runs("digits", setting, 3)["ratio"]) for setting in settings]
     assert costs == sorted(costs, reverse=True)
@@ -52,7 +54,7 @@ def test_more_epsilon_and_fewer_tolerated_sites_cost_less():
 @pytest.mark.parametrize("bar", K_MEANS, ids=lambda bar: f"{bar.name} {bar.epsilon:g} {bar.what}")
 def test_costs_are_within_their_bars(bar, data_folder, monkeypatch):
     monkeypatch.setenv("COTERIE_DATA", str(data_folder))
-    values = runs(bar.name, Setting(bar.epsilon), bar.one.most_seeds)[bar.what]
+    values = runs(bar.name, Setting(bar.epsilon), MANY.get(bar.name, bar.one.most_seeds))[bar.what]
     assert bar.holds(values), f"epsilon {bar.epsilon:g}: {bar.text}, not {bar.value(values):.4f}"
 
 
@@ -61,8 +63,8 @@ def test_costs_are_within_their_bars(bar, data_folder, monkeypatch):
 @pytest.mark.parametrize("name", FULL)
 def test_much_epsilon_is_nearly_as_good_as_rows_without_noise(name, data_folder, monkeypatch):
     monkeypatch.setenv("COTERIE_DATA", str(data_folder))
-    noisy, plain = (np.mean(runs(name, Setting(epsilon), 3)["ratio"]) for epsilon in (100.0, None))
-    assert noisy <= NEAR_LIMIT * plain
+    noisy, plain = runs(name, Setting(100.0), FULL[name].most_seeds), runs(name, Setting(None), 3)
+    assert np.mean(noisy["ratio"]) <= NEAR_LIMIT * np.mean(plain["ratio"])
 
 
 @pytest.mark.slow

@@ -154,7 +154,8 @@ def draw_lines(path: Path, grid: Sequence[Sequence[Chart]], level_name: str = ""
                 _draw_chart(axes[i][j], chart)
                 axes[i][j].set_title(chart.title, loc="left")
                 axes[i][j].set_ylabel(chart.y_name if j == 0 or chart.y_name != row[j - 1].y_name else "")
-                axes[i][j].set_xlabel(chart.x_name if i == len(grid) - 1 else "")
+                is_lowest = i == len(grid) - 1 or j >= len(grid[i + 1])
+                axes[i][j].set_xlabel(chart.x_name if is_lowest else "")
                 named |= {line.name: Line2D([], [], label=line.name, **_look(line)) for line in chart.lines}
             for axis in axes[i][len(row) :]:
                 axis.set_visible(False)
