@@ -236,7 +236,7 @@ def test_no_view_of_a_run_holds_a_row(grabbing, monkeypatch):
         nonlocal n_seen
         reply = compute(self, envelope, request)
         memory = self._memory(envelope)
-        numbers = np.concatenate([np.zeros(4), *reached(memory), *reached(self._table(envelope.method))])
+        numbers = np.concatenate([np.zeros(4), *reached(memory), *reached(self._table(envelope))])
         own = tables[self.name]
         assert windows(numbers[np.isfinite(numbers)], own) == 0
         n_seen += 1

@@ -18,11 +18,13 @@ import coterie
 from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
 from coterie.estimators.registry import make_estimator
+from coterie.messages.contributions import PrivateRequest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
 from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendScatter
+from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.method import PREPARATION, Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.counts import PoolRows
@@ -30,6 +32,7 @@ from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
+from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.runtime.run import run
 from coterie.sites.ledger import SiteLedger
 from coterie.sites.policy import Policy
@@ -183,7 +186,9 @@ def test_the_same_where_values_are_missing_and_thin_cells_are_pooled(method: str
 
 def test_every_question_of_every_method_that_is_allowed_was_asked() -> None:
     """The answers compared above are those to all questions there are: one that is new has to be added."""
-    asked = {request.kind for method in VARIANTS for request in (*PREPARATION, *METHODS[method].requests)}
+    every = {request for method in VARIANTS for request in (*PREPARATION, *METHODS[method].requests)}
+    of_noise = {request for request in every if issubclass(request, PrivateRequest)} | {ShowWhole, ShowFeatures}
+    asked = {request.kind for request in every - of_noise}  # these see rows: test_private_questions.py
     federation, heard = Federation.drawn(), set[str]()
     for method, level in METHODS_BY_POLICY:
         n_runs = 2 * len(VARIANTS[method])
