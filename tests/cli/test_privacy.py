@@ -144,7 +144,7 @@ def test_under_groups_epsilon_bounds_the_run_and_not_the_table(here, cli):
     assert sentence in one_line(Path("run/report.html").read_text())
     assert json.loads(Path("run/result.json").read_text())["privacy"]["bounds"] == "releases"
     shown = one_line(cli("certificate", "run")[1])
-    assert "of a row of north, south, west, and not what is known of the table" in shown
+    assert "about a row of north, south, west, and not what is known of the table" in shown
     assert shown.count(" noise ") == 3
 
 

@@ -80,7 +80,9 @@ def test_a_private_run_of_pca_finds_the_components():
     rng = np.random.default_rng(0)
     rows = np.clip(0.5 + rng.normal(size=(40_000, 6)) * [0.01, 0.12, 0.01, 0.01, 0.08, 0.01], 0, 1)
     for center, most in ((True, 1), (False, 0)):  # less no mean, the first axis points to the rows
-        estimator = made(FederatedPCA, Privacy(4.0), center=center).fit(rows, sites=np.arange(40_000) % 5, ranges=unit(rows))
+        estimator = made(FederatedPCA, Privacy(4.0), center=center).fit(
+            rows, sites=np.arange(40_000) % 5, ranges=unit(rows)
+        )
         assert np.abs(estimator.components_[1 - most]).argmax() == 1 or not most
         exact = FederatedPCA(2, center=center).fit(rows)
         assert np.abs((estimator.components_ * exact.components_).sum(axis=1)).min() > 0.99

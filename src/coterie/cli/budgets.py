@@ -114,21 +114,21 @@ def budget_sentences(facts: dict[str, Any]) -> list[str]:
     from coterie.methods.shared.privacy import unit_words
 
     unit = unit_words(facts["unit"], facts["rows_per_unit"])
-    told = [
+    sentences = [
         f"The budget is epsilon = {facts['epsilon']:g} at delta = {facts['delta']:g} for {unit}, over all runs "
         f"and analysts. Spent: {facts['spent']:.3g}. The largest run that is left: {facts['left']:.3g}."
     ]
     if len(facts["runs"]) > 1:
-        told.append(
+        sentences.append(
             "Epsilons do not add up one by one: the noise of several runs together hides more than the sum of their "
             "epsilons says."
         )
-    told += [
+    sentences += [
         f"{_date(reset['at'])}: the data officer began the budget anew, of which {reset['spent']:.3g} was spent: "
         f"{reset['why']}"
         for reset in facts["resets"]
     ]
-    return told
+    return sentences
 
 
 def taken_facts(privacy: Privacy | None, policy: Policy, account: Account | None = None) -> dict[str, Any] | None:

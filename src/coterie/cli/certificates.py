@@ -168,8 +168,8 @@ def privacy_sentences(found: RunCertificate) -> Iterator[str]:
     others = [name for name, one in said.items() if not one.bounds_table]
     if others:
         yield (
-            f"Epsilon bounds what the releases of this run tell of a row of {', '.join(others)}, and not what is "
-            "known of the table: there, other runs are answered without noise."
+            f"Epsilon bounds what the releases of this run reveal about a row of {', '.join(others)}, and not what "
+            "is known of the table: there, other runs are answered without noise."
         )
     for name, one in said.items():
         if one.resets:

@@ -52,9 +52,9 @@ _LEGEND = (
 
 
 def _privacy(privacy: dict[str, Any]) -> str:
-    told = "".join(f"<p>{escape(sentence)}</p>" for sentence in privacy_sentences(privacy))
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in privacy_sentences(privacy))
     note = "<p><small>The report has no picture of the rows, since it would show them.</small></p>"
-    return f"<h2>Privacy</h2>{told}{_table(*releases_table(privacy))}{note}"
+    return f"<h2>Privacy</h2>{sentences}{_table(*releases_table(privacy))}{note}"
 
 
 def _picture(path: Path, caption: str) -> str:

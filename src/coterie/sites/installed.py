@@ -158,7 +158,7 @@ class InstalledSite:
                 return acknowledge(ledger)
 
     def check_protection(self, name: str, *, is_meant: bool = False) -> str:
-        """Write down how the policy protects the table; raise where that was otherwise and nobody said so is meant.
+        """Write down how the policy protects the table; raise where that was otherwise, unless a change is meant.
 
         How it is protected from now on.
         """

@@ -302,8 +302,8 @@ def explain_policy(policy: Policy) -> list[str]:
     ]
     if exempt and policy.protection == "noise":
         exempt.append(text["exempt"]["unbounded"])
-    told = [sentence.format_map(facts) for sentence in sentences]
-    return [*told[:place], *exempt, *told[place:], *_refused(policy)]
+    filled = [sentence.format_map(facts) for sentence in sentences]
+    return [*filled[:place], *exempt, *filled[place:], *_refused(policy)]
 
 
 def _exempt(policy: Policy) -> dict[Protection, list[str]]:

@@ -22,7 +22,7 @@ ROUNDS, MOST_ROUNDS, COUNTING = 3, 10, 0.12
 STILL = 0.003
 """More rounds are worth their noise where centers are off by less than this share of the squares within clusters."""
 FINE_RADIUS = 8.0
-"""Of the mean distance from the mean: how far out rows are told apart in the subspace."""
+"""Of the mean distance from the mean: how far out rows are distinguished in the subspace."""
 FAR = 2.0
 """So many radii from its center no row counts as farther in the cost."""
 

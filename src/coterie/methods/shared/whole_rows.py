@@ -85,7 +85,7 @@ class ShownRows(ABC):
         fits = self.table.n_rows * self.width * 2 <= KEPT_BYTES
         for block in self.table.raw_blocks():
             for start in range(0, len(block.rows), self._step):
-                with np.errstate(all="ignore"):  # no warning tells of a row
+                with np.errstate(all="ignore"):  # no warning reveals anything about a row
                     piece = self.rounded(block.rows[start : start + self._step].astype(np.float64))
                 np.nan_to_num(piece, copy=False)  # whatever a question makes of a row, it is the same the next time
                 if fits:

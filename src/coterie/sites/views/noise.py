@@ -33,8 +33,8 @@ def noisy_answer(memory: Memory, ask: PrivateRequest[Noisy], key: bytes) -> Nois
 def exact_sums(memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
     """For each array of the answer the sum of all rows' contributions, before noise.
 
-    A contribution that is longer than declared, or no whole number, is left out: a refusal would tell of the row. A
-    question that does not fit the rows' columns is refused by every site, also by one without rows.
+    A contribution that is longer than declared, or no whole number, is left out: a refusal would reveal something
+    about it. A question that does not fit the rows' columns is refused by every site, also by one without rows.
     """
     view, fields = whole_rows(memory), ask.layout.fields
     sums = [np.zeros(item.shape, np.int64) for item in fields]
@@ -48,7 +48,7 @@ def exact_sums(memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
 def _added_up(rows: Floats, memory: Memory, ask: PrivateRequest[Noisy]) -> list[Integers]:
     """For each array of the answer what some rows contribute together."""
     fields, sums = ask.layout.fields, []
-    with np.errstate(all="ignore"):  # whatever a question does to a row, no refusal tells of it
+    with np.errstate(all="ignore"):  # whatever a question does to a row, no refusal reveals it
         added = CONTRIBUTIONS[type(ask)](rows, memory, ask)
     if len(rows) > PIECE_ROWS or len(added) != len(fields):
         raise BadAnswer("there is not one contribution for each array")

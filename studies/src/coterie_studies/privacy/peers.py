@@ -1,6 +1,7 @@
 """k-means with differential privacy as others make it: over all rows in one place, by somebody trusted with them.
 
-Written from the formulas of Su et al. (2016) and of FastLloyd's public code, in continuous noise; diffprivlib is run as it is, where it is installed.
+Written from the formulas of Su et al. (2016) and of FastLloyd's public code, in continuous noise; diffprivlib is run
+as it is, where it is installed.
 """
 
 from __future__ import annotations
