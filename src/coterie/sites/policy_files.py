@@ -58,7 +58,7 @@ _CHOICES: dict[Choice, str] = {
 }
 _PART: dict[Protection, str] = {
     "groups": "that site's part, a sum over its groups",
-    "noise": "that site's part, with its own share of the noise",
+    "noise": "that site's part, with no less noise than either sum",
     "none": "that site's part",
 }
 _KEYS = (*(field.name for field in fields(Policy) if field.name != "method_protection"), "method")
