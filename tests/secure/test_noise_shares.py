@@ -21,7 +21,7 @@ from coterie.maths.thresholds import may_tolerate
 from coterie.messages import codec
 from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Column
-from coterie.messages.verbs import total
+from coterie.messages.verbs import Question, total
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Releases
@@ -29,6 +29,7 @@ from coterie.methods.shared.private_sums import SumRows
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.runtime.run import run
 from coterie.runtime.terms import Terms
+from coterie.secure.certificates import PRIVATELY_SIGNED_BYTES, Conclude
 from coterie.secure.layer import MaskedSums
 from coterie.secure.masked_sums import AskMasked
 from coterie.sites.policy import Policy, PrivacyRules
@@ -317,3 +318,48 @@ def test_a_verified_private_run_bears_a_dropout_and_every_site_is_charged_what_w
             assert share <= 1 + 1e-12
             assert share > 0.97 or name == "s-3"
     assert fitted.cluster_centers_.shape == (2, 2)
+
+
+class TwoRosters(MaskedSums):
+    """A server that asks the same question over two rosters of nine sites, which have one site in common."""
+
+    def _sum(self, question, layout, roster, **more):
+        more["is_for_all"] = False
+        first = yield from super()._sum(question, layout, tuple(names(9)[:5]), **more)
+        yield from super()._sum(question, layout, tuple(names(9)[4:]), **more)
+        return first
+
+
+def test_noise_is_for_all_sites_of_the_run_so_that_no_two_rosters_can_share_it():
+    """Else a site in both would have its row in two sums that differ in noise by less than was charged."""
+    privacy, policy = Privacy(1.0), replace(POLICY, rosters="any", min_roster=3)
+    order = a_private_order(privacy)
+
+    def too_few():
+        yield from total(SHOW)
+        yield from Releases(privacy, 5).ask(SumRows, "sums", 1.0, (0.2, 0.4, 0.4), 2, 1000)
+
+    with federation_of(9, order, policy=policy) as channel:
+        terms = Terms(quorum=0.01, resends=0)
+        with pytest.raises(QuorumLost):
+            run(too_few(), channel, method=METHOD, layers=[TwoRosters()], terms=terms, identity=order.identity)
+        assert all(site.ledger.charged_to(order.identity) == 0 for site in channel.members.values())
+
+
+def test_after_the_certificate_of_a_run_nothing_more_is_spent():
+    privacy = Privacy(1.0)
+    order = a_private_order(privacy)
+
+    def ends_early():
+        releases = Releases(privacy, 3)
+        yield from total(SHOW)
+        yield from releases.ask(SumRows, "sums", 0.01, (0.2, 0.4, 0.4), 2, 1000)
+        yield Question(Conclude(PRIVATELY_SIGNED_BYTES), phase="masking", needed=1)
+        yield from releases.ask(SumRows, "sums", 0.99, (0.2, 0.4, 0.4), 2, 1001)
+
+    with federation_of(3, order) as channel:
+        terms = Terms(quorum=0.01, resends=0)
+        with pytest.raises(QuorumLost):
+            run(ends_early(), channel, method=METHOD, layers=[MaskedSums()], terms=terms, identity=order.identity)
+        for site in channel.members.values():
+            assert 0 < site.ledger.charged_to(order.identity) < 0.02 * privacy.mu_squared

@@ -503,3 +503,13 @@ def test_upgrading_a_file_of_today_changes_no_rule(name, tmp_path, written):
 
 def _estimator(method, parameters):
     return make_estimator(method, {"n_clusters": 3, "random_state": 0, **parameters})
+
+
+def test_the_unit_of_a_budget_is_part_of_how_a_table_is_protected():
+    """What was charged for rows is no charge for persons: the site does not start until the data officer says so."""
+    rows, persons = (Policy(protection="noise", privacy=PrivacyRules(4.0, unit=unit)) for unit in ("row", "patient"))
+    assert (rows.protections, persons.protections) == ("noise", "noise by patient")
+    assert rows.bounds_table
+    assert persons.bounds_table
+    assert not Policy(privacy=PrivacyRules(4.0)).bounds_table
+    assert not replace(rows, method_protection={"lloyd": "groups"}).bounds_table

@@ -38,6 +38,7 @@ Labels = npt.NDArray[np.integer[Any]]
 
 EXACT = 1 << 53
 """Whole numbers below it are exact in double precision, in whatever order they are added up."""
+MOST_SITES = 1 << 16
 PIECE_ROWS = 1 << 14
 """Rows whose contributions are added up at a time."""
 
@@ -174,7 +175,7 @@ class PrivateRequest(Request[R]):
 
     def problem(self) -> str | None:
         """Why no site answers it."""
-        if not (0 <= self.tolerated < self.sites and 8 <= self.bits <= 64):
+        if not (0 <= self.tolerated < self.sites <= MOST_SITES and 8 <= self.bits <= 64):
             return f"{self.tolerated} of {self.sites} sites tolerated, a ring of {self.bits} bits"
         if len(self.variances) != len(self.norms) or len(self.norms) != len(self.layout.fields):
             return f"{len(self.variances)} variances for {len(self.layout.fields)} arrays"

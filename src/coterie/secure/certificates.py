@@ -22,6 +22,7 @@ from coterie.messages.schema import Nothing, Reply, Request, array
 from coterie.messages.site_api import Exit, Memory, carries
 from coterie.messages.verbs import Protocol, Question, each
 from coterie.methods.order import SignedOrder
+from coterie.secure.masked_sums import n_introduced
 
 T = TypeVar("T")
 Bytes = npt.NDArray[np.uint8]
@@ -150,7 +151,7 @@ class Conclude(Request[Concluded], doing="signing the certificate of the run"):
 @carries(Conclude)
 def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclude) -> Concluded:
     """The site's statement, from its ledger."""
-    order, met = exit_.notes(envelope.run, "order"), exit_.notes(envelope.run, "met")
+    order = exit_.notes(envelope.run, "order")
     if not order:
         raise MalformedMessage("a run without an order has no certificate")
     exit_.forget_noise(envelope.run)
@@ -160,7 +161,7 @@ def local_statement(exit_: Exit, memory: Memory, envelope: Envelope, ask: Conclu
         envelope.run,
         hashlib.sha256(order[0]).digest(),
         int(time.time()),
-        len(msgspec.msgpack.decode(met[-1], type=dict[str, bytes])) if met else 0,
+        n_introduced(exit_, envelope.run),
         *head[:4],
         exit_.protection(envelope),
         0 if replay is None else replay.position,

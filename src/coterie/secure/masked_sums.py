@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from coterie.errors import BadAnswer, MalformedMessage, NotOrdered
@@ -146,7 +147,7 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     body = memory["masked_sums.question"].data if ask.known else ask.body
     carried, _ = codec.decode_body(body)
     if isinstance(carried, PrivateRequest):
-        _check_noise(carried, ask.roster)
+        _check_noise(carried, ask.roster, n_introduced(exit_, envelope.run))
         if carried.shares > 1:  # else each site's noise is enough by itself, however often the same one is seen
             exit_.note(envelope.run, _noisy(envelope.round, envelope.attempt), carried.identity)
     answer = exit_.evaluate(envelope, body)
@@ -177,8 +178,19 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     return Masked(add_streams(total, seeds, ask.bits), shares, tag_array(tag))
 
 
-def _check_noise(request: PrivateRequest[Any], roster: tuple[str, ...]) -> None:
-    """Refuse a sum in which there would be too little noise."""
+def n_introduced(exit_: Exit, run: bytes) -> int:
+    """How many sites were introduced in a run."""
+    met = exit_.notes(run, "met")
+    return len(msgspec.msgpack.decode(met[-1], type=dict[str, bytes])) if met else 0
+
+
+def _check_noise(request: PrivateRequest[Any], roster: tuple[str, ...], n_sites: int) -> None:
+    """Refuse a sum in which there would be too little noise, now or together with one over other sites."""
+    wrong = request.problem()
+    if wrong is not None:
+        raise MalformedMessage(f"{request.kind}: {wrong}")
+    if request.shares > 1 and request.sites < n_sites:
+        raise NotOrdered(f"noise for {request.sites} sites, and {n_sites} take part in the run")
     if not request.shares <= len(roster) <= request.sites:
         raise NotOrdered(f"noise for {request.shares} to {request.sites} sites, and {len(roster)} are asked")
     if not may_tolerate(request.sites, request.tolerated):

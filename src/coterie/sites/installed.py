@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -20,7 +21,7 @@ from coterie.messages.site_api import Table
 from coterie.sites.approvals import Approvals
 from coterie.sites.budget import Account, charges_in
 from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.ledger import NO_RUN, SiteLedger, signed_head_of
+from coterie.sites.ledger import NO_RUN, SiteLedger, noise_folder, signed_head_of
 from coterie.sites.logs import log_to
 from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
@@ -139,7 +140,8 @@ class InstalledSite:
     def acknowledge(self, name: str) -> int:
         """Go on after a break of the ledger, which every later head names; how many breaks there were.
 
-        A ledger whose lines do not hold is kept under another name, and a new one begins, with what was charged.
+        A ledger whose lines do not hold is kept under another name, and a new one begins, with what was charged. The
+        secrets of noise go: it is not known any more which sums with it were unmasked.
         """
         identity, charged = self.identity(name), dict[str, float]()
         with self._locked():
@@ -150,6 +152,7 @@ class InstalledSite:
                 for path in (self.ledger_path, head_path(self.ledger_path)):
                     if path.exists():
                         path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
+                shutil.rmtree(noise_folder(self.ledger_path), ignore_errors=True)
                 ledger = SiteLedger(self.ledger_path, durable=True)
             with closing(ledger):
                 for table, mu_squared in charged.items():

@@ -115,6 +115,11 @@ class _RunPages:
     """Whose order the run is, and over which table."""
 
 
+def noise_folder(path: Path) -> Path:
+    """Where the secrets of runs' noise are, beside a ledger."""
+    return path.with_name(path.name + ".noise")
+
+
 _NO_PAGES = _RunPages()
 """Of a run the ledger does not know; never changed."""
 
@@ -299,7 +304,7 @@ class SiteLedger:
 
     def _noise_file(self, run: bytes) -> Path:
         assert self.path is not None
-        return self.path.with_name(self.path.name + ".noise") / run.hex()
+        return noise_folder(self.path) / run.hex()
 
     def _count_reset(self, table: str) -> None:
         self._charged[table] = 0.0

@@ -157,14 +157,15 @@ class Policy:
 
     @property
     def protections(self) -> str:
-        """The protection of the table, and of methods that have another one, in words that a ledger keeps."""
+        """The protection of the table, with the unit of its budget, and of other methods, as a ledger keeps it."""
         others = {name: rule for name, rule in self.method_protection.items() if rule != self.protection}
-        return ", ".join([self.protection, *(f"{name}: {others[name]}" for name in sorted(others))])
+        unit = "" if self.privacy is None or self.privacy.unit_column is None else f" by {self.privacy.unit_column}"
+        return ", ".join([self.protection + unit, *(f"{name}: {others[name]}" for name in sorted(others))])
 
     @property
     def bounds_table(self) -> bool:
         """Whether the budget bounds all that ever leaves of the table, not the releases of single runs only."""
-        return self.protections == "noise"
+        return {self.protection, *self.method_protection.values()} == {"noise"}
 
     def lets_join(self, roster: Collection[str], earlier: Sequence[Collection[str]]) -> bool:
         """Whether this site may be summed up with these sites, after those of the run so far."""

@@ -16,6 +16,9 @@ from coterie.sites.peers import Peers
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.rosters import Rosters
 
+CONCLUDED = "concluded"
+"""The note that a private run is over: what it spent was stated."""
+
 
 class Services:
     """A site's identity, ledger and rosters; nothing here sees a row."""
@@ -72,6 +75,8 @@ class Services:
 
     def forget_noise(self, run: bytes) -> None:
         """Delete the secret of the run's noise; what was answered is not answered anew."""
+        if self._orders.is_private(run):
+            self.pin(run, CONCLUDED, b"")
         self.ledger.forget_noise_key(run)
 
     @property

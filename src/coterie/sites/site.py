@@ -51,7 +51,7 @@ from coterie.sites.memories import SHOWN, RunMemories, RunMemory
 from coterie.sites.orders import Orders
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.refused import Refused
-from coterie.sites.services import Services
+from coterie.sites.services import CONCLUDED, Services
 from coterie.sites.views import FEW_GROUPS, grouped_view
 from coterie.sites.views.noise import noisy_answer
 from coterie.sites.views.units import BoundedTable, check_unit
@@ -332,12 +332,19 @@ class Site(Services):
         wrong = request.problem()
         if wrong is not None:
             raise MalformedMessage(f"{request.kind}: {wrong}")
-        run, key = envelope.run, self.ledger.noise_key(envelope.run)
+        run = envelope.run
+        if self.ledger.notes(run, CONCLUDED):
+            raise NotOrdered("the run was concluded, and what it spent was stated")
+        key = self.ledger.noise_key(run)
         if self._protection(envelope) != "noise":
             return noisy_answer(memory, request, key)
         self._orders.charge(run, request)
         reply = noisy_answer(memory, request, key)
-        said = memory.get(SHOWN, b"") + b"".join(part.tobytes() for part in reply.arrays())
+        said = (
+            memory.get(SHOWN, b"")
+            + repr(self._orders.unit_rule(run)).encode()
+            + b"".join(part.tobytes() for part in reply.arrays())
+        )
         self.pin(run, f"answer to {request.identity.hex()}", hmac.digest(key, said, "sha256"))
         return reply
 
