@@ -169,10 +169,13 @@ def test_a_ledger_with_a_new_head_is_found_by_the_site_itself(places):
             places.kits["a"].open("a")
         places.kits["a"].close()
         cut(places.path, None)
+    with closing(SiteLedger(places.path)) as ledger:
+        secret = ledger.noise_key(b"r" * 16)
     assert places.kits["a"].acknowledge("a") == 1
     assert places.kits["a"].breaks() == (1, False)
     assert len(read_chain(places.path)) == 11  # it goes on where it was cut
     with closing(SiteLedger(places.path)) as ledger:
+        assert ledger.noise_key(b"r" * 16) != secret  # which sums with the old noise were unmasked is not known
         ledger.charge(b"r" * 16, b"q", "patients", 0.25, 3)
         ledger.charge(b"r" * 16, b"p", "patients", 0.5, 3)
     places.path.write_bytes(places.path.read_bytes().replace(b"note", b"nope", 1))

@@ -39,6 +39,7 @@ Labels = npt.NDArray[np.integer[Any]]
 EXACT = 1 << 53
 """Whole numbers below it are exact in double precision, in whatever order they are added up."""
 MOST_SITES = 1 << 16
+"""Of which noise can be made."""
 PIECE_ROWS = 1 << 14
 """Rows whose contributions are added up at a time."""
 

@@ -152,8 +152,8 @@ class InstalledSite:
                 for path in (self.ledger_path, head_path(self.ledger_path)):
                     if path.exists():
                         path.rename(path.with_name(f"{path.name}.broken-{time.time_ns()}"))
-                shutil.rmtree(noise_folder(self.ledger_path), ignore_errors=True)
                 ledger = SiteLedger(self.ledger_path, durable=True)
+            shutil.rmtree(noise_folder(self.ledger_path), ignore_errors=True)
             with closing(ledger):
                 for table, mu_squared in charged.items():
                     ledger.charge(NO_RUN, b"before the break", table, mu_squared, 0)
