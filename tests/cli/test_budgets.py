@@ -230,3 +230,15 @@ def test_an_account_is_read_from_a_ledger_by_table_and_since_the_last_reset():
     assert account.mu_squared == 3.0
     assert [(run.run, run.mu_squared, run.at) for run in account.runs.values()] == [("b", 3.0, 6.0)]
     assert [(one.at, one.why, one.mu_squared) for one in account.resets] == [(5.0, "w", 3.0)]
+
+
+def test_values_that_cannot_be_read_stop_no_site(hospitals):
+    rows = Path("west.csv").read_text().splitlines()
+    Path("west.csv").write_text("\n".join([*rows, "unknown,90071992547409931"]) + "\n")
+    said = hospitals.hold(POLICY.format(approval="automatic"))
+    assert [code for code, *_ in said] == [0, 0, 0]
+    warned = [" ".join(out.split()) for _, out, _ in said]
+    assert ["count as missing. west.csv: column 'a' holds 'unknown' in row" in words for words in warned] == [
+        name == "west" for name in NAMES
+    ]
+    assert len(hospitals.run().certificate_.statements) == 3

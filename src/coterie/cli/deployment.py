@@ -90,6 +90,8 @@ def site_start(
     if rules.privacy is not None:
         (spent, *_) = budget_sentences(budget_facts(rules.privacy, installed.account()))
         tell(spent)
+    if rules.protection == "noise" and (problem := held.unreadable()):
+        tell(f"Under noise, values that cannot be read count as missing. {problem}")
     if table.n_rows < rules.min_rows and rules.protection != "noise":
         tell(f"This is fewer than {rules.min_rows} rows (min_rows of its policy): it will refuse to answer.")
     if rules.protection == "groups":

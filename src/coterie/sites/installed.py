@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -49,7 +50,18 @@ class Holdings:
     """Groups are kept under it: one name for one table, whatever file it comes in."""
 
     def table(self) -> Table:
-        """The table, opened as said."""
+        """The table, opened as said. Under noise no value in it is refused, since a refusal would tell of a row."""
+        return self._opened("missing" if self.rules().protection == "noise" else "refuse")
+
+    def unreadable(self) -> str:
+        """What counts as missing under noise because it cannot be read, for the site's owner; empty if nothing."""
+        try:
+            self._opened("refuse")
+        except InputError as problem:
+            return str(problem)
+        return ""
+
+    def _opened(self, unreadable: Literal["refuse", "missing"]) -> Table:
         privacy = self.rules().privacy
         return open_table(
             self.data,
@@ -58,6 +70,7 @@ class Holdings:
             categories=self.categories,
             key=self.key,
             unit=None if privacy is None else privacy.unit_column,
+            unreadable=unreadable,
         )
 
     def rules(self) -> Policy:

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from coterie.errors import InputError
 from coterie.sites.tables.archives import GzipText
-from coterie.sites.tables.encoders import LARGEST, too_large
+from coterie.sites.tables.encoders import LARGEST, number_in, too_large
 from coterie.sites.tables.phrases import IGNORE_IT, quoted, reading
 from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
@@ -62,9 +62,16 @@ class CsvSource(Source):
             yield from (read.slice(place, step) for place in range(0, read.num_rows, step))
             start += read.num_rows
 
+    def forgive(self) -> None:
+        """Every column that is not asked for as text is one of numbers, whatever its first cells are."""
+        super().forgive()
+        self.schema = pa.schema([(name, pa.float64()) for name in self._names])
+
     def _converted(self, column: str, cells: Any, start: int) -> Any:
         if column in self.texts:
             return present(cells, declared=self.texts[column])
+        if self.forgives:
+            return as_number_or_missing(cells)
         convert = as_truth if kinds.is_boolean(self.schema.field(column).type) else as_number
         return convert(cells, (self.name, column), start)
 
@@ -174,6 +181,20 @@ def as_number(cells: Any, where: Where, start: int) -> Any:
         raise _stray(where, start + place + 1, cells[place].as_py(), "numbers")
     _check_digits(cells, values, where, start)
     return values
+
+
+def as_number_or_missing(cells: Any) -> Any:
+    """The cells as float64, true and false as 1 and 0; null where a cell is neither.
+
+    What a cell becomes depends on no other cell: Arrow's number and Python's are the same where both can read it.
+    """
+    cells = _trimmed(cells)
+    values = _cast(cells)
+    if values is not None:
+        return values
+    truths = {"true": 1.0, "false": 0.0}
+    texts = cells.to_pylist()
+    return pa.array([None if t is None else truths.get(t.lower(), number_in(t)) for t in texts], pa.float64())
 
 
 def as_truth(cells: Any, where: Where, start: int) -> Any:

@@ -161,7 +161,7 @@ class CategoryEncoder:
         )
 
     def _places(self, values: Any) -> Integers:
-        declared = pa.array(self.categories, pa.large_string())
+        declared = as_text(pa.array(self.categories, pa.large_string()), self.kind)
         indices = pc.index_in(as_text(values, self.kind), value_set=declared)
         return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
 

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +61,7 @@ def open_table(
     categories: Categories | None = None,
     key: str | None = None,
     unit: str | None = None,
+    unreadable: Literal["refuse", "missing"] = "refuse",
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Table:
@@ -71,9 +72,14 @@ def open_table(
     a run does not fail halfway. Files are streamed, except ``.npz``. ``key`` is the column that identifies a row at
     every site that holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row
     it is, for differential privacy of all rows of one person.
+
+    With ``unreadable="missing"`` no cell keeps a table from being opened: text in a column of numbers and values
+    outside the declared categories count as missing, larger integers are rounded, and keys are not read.
     """
     reader, choice = source_of(source, name), Choice(columns, ignore, categories)
-    keys = None if key is None else _keys(reader, key)
+    if unreadable == "missing":
+        reader.forgive()
+    keys = None if key is None or reader.forgives else _keys(reader, key)
     units = None if unit is None else _units(reader, unit)
     for column in filter(None, (key, unit)):
         choice = choice.without(column)

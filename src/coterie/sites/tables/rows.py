@@ -248,18 +248,18 @@ def fingerprint(table: Table, *, refuses: bool = True) -> str:
 
 
 def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
-    """The batches of a source; ``InputError`` at the end if some values cannot be encoded.
+    """The batches of a source; ``InputError`` at the end if some values cannot be encoded and it does not forgive.
 
     Only columns that need the check, and ``others``, are read; all columns if the number of rows is unknown.
     """
-    suspects = [e for e in encoders if e.suspect or source.n_rows is None]
+    suspects = [e for e in encoders if (e.suspect and not source.forgives) or source.n_rows is None]
     first_faults: dict[Encoder, tuple[int, str]] = {}
     n_faults, start = Counter[Encoder](), 0
     for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
         for encoder in suspects:
             values = batch.column(encoder.column)
             places = np.flatnonzero(encoder.faulty(values))
-            if len(places):
+            if len(places) and not source.forgives:
                 seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
                 first_faults.setdefault(encoder, (start + int(places[0]) + 1, seen))
                 n_faults[encoder] += len(places)

@@ -35,6 +35,12 @@ class Source(ABC):
         """None if only a pass over the rows can tell."""
         self.texts: Mapping[str, frozenset[str]] = {}
         """Columns to return as text, if the source can, with their declared values."""
+        self.forgives = False
+        """Whether a value that cannot be read counts as missing."""
+
+    def forgive(self) -> None:
+        """From now on what cannot be read counts as missing, and no column's kind depends on its cells."""
+        self.forgives = True
 
     @abstractmethod
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
