@@ -90,11 +90,11 @@ class Seen:
                 self.revealing[what].add(site.name)
             return is_first
 
-        def kept(site: Site, envelope: Any, body: bytes) -> Any:
-            answer = evaluate(site, envelope, body)
-            if isinstance(answer.request, SumRows):
-                said = b"".join(part.tobytes() for part in answer.reply.arrays())
-                self.noisy[site.name, answer.request.identity].append(said)
+        def kept(site: Site, envelope: Any, request: Any, limits: Any) -> Any:
+            answer = evaluate(site, envelope, request, limits)
+            if isinstance(request, SumRows):
+                said = b"".join(part.tobytes() for part in answer.arrays())
+                self.noisy[site.name, request.identity].append(said)
             return answer
 
         with pytest.MonkeyPatch.context() as patch:

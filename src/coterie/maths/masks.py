@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from coterie.arrays import Array, Floats
+from coterie.arrays import Array, Floats, Integers
 
 Ring = npt.NDArray[np.uint64]
 Narrow = npt.NDArray[np.unsignedinteger[Any]]
@@ -33,7 +33,7 @@ class FixedPoint:
     def __post_init__(self) -> None:
         if not 8 <= self.bits <= 64:
             raise ValueError(f"a ring of {self.bits} bits is not supported; use 8 to 64 bits")
-        if not np.all(np.isfinite(self.bound) & (np.asarray(self.bound) > 0)):
+        if not self._is_plain and not np.all(np.isfinite(self.bound) & (np.asarray(self.bound) > 0)):
             raise ValueError(f"the bound {np.max(self.bound)} is not a finite number above 0")
         if self.largest < 1:
             raise ValueError(f"a ring of {self.bits} bits is too small for {self.n_sites} sites")
@@ -43,21 +43,29 @@ class FixedPoint:
         """The largest integer of one site, so that the sum stays below half the ring."""
         return ((1 << (self.bits - 1)) - 1) // self.n_sites
 
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the bound is one finite number above 0."""
+        return isinstance(self.bound, float) and 0 < self.bound < math.inf
+
     @cached_property
-    def scale(self) -> Floats:
+    def scale(self) -> float | Floats:
         """Ring integers per unit: a power of two, so that scaling is exact."""
         limit = float(min(self.largest, 1 << 62))
         if int(limit) > self.largest:  # rounded up
             limit = math.nextafter(limit, 0.0)
-        bound = np.asarray(self.bound, float)
-        exponent = np.clip(np.floor(np.log2(limit / bound)), -1000, 1000).astype(int)
-        exponent = exponent - (np.ldexp(bound, exponent) > limit)  # log2 rounds, too
-        return np.asarray(np.ldexp(1.0, exponent))
+        digits, exponent = math.frexp(limit)
+        if isinstance(self.bound, float):
+            own, power = math.frexp(self.bound)
+            return math.ldexp(1.0, min(1000, max(-1000, exponent - power - (own > digits))))
+        fractions, powers = np.frexp(np.asarray(self.bound, float))
+        return np.asarray(np.ldexp(1.0, np.clip(exponent - powers - (fractions > digits), -1000, 1000)))
 
     def encode(self, values: Array) -> Ring:
         """The ring integers of ``values``; ``ValueError`` if a value is not finite or beyond the bound."""
         numbers = np.asarray(values, np.float64)
-        shares, most = (numbers, self.bound) if np.ndim(self.bound) == 0 else (numbers / self.bound, 1.0)
+        is_one = isinstance(self.bound, float) or np.ndim(self.bound) == 0
+        shares, most = (numbers, self.bound) if is_one else (numbers / self.bound, 1.0)
         largest = float(max(-shares.min(), shares.max())) if numbers.size else 0.0  # NaN if a number is NaN
         if not math.isfinite(largest):
             raise ValueError("a number is not finite")
@@ -69,14 +77,21 @@ class FixedPoint:
 
     def decode(self, total: Ring) -> Floats:
         """The sum in ring integers as floats."""
-        unused = 64 - self.bits
-        signed = (total << np.uint64(unused)).view(np.int64) >> np.int64(unused)
-        return np.asarray(signed.astype(np.float64) / self.scale)
+        sums = _signed(total, self.bits).astype(np.float64)
+        sums /= self.scale
+        return sums
+
+    @cached_property
+    def most(self) -> float | Floats:
+        """What ``n_sites`` numbers within the bound add up to at most."""
+        most = self.n_sites * np.rint(self.bound * self.scale) / self.scale * (1 + 1e-15)
+        return float(most) if isinstance(self.bound, float) else most
 
     def can_sum_to(self, sums: Floats) -> bool:
         """Whether ``n_sites`` numbers within the bound add up to these at all."""
-        most = self.n_sites * np.rint(self.bound * self.scale) / self.scale
-        return bool((np.abs(sums) <= most * (1 + 1e-15)).all())
+        if isinstance(self.most, float):
+            return bool(-self.most <= sums.min(initial=0.0) and sums.max(initial=0.0) <= self.most)
+        return bool((np.abs(sums) <= self.most).all())
 
 
 @dataclass(frozen=True)
@@ -117,8 +132,15 @@ class SignedNumbers:
 
     def decode(self, total: Ring) -> Floats:
         """The sum, exact below 2**53."""
-        unused = 64 - self.bits
-        return ((total << np.uint64(unused)).view(np.int64) >> np.int64(unused)).astype(np.float64)
+        return _signed(total, self.bits).astype(np.float64)
+
+
+def _signed(numbers: Ring, bits: int) -> Integers:
+    """Numbers of a ring as integers, those of its upper half below 0."""
+    if bits == 64:
+        return numbers.view(np.int64)
+    unused = 64 - bits
+    return (numbers << np.uint64(unused)).view(np.int64) >> np.int64(unused)
 
 
 Coding: TypeAlias = FixedPoint | WholeNumbers | SignedNumbers
@@ -150,31 +172,33 @@ TAGS = 1 << 128
 
 def inner_product(numbers: Ring, key: bytes, bits: int, *, is_signed: bool) -> int:
     """<r, x> modulo 2**128: x the numbers of a ring as integers, r numbers of 64 bits from the key's stream."""
-    unused = np.uint64(64 - bits)
-    shifted = numbers << unused
-    whole = (shifted.view(np.int64) >> np.int64(64 - bits)).view(np.uint64) if is_signed else shifted >> unused
+    whole = _signed(numbers, bits).view(np.uint64) if is_signed else numbers & np.uint64((1 << bits) - 1)
     factors = _factors(key, len(numbers))
     starts = range(0, len(numbers), EXACT)
     return sum(_product(whole[i : i + EXACT], factors[i : i + EXACT], is_signed=is_signed) for i in starts) % TAGS
 
 
 @lru_cache(maxsize=2)  # a site needs them for its own numbers, and again for the sum
-def _factors(key: bytes, count: int) -> Ring:
-    """The numbers that a key stands for."""
-    return np.asarray(add_streams(np.zeros(count, np.uint64), [(key, False)], 64))
+def _factors(key: bytes, count: int) -> Floats:
+    """The numbers that a key stands for, each as four of 16 bits, the lowest first."""
+    return _quarters(np.asarray(add_streams(np.zeros(count, np.uint64), [(key, False)], 64)))
 
 
-EXACT = 1 << 16
-"""So many products of 48 bits add up to less than 2**64."""
+def _quarters(whole: Ring) -> Floats:
+    return whole.astype("<u8", copy=False).view("<u2").reshape(-1, 4).astype(np.float64)
 
 
-def _product(whole: Ring, factors: Ring, *, is_signed: bool) -> int:
-    """The exact sum of products, from 16 bits of the one times 32 bits of the other."""
-    halves = factors.astype("<u8").view("<u4").reshape(-1, 2).astype(np.uint64)
-    quarters = whole.astype("<u8").view("<u2").reshape(-1, 4)
-    parts = [(16 * i, quarters[:, i].astype(np.uint64) @ halves) for i in range(4)]
-    total = sum((int(low) << shift) + (int(high) << shift + 32) for shift, (low, high) in parts)
-    if is_signed:  # a negative number was read as itself and 2**64
-        low, high = (whole >> np.uint64(63)) @ halves
-        total -= (int(low) << 64) + (int(high) << 96)
+EXACT = 1 << 20
+"""So many products of 32 bits add up to less than 2**53, in any order: BLAS finds the exact sum."""
+
+
+def _product(whole: Ring, factors: Floats, *, is_signed: bool) -> int:
+    """The exact sum of products, from 16 bits of the one times 16 bits of the other."""
+    quarters = _quarters(whole)
+    if is_signed:  # the highest quarter has the sign
+        quarters[:, 3] -= (quarters[:, 3] >= 1 << 15) * float(1 << 16)
+    total = 0
+    for row in reversed((quarters.T @ factors).tolist()):
+        a, b, c, d = map(int, row)
+        total = (total << 16) + a + (b << 16) + (c << 32) + (d << 48)
     return total

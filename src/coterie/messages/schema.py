@@ -202,9 +202,8 @@ class Request(Fields, Generic[R]):
                 object.__setattr__(self, item.name, getattr(self, item.name).item())
             elif item.array is not None:
                 value = np.asarray(getattr(self, item.name))
-                number = item.array.wire(self)
-                if number.is_float:  # round here, so that both ends see the same numbers
-                    value = value.astype(number.memory_dtype, copy=False)
+                number = item.array.wire(self)  # rounded here, so that both ends see the same numbers
+                value = np.ascontiguousarray(number.rounded(value), number.memory_dtype).reshape(value.shape)
                 object.__setattr__(self, item.name, value)
         _ = self.axes
 
@@ -262,20 +261,38 @@ class Request(Fields, Generic[R]):
     @cached_property
     def layout(self) -> Layout:
         """The layout of the answer to this request, from the types and the request alone."""
-        reply = reply_type(type(self))
-        laid, start, numbers, entries = [], 0, 0, 0
-        for item in message_fields(reply):
-            spec = _spec(item)
-            shape, number = _shape(spec.axes, self.axes), spec.wire(self)
-            count = math.prod(shape)
-            stop = start + number.n_bytes(count)
-            laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
-            start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
-        text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
-        tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
-        return Layout(reply, tuple(laid), numbers, entries, start, tag, _names(self, laid))
+        kind = type(self)
+        plain = [getattr(self, item.name) for item in message_fields(kind) if item.type in (int, float, str)]
+        key = (kind, *self.axes.items(), *plain)
+        known = _LAYOUTS.get(key)
+        if known is None:
+            if len(_LAYOUTS) >= MANY_LAYOUTS:
+                _LAYOUTS.clear()
+            known = _LAYOUTS[key] = _laid_out(self)
+        largest = _largest(self)
+        return known if not largest else dataclasses.replace(known, names={**largest, **known.names}, _bounds={})
 
 
+def _laid_out(request: Request[Any]) -> Layout:
+    reply = reply_type(type(request))
+    laid, start, numbers, entries = [], 0, 0, 0
+    for item in message_fields(reply):
+        spec = _spec(item)
+        shape, number = _shape(spec.axes, request.axes), spec.wire(request)
+        count = math.prod(shape)
+        stop = start + number.n_bytes(count)
+        laid.append(LaidField(item.name, shape, number, count, start, stop, spec))
+        start, numbers, entries = stop, numbers + count * spec.is_counted, entries + count
+    text = f"{reply.__name__}|" + "|".join(f"{f.name}:{f.shape}:{f.wire.name}" for f in laid)
+    tag = hashlib.blake2b(text.encode(), digest_size=4).digest()
+    values = [item.name for item in message_fields(type(request)) if item.type in (int, float)]
+    names = {**request.axes, **{name: float(getattr(request, name)) for name in values}}
+    return Layout(reply, tuple(laid), numbers, entries, start, tag, names)
+
+
+MANY_LAYOUTS = 256
+_LAYOUTS: dict[tuple[Any, ...], Layout] = {}
+"""Known layouts: rounds of one method ask for the same one, and what is derived from it is kept with it."""
 _KINDS: dict[str, type[Request[Any]]] = {}
 
 
@@ -357,32 +374,40 @@ class Layout:
     def bounds(self, limits: Limits) -> tuple[tuple[Magnitude, Magnitude], ...]:
         """Lowest and highest allowed value of each array under these limits."""
         key = tuple(limits.items())
-        if key not in self._bounds:
+        known = self._bounds.get(key)
+        if known is None:
+            if len(self._bounds) >= MANY_LAYOUTS:
+                self._bounds.clear()
             names = {**self.names, **limits}
-            self._bounds[key] = tuple(item.spec.range(names, item.shape) for item in self.fields)
-        return self._bounds[key]
+            known = self._bounds[key] = tuple(item.spec.range(names, item.shape) for item in self.fields)
+        return known
 
     def is_bounded(self, limits: Limits) -> bool:
-        """Whether every number of an answer is bounded under these limits."""
-        return all(np.isfinite(high).all() for _, high in self.bounds(limits))
+        """Whether every number of an answer has a bound under these limits."""
+        known = self.names.keys() | limits.keys()
+        return all(item.spec.bound is not None and item.spec.bound.names <= known for item in self.fields)
 
 
-def _names(request: Request[Any], laid: Iterable[LaidField]) -> Limits:
-    """The values of names in bounds: the request's axes and numbers, and the largest magnitudes of its arrays."""
-    bounds = [item.spec.bound for item in laid if item.spec.bound is not None]
-    bounds += [item.spec.norm for item in laid if item.spec.norm is not None]
+@cached
+def _named_arrays(request: Any) -> tuple[tuple[FieldSpec, bool], ...]:
+    """The arrays of a request that bounds of its answer name, and whether by the last axis."""
+    specs = [_spec(item) for item in message_fields(reply_type(request))]
+    bounds = [bound for spec in specs for bound in (spec.bound, spec.norm) if bound is not None]
     used, axes = {name for bound in bounds for name in bound.names}, dict[str, str]()
     for bound in bounds:
         axes |= bound.axes
+    arrays = [item for item in message_fields(request) if item.array and item.name in used]
+    return tuple((i, i.array is not None and i.array.axes[-1:] == (axes.get(i.name),)) for i in arrays)
+
+
+def _largest(request: Request[Any]) -> dict[str, float | tuple[float, ...]]:
+    """The largest magnitudes of the arrays that bounds of the answer name."""
     largest: dict[str, float | tuple[float, ...]] = {}
-    for item in message_fields(type(request)):
-        if item.array and item.name in used:
-            sizes = np.abs(getattr(request, item.name))
-            is_by_axis = item.array.axes[-1:] == (axes.get(item.name),)
-            most = sizes.max(axis=tuple(range(sizes.ndim - 1)) if is_by_axis else None, initial=0.0)
-            largest[item.name] = tuple(most.tolist()) if is_by_axis else float(most)
-    numbers = [item.name for item in message_fields(type(request)) if item.type in (int, float)]
-    return {**largest, **request.axes, **{name: float(getattr(request, name)) for name in numbers}}
+    for item, is_by_axis in _named_arrays(type(request)):
+        sizes = np.abs(getattr(request, item.name))
+        most = sizes.max(axis=tuple(range(sizes.ndim - 1)) if is_by_axis else None, initial=0.0)
+        largest[item.name] = tuple(most.tolist()) if is_by_axis else float(most)
+    return largest
 
 
 def _spec(item: FieldSpec) -> ArraySpec:

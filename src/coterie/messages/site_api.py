@@ -156,14 +156,6 @@ Answering = Callable[[Table, Memory, Any], R]
 Keeping = Callable[[Table, Memory, Any], None]
 
 
-class Evaluated(NamedTuple):
-    """The reply to a carried request, before it is encoded and sent."""
-
-    request: Request[Any]
-    reply: Reply
-    limits: Limits
-
-
 class Exit(Protocol):
     """What the function of a carrying request may use."""
 
@@ -227,8 +219,8 @@ class Exit(Protocol):
     def unmask(self, run: bytes, roster: tuple[str, ...]) -> None:
         """Agree to unmask a sum over these sites; the site's policy may refuse."""
 
-    def evaluate(self, envelope: Any, body: bytes) -> Evaluated:
-        """The answer to a carried request, if the site's policy allows it."""
+    def evaluate(self, envelope: Any, request: Request[Any] | None, limits: Limits) -> Reply:
+        """The answer to a carried request, before it is encoded and sent, if the site's policy allows it."""
 
     def keep(self, envelope: Any, request: Request[Any]) -> None:
         """Do what a request without an answer says, such as preparing rows, if the site's policy allows it."""

@@ -131,8 +131,7 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
     if ask.order:
         order: Order = exit_.begin(envelope, ask.order)
         if order.columns:
-            answer = exit_.evaluate(envelope, codec.encode_body(order.agreement(), {}).data)
-            report = pack_report(answer.reply)
+            report = pack_report(exit_.evaluate(envelope, order.agreement(), {}))
     elif exit_.verifies:
         raise NotOrdered("the site answers only what it can check, and the run has no order")
     blank = Hello(exit_.card(), exit_.head(), exit_.verifies, report, b"")

@@ -11,8 +11,9 @@ the only sum that can be unmasked is the one over the roster that every site of 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +32,7 @@ from coterie.maths.masks import (
 )
 from coterie.maths.thresholds import may_tolerate, threshold
 from coterie.messages import codec
+from coterie.messages.bounds import Limits, Magnitude
 from coterie.messages.codec import Envelope
 from coterie.messages.contributions import PrivateRequest
 from coterie.messages.schema import Layout, Reply, Request, array, request_type
@@ -89,6 +91,18 @@ class Reveal(Request[Revealed], doing="unmasking the sum"):
     sealed: Bytes = array("n", SEALED_BYTES, dtype="uint8")
 
 
+class Known(NamedTuple):
+    """The next question of a run whose sites step the ordered method themselves."""
+
+    position: int
+    """How many sums the run took before."""
+    request: Request[Any]
+    limits: Limits
+    digest: bytes
+    coded: Callable[[int], Sequence[Coding]]
+    """How the numbers of its answer are coded for so many sites."""
+
+
 def ring_bits(question: Question, n_sites: int, default: int = 64) -> int:
     """The size of the ring in which the answers to a question add up."""
     request = question.request
@@ -112,7 +126,7 @@ def decoded_sum(total: Ring, layout: Layout, coded: Sequence[Coding]) -> Reply:
         if isinstance(coding, FixedPoint) and not coding.can_sum_to(value):
             most = f"more than {coding.n_sites} sites can send"
             raise BadAnswer(f"the sum's {item.name} holds {most}: a site did not keep to its bound.")
-        if item.spec.nonnegative and (value < 0).any():
+        if item.spec.nonnegative and value.min(initial=0.0) < 0:
             raise BadAnswer(f"the sum's {item.name} is below 0: a site did not keep to its bound.")
         arrays.append(value)
         start += item.size
@@ -123,11 +137,20 @@ def codings(request: Request[Any], limits: Any, bits: int, n_sites: int) -> Sequ
     """How each array of an answer is coded; ``ValueError`` where one has no bound."""
     layout = request.layout
     if request.ring is None:
-        return [FixedPoint(bits, high, n_sites) for _, high in layout.bounds(limits)]
+        return [_fixed_point(bits, high, n_sites) for _, high in layout.bounds(limits)]
     if bits != request.ring:
         raise ValueError(f"a ring of {bits} bits for one of {request.ring}")
     kind = SignedNumbers if isinstance(request, PrivateRequest) else WholeNumbers
     return [kind(bits)] * len(layout.fields)
+
+
+def _fixed_point(bits: int, bound: Magnitude, n_sites: int) -> FixedPoint:
+    return _plain_fixed_point(bits, bound, n_sites) if isinstance(bound, float) else FixedPoint(bits, bound, n_sites)
+
+
+@lru_cache(maxsize=256)  # rounds of one method need the same
+def _plain_fixed_point(bits: int, bound: float, n_sites: int) -> FixedPoint:
+    return FixedPoint(bits, bound, n_sites)
 
 
 def _roster(exit_: Exit, memory: Memory, names: tuple[str, ...], digest: bytes) -> None:
@@ -144,19 +167,21 @@ def local_masked(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskMasked
     """The carried request's answer, coded and masked; shares of one's own mask go along, sealed."""
     _roster(exit_, memory, ask.roster, envelope.roster)
     exit_.join(envelope.run, ask.roster, envelope.request if ask.subject.of_half else b"")
-    body = memory["masked_sums.question"].data if ask.known else ask.body
-    carried, _ = codec.decode_body(body)
+    known: Known | None = memory["masked_sums.known"] if ask.known else None
+    if ask.known and known is None:
+        raise NotOrdered("the ordered method asks nothing more")
+    carried, limits = codec.decode_body(ask.body) if known is None else (known.request, known.limits)
     if isinstance(carried, PrivateRequest):
         _check_noise(carried, ask.roster, n_introduced(exit_, envelope.run))
         if carried.shares > 1:  # else each site's noise is enough by itself, however often the same one is seen
             exit_.note(envelope.run, _noisy(envelope.round, envelope.attempt), carried.identity)
-    answer = exit_.evaluate(envelope, body)
-    layout = answer.request.layout
-    if (ask.count, ask.n) != (layout.numbers, len(ask.roster)):
+    answer = exit_.evaluate(envelope, carried, limits)
+    assert carried is not None
+    if (ask.count, ask.n) != (carried.layout.numbers, len(ask.roster)):
         raise MalformedMessage("the masked answer asked for has another size")
     try:
-        coded = codings(answer.request, answer.limits, ask.bits, ask.n)
-        parts = [coding.encode(value).ravel() for coding, value in zip(coded, answer.reply.arrays(), strict=True)]
+        coded = codings(carried, limits, ask.bits, ask.n) if known is None else known.coded(ask.n)
+        parts = [coding.encode(value).ravel() for coding, value in zip(coded, answer.arrays(), strict=True)]
     except ValueError as problem:
         raise BadAnswer(f"it cannot be masked: {problem}") from None
     context, total = Context.of(envelope), np.concatenate([*parts, np.zeros(0, np.uint64)])
@@ -247,9 +272,9 @@ def local_revealed(exit_: Exit, memory: Memory, envelope: Envelope, ask: Reveal)
     exit_.unmask(envelope.run, ask.roster)
     for asked in exit_.notes(envelope.run, _noisy(ask.round, ask.attempt)):  # noise is seen over one roster, or none
         exit_.pin(envelope.run, f"unmasked {asked.hex()}", "\n".join(ask.roster).encode())
-    if "masked_sums.position" in memory:  # one question a place; over fewer sites again where some drop out
-        place, asked = memory["masked_sums.position"], memory["masked_sums.question"].digest
-        exit_.pin(envelope.run, f"question {place}", asked)
+    known: Known | None = memory.get("masked_sums.known")
+    if known is not None:  # one question a place; over fewer sites again where some drop out
+        exit_.pin(envelope.run, f"question {known.position}", known.digest)
     shares = [
         bytes(SHARE_BYTES) if peer == exit_.name else opened(seal(exit_, memory, context, peer, exit_.name), sealed)
         for peer, sealed in zip(ask.roster, rows_of(ask.sealed), strict=True)

@@ -37,6 +37,7 @@ from coterie.secure.keys import Context
 from coterie.secure.masked_sums import (
     TAG_BYTES,
     AskMasked,
+    Known,
     Reveal,
     codings,
     decoded_sum,
@@ -157,6 +158,13 @@ class Replay:
             self._asks[roster] = AskMasked(bits, numbers, n, roster, b"", *named)
         return self._asks[roster]
 
+    def known(self) -> Known | None:
+        """The next question; None where the method asks for no more sums."""
+        question = self.question
+        if question is None or not question.summed or not isinstance(question.request, Request):
+            return None
+        return Known(self.position, question.request, question.limits, self.body.digest, self.coded)
+
     def coded(self, n_sites: int) -> Sequence[Coding]:
         """How the numbers of the next sum are coded if it is over so many sites."""
         assert self.question is not None
@@ -191,7 +199,7 @@ class Replay:
             raise NotOrdered(f"the question is not what the ordered method asks now ({self.request.kind})")
         self._put(replace(self.question, request=request, limits=limits), Body(data, codec.request_digest(data)))
 
-    def take(self, proven: ProvenSum) -> None:
+    def take(self, proven: ProvenSum, numbers: Array | None = None) -> None:
         """Go on with a sum that was checked, or without the sites that dropped out."""
         assert self.question is not None
         layout, is_for_all = self.request.layout, self.question.to is None
@@ -201,7 +209,8 @@ class Replay:
         if proven.is_broken:
             self._step(None, RosterChanged("sites dropped out of a sum that needs every site."))
             return
-        self._step(decoded_sum(ring_numbers(proven, layout.numbers), layout, self.coded(len(proven.roster))))
+        total = ring_numbers(proven, layout.numbers) if numbers is None else numbers
+        self._step(decoded_sum(total, layout, self.coded(len(proven.roster))))
 
 
 def packed(total: Array, bits: int) -> bytes:
@@ -221,7 +230,7 @@ def ring_numbers(proven: ProvenSum, count: int) -> Array:
             raw = zlib.decompressobj().decompress(raw, size + 1)
     if len(raw) != size:
         raise NotOrdered("a sum has another number of values than the ordered method asks")
-    return number.from_bytes(memoryview(raw), (count,)).astype(np.uint64)
+    return number.from_bytes(memoryview(raw), (count,)).astype(np.uint64, copy=False)
 
 
 def is_same(request: Request[Any], expected: Request[Any]) -> bool:
@@ -284,7 +293,7 @@ def check_question(exit_: Exit, memory: Memory, envelope: Envelope, decoded: Dec
         if isinstance(problem, BadAnswer):  # a sum that no sites within their bounds can have sent
             raise NotOrdered(str(problem)) from None
         raise
-    memory["masked_sums.position"], memory["masked_sums.question"] = replay.position, replay.body
+    memory["masked_sums.known"] = replay.known()
 
 
 def _read(raw: bytes) -> Attachment:
@@ -338,19 +347,19 @@ def _take(exit_: Exit, memory: Memory, envelope: Envelope, replay: Replay, prove
         return
     if proven.position > replay.position or replay.question is None:
         raise NotOrdered("a sum was left out")
-    if proven.is_broken:
-        if not replay.may_give_up(proven.roster):
-            raise NotOrdered("a sum was given up though no site dropped out of it")
-    else:
-        _check_tag(memory["masked_sums.group"], envelope.run, replay, proven)
-    replay.take(proven)
+    numbers = None
+    if not proven.is_broken:
+        numbers = _checked_sum(memory["masked_sums.group"], envelope.run, replay, proven)
+    elif not replay.may_give_up(proven.roster):
+        raise NotOrdered("a sum was given up though no site dropped out of it")
+    replay.take(proven, numbers)
     if proven.is_broken and replay.question is not None:  # there are more sums, over those left
         exit_.join(envelope.run, proven.roster)
     exit_.note(envelope.run, "sum", encode(proven))
 
 
-def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> None:
-    """``NotOrdered`` unless the sum is that of what the sites of its roster sent."""
+def _checked_sum(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> Array:
+    """The numbers of a sum; ``NotOrdered`` unless it is that of what the sites of its roster sent."""
     assert replay.question is not None
     if not replay.allows(proven.roster):
         raise NotOrdered("a sum is over other sites than the ordered method asks")
@@ -361,10 +370,11 @@ def _check_tag(group: bytes, run: bytes, replay: Replay, proven: ProvenSum) -> N
         raise NotOrdered("a sum is in another ring than the ordered method asks")
     roster = codec.roster_digest(proven.roster)
     context = Context(run, proven.round, proven.attempt, roster, codec.encode_body(ask, {}).digest)
-    signed = is_signed(replay.coded(ask.n))
-    tag = sum_tag(group, context, ring_numbers(proven, ask.count), ask.bits, is_signed=signed, is_padded=True)
+    numbers, signed = ring_numbers(proven, ask.count), is_signed(replay.coded(ask.n))
+    tag = sum_tag(group, context, numbers, ask.bits, is_signed=signed, is_padded=True)
     if tag.to_bytes(TAG_BYTES, "little") != proven.tag:
         raise NotOrdered("a sum is not that of what the sites sent")
+    return numbers
 
 
 def _rebuilt(exit_: Exit, memory: Memory, envelope: Envelope) -> Replay:

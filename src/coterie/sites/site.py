@@ -36,7 +36,6 @@ from coterie.messages.site_api import (
     CARRIERS,
     CHECKS,
     KEEPERS,
-    Evaluated,
     Memory,
     Table,
     rows_behind,
@@ -293,15 +292,14 @@ class Site(Services):
             lambda is_private: self._check_table(envelope, {}, is_private=is_private),
         )
 
-    def evaluate(self, envelope: Envelope, body: bytes) -> Evaluated:
+    def evaluate(self, envelope: Envelope, request: Request[Any] | None, limits: Limits) -> Reply:
         """The answer to a request that another one carries; what carries it masks it before it leaves."""
-        request, limits = codec.decode_body(body)
         if request is None or request.remembered:
             raise Refused(Refusal.UNKNOWN_QUESTION)
         self._object(envelope, request, is_masked=True)
         self._check_rows(envelope, limits)
         _layout(request)
-        return Evaluated(request, self._compute(envelope, request), limits)
+        return self._compute(envelope, request)
 
     def keep(self, envelope: Envelope, request: Request[Any]) -> None:
         """Do what a request without an answer says; the site's own protocol asks for it, in a verified run."""

@@ -73,6 +73,8 @@ def local_weighted_centers(table: Table, memory: Memory, ask: Train) -> Weighted
 
 def _moved(centers: Floats, goal: Floats, rate: Floats | float) -> Floats:
     """Centers moved towards their goal; at rate 1 exactly onto it, without a rounding error on the way."""
+    if np.all(np.equal(rate, 1.0)):
+        return goal
     return np.where(np.equal(rate, 1.0), goal, centers + rate * (goal - centers))
 
 
@@ -224,9 +226,10 @@ def federated_kmeans(
         rounds += 1
         sampled = yield from _sampled(settings.fraction, seed, rounds)
         reply = yield from total(settings.ask(centers, seed, rounds), to=sampled)
-        before, goal = centers, clustering.means(reply.weighted, reply.sizes, fallback=centers)
-        velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (goal - centers)
-        aim = goal if settings.server_momentum == 0 else centers + velocity
+        before, aim = centers, clustering.means(reply.weighted, reply.sizes, fallback=centers)
+        if settings.server_momentum:
+            velocity = settings.server_momentum * velocity + (1 - settings.server_momentum) * (aim - centers)
+            aim = centers + velocity
         centers = _moved(centers, aim, settings.server_rate)
         if reassignment is not None:
             small = np.where(reply.sizes < reassignment.share * reply.sizes.sum(), small + 1, 0)
