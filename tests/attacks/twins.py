@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pytest
 
 from coterie.messages import codec
+from coterie.messages.bounds import Limits
 from coterie.messages.codec import Envelope, Form
 from coterie.messages.refusals import Refusal
-from coterie.messages.schema import Reply
-from coterie.messages.site_api import CARRIERS, Evaluated
+from coterie.messages.schema import Reply, Request
+from coterie.messages.site_api import CARRIERS
 from coterie.sites.site import Site
 from coterie.sites.tables import ArrayTable
 from coterie.sites.views import forming
@@ -154,9 +155,10 @@ class Recorder:
             self._note(site.name, codec.decode_question(frame), given)
             return given
 
-        def heard_within(site: Site, envelope: Envelope, body: bytes) -> Evaluated:
-            found = evaluate(site, envelope, body)
-            self._add(site.name, Answer(found.request.kind, True, _numbers(found.reply)))
+        def heard_within(site: Site, envelope: Envelope, request: Request[Any] | None, limits: Limits) -> Reply:
+            found = evaluate(site, envelope, request, limits)
+            assert request is not None
+            self._add(site.name, Answer(request.kind, True, _numbers(found)))
             return found
 
         with pytest.MonkeyPatch.context() as patch:
