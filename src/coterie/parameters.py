@@ -23,12 +23,15 @@ NOTHING = "nothing"
 
 
 class Allowed:
-    """What values a parameter may have: some words, or numbers in a range, whole ones or any; ``none`` allows None.
+    """What values a parameter may have: some words, numbers in a range, whole ones or any, or both; ``none`` allows
+    None.
 
     >>> print(Allowed(whole=True, low=1).problem("k", 0))
     k=0 must be a whole number, at least 1.
     >>> print(Allowed(above=0, high=1).problem("share", 2))
     share=2 must be a number above 0 and at most 1.
+    >>> print(Allowed("auto", whole=True, low=1).problem("starts", 0))
+    starts=0; it is 'auto' or a whole number, at least 1.
     """
 
     def __init__(
@@ -48,15 +51,17 @@ class Allowed:
         """One sentence where the value is not allowed."""
         if (value is None and self.none) or (isinstance(value, str) and value in self.words):
             return None
-        if self.words:
-            *most, last = [repr(word) for word in self.words]
-            return f"{name}={value!r}; it is {', '.join(most)}{' or ' if most else ''}{last}."
-        is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
-        if is_number and self._is_between(float(value)):
-            return None
         ends = [f"{words} {end:g}" for words, end in self._ends.items() if end is not None]
+        has_numbers = not self.words or self.whole or bool(ends)
+        is_number = isinstance(value, Integral if self.whole else Real) and value is not True and value is not False
+        if has_numbers and is_number and self._is_between(float(value)):
+            return None
         kind_name = "a whole number" + ("," if ends else "") if self.whole else "a number"
-        return f"{name}={value!r} must be {kind_name}{' ' if ends else ''}{' and '.join(ends)}."
+        numbers = f"{kind_name}{' ' if ends else ''}{' and '.join(ends)}"
+        if not self.words:
+            return f"{name}={value!r} must be {numbers}."
+        *most, last = [*(repr(word) for word in self.words), *([numbers] if has_numbers else [])]
+        return f"{name}={value!r}; it is {', '.join(most)}{' or ' if most else ''}{last}."
 
     def _is_between(self, value: float) -> bool:
         low, above, high, below = self._ends.values()

@@ -20,10 +20,11 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import Split, Summarise, choose_start
+from coterie.methods.shared.restarts import AssignEach, best_of, n_init_parameter, n_starts
+from coterie.methods.shared.starts import Split, Summarise, starts_of
 from coterie.parameters import Allowed, parameter
 
-CLUSTERING: Requests = (Assign, Close, Split, Summarise, SumCost, SampleCoreset)
+CLUSTERING: Requests = (Assign, AssignEach, Close, Split, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
 
 
@@ -122,6 +123,7 @@ class EmbeddedKMeans(ClusterSettings):
         "The start of the k-means of embedded rows, by name; see :class:`FederatedKMeans`.",
         Allowed("auto", "one-shot", "cells", "var-part", "random"),
     )
+    n_init: str | int = n_init_parameter()
     tol: float = parameter(
         1e-4, "The shift of the centers at which to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
     )
@@ -136,7 +138,8 @@ def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunConte
     spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
     if settings.init != "random":  # the first component has one sign: nearly all of it is its mean
         spread.deviation[:1] = 0.0
-    start = yield from choose_start(settings.init, k, spread, seed=context.seed, averages=context.averages)
+    most = n_starts(settings.n_init, settings.init)
+    start = yield from best_of((yield from starts_of(settings.init, k, spread, seed=context.seed, most=most)))
     tol = settings.tol * float(np.mean(deviation**2))
     return (yield from lloyd(start, max_rounds=settings.max_rounds, tol=tol))
 

@@ -25,6 +25,7 @@ from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
+from coterie.methods.shared.restarts import AssignEach, n_init_parameter
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
@@ -140,12 +141,13 @@ class FederatedSettings(PrivateSettings, KMeansSettings):
     _: KW_ONLY
     init: str | npt.ArrayLike = parameter(
         "auto",
-        "Where to start; never a row of a site. ``one-shot``: every site's own centers, clustered (per-site results "
-        "are seen); ``var-part``: by splitting cells, sums only; ``cells``: the same for four times as many cells, "
-        "whose means are then clustered; ``random``: within two deviations of the mean; ``auto``: one-shot where "
-        "every site's policy allows averages, else cells. Or an array of centers.",
+        "Where to start; never a row of a site. ``var-part``: by splitting cells, sums only; ``cells``: the same for "
+        "four times as many cells, whose means are then clustered; ``random``: within two deviations of the mean; "
+        "``auto``: cells, and as many random places moved twice, clustered apart and together; ``one-shot``: every "
+        "site's own centers, clustered (per-site results are seen). Or an array of centers.",
         chooses="points",
     )
+    n_init: str | int = n_init_parameter()
     fraction: float = parameter(1.0, "C: the share of sites sampled each round.", Allowed(above=0, high=1))
     epochs: int = parameter(
         1, "E: passes a site makes over its rows in a round.", Allowed(whole=True, low=1, high=MAX_EPOCHS)
@@ -264,11 +266,11 @@ def _reassigned(
 METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-    (Train, Close, Split, Summarise, *PRIVATE),
+    (Train, Close, Split, AssignEach, Summarise, *PRIVATE),
     "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
     "k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
-    optional="only with a one-shot start (the default where every site allows averages)",
+    optional="only with a one-shot start",
     settings=(FederatedSettings,),
     use="for k-means clusters: the default",
 )

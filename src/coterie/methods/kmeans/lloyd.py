@@ -16,7 +16,8 @@ from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import Split, Summarise, choose_start
+from coterie.methods.shared.restarts import AssignEach, best_of, n_init_parameter, n_starts
+from coterie.methods.shared.starts import Split, Summarise, starts_of
 from coterie.parameters import Allowed, parameter
 
 
@@ -25,6 +26,7 @@ class KMeansSettings(ClusterSettings):
 
     result_type: ClassVar[type[Any]] = KMeansFit
     init: str | npt.ArrayLike = "one-shot"
+    n_init: str | int = "auto"
     max_rounds: int = 0
     tol: float = 0.0
 
@@ -35,6 +37,7 @@ class KMeansSettings(ClusterSettings):
             raise InputError(
                 f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
             )
+        n_starts(self.n_init, self.init)
 
     def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
         """A start, and rounds from there."""
@@ -42,7 +45,9 @@ class KMeansSettings(ClusterSettings):
         columns = context.spread or (yield from spread(context.n_columns))
         check_rows(columns.rows, self.n_clusters)
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
-        start = yield from choose_start(init, self.n_clusters, columns, seed=context.seed, averages=context.averages)
+        most = n_starts(self.n_init, init)
+        starts = yield from starts_of(init, self.n_clusters, columns, seed=context.seed, most=most)
+        start = yield from best_of(starts)
         return (yield from self.improve(start, columns, context.seed))
 
     def improve(self, start: Floats, columns: Spread, seed: int) -> Protocol[KMeansFit]:
@@ -58,6 +63,7 @@ class LloydSettings(KMeansSettings):
     init: str | npt.ArrayLike = parameter(
         "var-part", "Where to start, as in :class:`FederatedKMeans`.", chooses="points"
     )
+    n_init: str | int = n_init_parameter()
     max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
     tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
 
@@ -67,7 +73,7 @@ class LloydSettings(KMeansSettings):
 METHOD = Method(
     "lloyd",
     "Lloyd's k-means over all rows, by sums",
-    (Assign, Close, Split, Summarise),
+    (Assign, AssignEach, Close, Split, Summarise),
     "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
     "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
     optional="only with a one-shot start",

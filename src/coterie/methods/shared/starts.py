@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +24,10 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
     if bottom.shape != top.shape or not (bottom <= top).all():
         raise InputError("the public box needs one low and one high number for every column, low <= high")
     return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
+
+
+CELLS_A_CLUSTER = 4
+PLACE_MOVES = 2
 
 
 class LocalCenters(Reply, content="averages"):
@@ -97,15 +100,18 @@ def one_shot(n_clusters: int, n_columns: int, *, seed: int, sample: int = 2000) 
 
 
 class CellSums(Reply, content="sums"):
-    """Per cell the number of a site's rows, their sum and their sum of squares, column by column."""
+    """Per cell the number of a site's rows, their sum and their sum of squares, column by column; per point the
+    number and the sum of those nearest to it."""
 
     counts: Floats = array("cells", bound="rows", nonnegative=True)
     sums: Floats = array("cells", "d", bound="rows * (box[d] + origin[d])")
     squares: Floats = array("cells", "d", bound="rows * (box[d] + origin[d])**2", nonnegative=True)
+    near: Floats = array("points", bound="rows", nonnegative=True)
+    near_sums: Floats = array("points", "d", bound="rows * (box[d] + origin[d])")
 
 
 class Split(Request[CellSums], doing="summing up the cells of the initial partition"):
-    """Walk every row down a tree of cuts to its cell and sum up each cell.
+    """Walk every row down a tree of cuts to its cell, put it to its nearest point, and sum up both.
 
     Cut ``i`` splits cell ``parent[i]`` at ``threshold[i]`` of column ``column[i]``: what lies above becomes
     cell ``i + 1``. Sums are taken about ``origin`` to keep their digits.
@@ -116,6 +122,7 @@ class Split(Request[CellSums], doing="summing up the cells of the initial partit
     column: Integers = array("cuts", dtype="int32")
     threshold: Floats = array("cuts")
     origin: Floats = array("d")
+    places: Floats = array("points", "d")
 
 
 @answers(Split)
@@ -123,14 +130,19 @@ def local_cell_sums(table: Table, memory: Memory, ask: Split) -> CellSums:
     reply = CellSums.zeros(ask.axes)
     for block in table.blocks():
         cells = clustering.cells_of(block.rows, ask.parent, ask.column, ask.threshold)
-        reply += CellSums(*clustering.cell_sums(block.rows, cells, ask.cells, ask.origin, block.weights))
+        parts = clustering.cell_sums(block.rows, cells, ask.cells, ask.origin, block.weights)
+        sums, near = np.zeros(ask.places.shape), np.zeros(len(ask.places))
+        if len(near):
+            sums, near, _ = clustering.moments(block.rows, ask.places, block.weights)
+        reply += CellSums(*parts, near, sums - near[:, None] * ask.origin)
     return reply
 
 
-def split_request(cuts: Sequence[tuple[int, int, float]], origin: Floats) -> Split:
-    """The request for the cells that these cuts leave, each a cell, a column and a threshold."""
+def split_request(cuts: Sequence[tuple[int, int, float]], origin: Floats, places: Floats | None = None) -> Split:
+    """The request for the cells that these cuts leave, each a cell, a column and a threshold, and for points."""
     parent, column, threshold = np.array(cuts, float).reshape(-1, 3).T
-    return Split(len(cuts) + 1, parent.astype(np.int64), column.astype(np.int64), threshold, origin)
+    near = np.zeros((0, len(origin))) if places is None else places
+    return Split(len(cuts) + 1, parent.astype(np.int64), column.astype(np.int64), threshold, origin, near)
 
 
 def var_part(
@@ -143,8 +155,8 @@ def var_part(
     known of the rows, a point near their mean above all; without it one round finds the mean. Splitting ends before a
     site would send more than ``most_numbers``.
     """
-    means, _ = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
-    return np.resize(means, (n_clusters, n_columns))
+    cells, _ = yield from _split_cells(n_clusters, n_columns, about, most_numbers)
+    return np.resize(cells.points, (n_clusters, n_columns))
 
 
 def cells_start(
@@ -155,14 +167,22 @@ def cells_start(
     Costs four times the numbers of :func:`var_part` and about two rounds more; it ends in better
     optima where no column by itself shows the clusters. Sums only.
     """
-    means, counts = yield from _split_cells(4 * n_clusters, n_columns, about, most_numbers)
-    return clustering.best_centers(means, counts, n_clusters, seed=seed).centers
+    cells, _ = yield from _split_cells(CELLS_A_CLUSTER * n_clusters, n_columns, about, most_numbers)
+    return clustering.best_centers(*cells, n_clusters, seed=seed).centers
+
+
+class Points(NamedTuple):
+    """Points that stand for rows, and for how many."""
+
+    points: Floats
+    weights: Floats
 
 
 def _split_cells(
-    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float
-) -> Protocol[tuple[Floats, Floats]]:
-    """Means and counts of cells split by the var-part rule, fewer where nothing is left to split, or to be sent."""
+    n_cells: int, n_columns: int, about: Spread | None, most_numbers: float = np.inf, places: Floats | None = None
+) -> Protocol[tuple[Points, Points]]:
+    """Cells split by the var-part rule, fewer where nothing is left to split, or to be sent; and the cells of some
+    places, which move to the means of the rows nearest to them for the first rounds."""
     taken: list[tuple[int, int, float]] = []
     sent, cell_numbers = 0, 2 * n_columns + 1
     if about is None:
@@ -171,15 +191,19 @@ def _split_cells(
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
+    near, moves = Points(np.zeros((0, n_columns)) if places is None else places, np.zeros(0)), PLACE_MOVES
     while True:
-        m = yield from total(split_request(taken, origin))
+        m = yield from total(split_request(taken, origin, near.points if moves else None))
+        if moves:
+            near = Points(origin + clustering.means(m.near_sums, m.near, fallback=near.points - origin), m.near)
+            moves -= 1
         sent += len(m.counts) * cell_numbers
         if not m.counts.sum() > 0:
             raise InputError("no site holds any row")
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
-            return mean + origin, m.counts
+            return Points(mean + origin, m.counts), near
         taken += cuts
 
 
@@ -188,28 +212,36 @@ def cells_by_round(n_cells: int) -> list[int]:
     return [min(1 << i, n_cells) for i in range((n_cells - 1).bit_length() + 1)]
 
 
-def choose_start(
-    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, averages: bool = True
-) -> Protocol[Floats]:
-    """Starting centers by name, never a row of a site.
-
-    ``"auto"`` is one-shot where every site lets its ``averages`` be seen and they send enough centers, else cells by
-    sums.
-    """
+def starts_of(
+    init: str | Floats, n_clusters: int, spread: Spread, *, seed: int, most: int = 1
+) -> Protocol[list[Floats]]:
+    """At most so many different starts by name, never a row of a site; the most promising first."""
     d = len(spread.mean)
     if not isinstance(init, str):
-        return np.array(init, np.float64)
+        return [np.array(init, np.float64)]
     if init == "random":
-        return random_start(spread.low, spread.high, n_clusters, seed=seed)
+        seeds = [seed, *((seed + 7919 * i) % 2**32 for i in range(1, most))]
+        return [random_start(spread.low, spread.high, n_clusters, seed=own) for own in seeds]
     if init == "var-part":
-        return (yield from var_part(n_clusters, d, about=spread))
+        return [(yield from var_part(n_clusters, d, about=spread))]
     if init == "cells":
-        return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
+        cells, _ = yield from _split_cells(CELLS_A_CLUSTER * n_clusters, d, spread)
+        return solutions([cells], n_clusters, most, seed=seed)
     if init == "one-shot":
-        return (yield from one_shot(n_clusters, d, seed=seed))
+        return [(yield from one_shot(n_clusters, d, seed=seed))]
     if init != "auto":
         raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
-    if averages:
-        with contextlib.suppress(InputError):
-            return (yield from one_shot(n_clusters, d, seed=seed))
-    return (yield from cells_start(n_clusters, d, seed=seed, about=spread))
+    places = np.random.default_rng([seed, 2]).normal(spread.mean, spread.deviation, (CELLS_A_CLUSTER * n_clusters, d))
+    cells, near = yield from _split_cells(len(places), d, spread, places=places)
+    both = Points(np.concatenate([cells.points, near.points]), np.concatenate([cells.weights, near.weights]))
+    return solutions([cells, near, both], n_clusters, most, seed=seed)
+
+
+def solutions(sets: Sequence[Points], n_clusters: int, most: int, *, seed: int) -> list[Floats]:
+    """At most so many distinct solutions of weighted k-means problems, the best of each first."""
+    ranked = [
+        clustering.several_starts(points, weights, n_clusters, most, seed=(seed + 104729 * i) % 2**32)
+        for i, (points, weights) in enumerate(sets)
+    ]
+    in_turn = [found[i] for i in range(most) for found in ranked if i < len(found)]
+    return in_turn[:most]
