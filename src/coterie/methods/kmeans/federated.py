@@ -25,7 +25,7 @@ from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
-from coterie.methods.shared.restarts import AssignEach, n_init_parameter
+from coterie.methods.shared.restarts import JUDGED, n_init_parameter
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
@@ -266,7 +266,7 @@ def _reassigned(
 METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-    (Train, Close, Split, AssignEach, Summarise, *PRIVATE),
+    (Train, Close, Split, *JUDGED, Summarise, *PRIVATE),
     "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
     "k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
