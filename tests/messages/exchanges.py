@@ -34,7 +34,7 @@ SAMPLES = {
     Agree: Agree(2, ("age", "größe"), ("number", "text")),
     SumColumns: SumColumns(True, np.arange(2.0)),
     Prepare: Prepare("mean", False, np.zeros(2), np.ones(2), np.ones(2), *np.zeros((2, 0))),
-    Split: Split(2, np.array([0]), np.array([1]), np.array([0.5]), np.zeros(2)),
+    Split: Split(2, np.array([0]), np.array([1]), np.array([0.5]), np.zeros(2), np.ones((3, 2))),
     Summarise: Summarise(4, 2, 2000, -5),
     AskPacked: PACKED,
     AskRounded: AskRounded("float32", np.arange(3.0)),

@@ -129,6 +129,11 @@ class EmbeddedKMeans(ClusterSettings):
     )
     max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        check_n_init(self.n_init, self.init)
+
 
 def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunContext) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
