@@ -67,9 +67,9 @@ def local_each_moments(table: Table, memory: Memory, ask: AssignEach) -> EachMom
 
 JUDGED: tuple[type[Request[Any]], ...] = (CompareStarts, AssignEach)
 """The questions by which starts are compared."""
-STARTS, TRIED = 8, 3
+STARTS, TRIED = 8, 6
 """So many starts where nothing else is asked for; for each, so many solutions are compared first."""
-STEPS = (2, 3, 4)
+STEPS = (3, 4, 6)
 """Steps that starts take together before the better half goes on: more, the fewer there are."""
 RESTARTED = ("auto", "cells", "random")
 """The names of starts of which there can be several."""
