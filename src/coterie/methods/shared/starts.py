@@ -231,10 +231,17 @@ def starts_of(
         return [(yield from one_shot(n_clusters, d, seed=seed))]
     if init != "auto":
         raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
-    places = np.random.default_rng([seed, 2]).normal(spread.mean, spread.deviation, (CELLS_A_CLUSTER * n_clusters, d))
-    cells, near = yield from _split_cells(len(places), d, spread, places=places)
+    cells, near = yield from cells_and_places(n_clusters, spread, seed=seed)
     both = Points(np.concatenate([cells.points, near.points]), np.concatenate([cells.weights, near.weights]))
     return solutions([cells, near, both], n_clusters, most, seed=seed)
+
+
+def cells_and_places(n_clusters: int, spread: Spread, *, seed: int) -> Protocol[tuple[Points, Points]]:
+    """Two sets of points that stand for all rows, four times as many as clusters each: the means of cells, and
+    public places that moved to the means of the rows near them."""
+    d = len(spread.mean)
+    places = np.random.default_rng([seed, 2]).normal(spread.mean, spread.deviation, (CELLS_A_CLUSTER * n_clusters, d))
+    return (yield from _split_cells(len(places), d, spread, places=places))
 
 
 def solutions(sets: Sequence[Points], n_clusters: int, most: int, *, seed: int) -> list[Floats]:

@@ -1,0 +1,1 @@
+"""Questions about data rather than clusterings of it: how many clusters there are."""
