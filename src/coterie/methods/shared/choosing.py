@@ -121,8 +121,6 @@ def _check_sizes(ask: RateCandidates) -> None:
     sizes = ask.sizes.tolist()
     if not sizes or min(sizes) < 1 or sum(sizes) != len(ask.centers) or sum(k * k for k in sizes) != ask.pairs:
         raise MalformedMessage(f"{len(ask.centers)} centers and {ask.pairs} pairs are not those of {sizes} clusters")
-    if not ask.centers.shape == ask.first.shape == ask.second.shape:
-        raise MalformedMessage("a candidate has other centers in its halves")
 
 
 def _squared(rows: Rows, centers: Floats) -> Floats:
