@@ -1,4 +1,4 @@
-"""Silhouettes, agreement of clusterings and costs of rows without clusters, beside slow twins that are easy to see."""
+"""Silhouettes, agreement of clusterings and costs of rows without clusters, beside slow twins."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def test_a_weight_of_three_is_three_rows():
     first, second = RNG.integers(0, 3, 20), RNG.integers(0, 3, 20)
     weights = RNG.integers(0, 4, 20)
     weighted = separation.pair_counts(first, second, 3, weights.astype(float))
-    repeated = separation.pair_counts(np.repeat(first, weights), np.repeat(second, weights), 3, np.ones(weights.sum()))
+    repeated = separation.pair_counts(
+        np.repeat(first, weights), np.repeat(second, weights), 3, np.ones(weights.sum())
+    )
     assert (weighted == repeated).all()
 
 

@@ -36,14 +36,15 @@ def chosen(tables, ks=range(2, 7), judged=True):
 
 def test_halves_are_sums_of_rows_by_their_nearest_point():
     points = ROWS[:5] + 0.1
-    reply = choosing.local_half_sums(Cut(ROWS), Memory(), SumHalves(7, points))
+    origin = np.arange(4.0)
+    reply = choosing.local_half_sums(Cut(ROWS), Memory(), SumHalves(7, origin, points))
     half = choosing.halves_of(ROWS, 7)
     labels = ((ROWS[:, None] - points) ** 2).sum(axis=2).argmin(axis=1)
     for which in (0, 1):
         for place in range(5):
             own = ROWS[(half == which) & (labels == place)]
             assert reply.counts[which, place] == len(own)
-            np.testing.assert_allclose(reply.sums[which, place], own.sum(axis=0), atol=1e-9)
+            np.testing.assert_allclose(reply.sums[which, place], (own - origin).sum(axis=0), atol=1e-9)
 
 
 def test_halves_are_even_differ_by_seed_and_do_not_depend_on_order_or_precision():
@@ -118,7 +119,7 @@ def test_stability_is_the_agreement_of_clusters_of_the_two_halves():
     rows = blobs(400, 2, 3, seed=5)
     half = choosing.halves_of(rows, 1)
     points = rows[::4]
-    reply = choosing.local_half_sums(ArrayTable(rows), Memory(), SumHalves(1, points))
+    reply = choosing.local_half_sums(ArrayTable(rows), Memory(), SumHalves(1, np.zeros(2), points))
     labels = []
     for which in (0, 1):
         held = reply.counts[which] > 0

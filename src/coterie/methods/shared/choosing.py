@@ -33,17 +33,18 @@ STARTS = 10
 
 
 class HalfSums(Reply, content="sums"):
-    """Per half of a site's rows and per point the number and the sum of the rows nearest to it."""
+    """Per half of a site's rows and per point the number of the rows nearest to it, and their sum about an origin."""
 
     counts: Floats = array(HALVES, "points", bound="rows", nonnegative=True)
-    sums: Floats = array(HALVES, "points", "d", bound="rows * box[d]")
+    sums: Floats = array(HALVES, "points", "d", bound="rows * (box[d] + origin[d])")
 
 
 class SumHalves(Request[HalfSums], doing="summing up two halves of the rows"):
     """Put every row to its nearest point, apart for each half of the rows; the values of a row and the seed say to
-    which half it belongs."""
+    which half it belongs. Sums are taken about ``origin`` to keep their digits."""
 
     seed: int
+    origin: Floats = array("d")
     points: Floats = array("points", "d")
 
 
@@ -53,7 +54,7 @@ def local_half_sums(table: Table, memory: Memory, ask: SumHalves) -> HalfSums:
     for block in table.blocks():
         cells = clustering.nearest(block.rows, ask.points)[0] + len(ask.points) * halves_of(block.rows, ask.seed)
         counts = clustering.counts_by_cell(cells, block.counts, HALVES * len(ask.points))
-        sums = clustering.sums_by_cell(block.rows, cells, block.counts, HALVES * len(ask.points))
+        sums = clustering.sums_by_cell(block.rows - ask.origin, cells, block.counts, HALVES * len(ask.points))
         reply += HalfSums(counts.reshape(HALVES, -1), sums.reshape(HALVES, *ask.points.shape))
     return reply
 
@@ -187,16 +188,17 @@ def choose_k(ks: Sequence[int], spread: Spread, *, seed: int, judged: bool = Tru
     """
     cells, near = yield from cells_and_places(max(ks), spread, seed=seed)
     points = np.concatenate([cells.points, near.points])
-    halves = yield from total(SumHalves(seed, points))
-    parts = [
-        Points(clustering.means(s, c, fallback=points), c) for s, c in zip(halves.sums, halves.counts, strict=True)
-    ]
-    counts, sums = halves.counts.sum(axis=0), halves.sums.sum(axis=0)
-    whole = Points(clustering.means(sums, counts, fallback=points), counts)
+    halves = yield from total(SumHalves(seed, spread.mean, points))
+    whole = _means(halves.sums.sum(axis=0), halves.counts.sum(axis=0), spread.mean, points)
+    parts = [_means(*half, spread.mean, points) for half in zip(halves.sums, halves.counts, strict=True)]
     centers, first, second = (np.concatenate([_centers(part, k, seed) for k in ks]) for part in (whole, *parts))
     sizes = np.array(ks, np.int64)
     ratings = yield from total(RateCandidates(int((sizes**2).sum()), sizes, centers, first, second))
     return _choice(sizes, ratings, centers, whole, spread, seed, judged)
+
+
+def _means(sums: Floats, counts: Floats, origin: Floats, points: Floats) -> Points:
+    return Points(origin + clustering.means(sums, counts, fallback=points - origin), counts)
 
 
 def _centers(summary: Points, k: int, seed: int) -> Floats:
