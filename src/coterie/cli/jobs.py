@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import msgspec
 import numpy as np
 
-from coterie.cli.options import read_ranges
+from coterie.cli.options import range_of, read_ranges
 from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_api import Table
@@ -36,7 +36,8 @@ class Job:
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
-    clusters: int = 8
+    clusters: int | str = 8
+    """How many; ``auto``: the number that the rows support; ``2-15``: judge these numbers instead of clustering."""
     method: str = "federated-kmeans"
     site_column: str | None = None
     columns: list[str] | None = None
@@ -72,8 +73,10 @@ class Job:
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
-        if self.clusters < 1:
+        if isinstance(self.clusters, int) and self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
+        if isinstance(self.clusters, str) and self.clusters != "auto":
+            range_of(self.clusters)
         if "privacy" in self.settings:
             raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
         if self.privacy is not None:
@@ -154,12 +157,15 @@ class Job:
         return find_policy(given if isinstance(given, str) else given.get(site, default))
 
     def estimator(self) -> Any:
-        from coterie.estimators.registry import make_estimator
+        from coterie.estimators.registry import choice_estimator, make_estimator
 
-        parameters = {"n_clusters": self.clusters, "random_state": self.seed, **self.settings}
+        parameters = {"random_state": self.seed, **self.settings}
         if self.privacy is not None:
             parameters["privacy"] = Privacy.of(self.privacy)
-        return make_estimator(self.method, parameters)
+        if isinstance(self.clusters, str) and self.clusters != "auto":
+            low, high = range_of(self.clusters)
+            return choice_estimator(self.method, {"min_clusters": low, "max_clusters": high, **parameters})
+        return make_estimator(self.method, {"n_clusters": self.clusters, **parameters})
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""

@@ -83,7 +83,13 @@ ledger = _group("ledger", "What left each site, and what the server saw of it.")
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
 SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
-Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="Number of clusters.")]
+Clusters = Annotated[
+    str,
+    typer.Option(
+        "--clusters", "-k", help="Number of clusters; auto: the one that the rows support (federated-kmeans)."
+    ),
+]
+ClusterRange = Annotated[str, typer.Option("--clusters", "-k", help="The numbers of clusters to judge: 2-15.")]
 Method = Annotated[
     str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
@@ -164,6 +170,27 @@ def check_new(path: Path, force: bool) -> None:
     """Refuse to overwrite a file without --force."""
     if path.exists() and not force:
         raise InputError(f"{path} already exists; pass --force to overwrite it.")
+
+
+def n_clusters_of(text: str) -> int | str:
+    """``"5"`` as 5; ``"auto"`` stays."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(
+            f"-k {text!r} is neither a whole number nor auto; `coterie choose-k -k 2-15` judges several numbers."
+        ) from None
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """``"2-15"`` as (2, 15)."""
+    low, _, high = text.partition("-")
+    try:
+        return int(low), int(high)
+    except ValueError:
+        raise InputError(f"clusters={text!r}; numbers of clusters are LOW-HIGH, such as 2-15.") from None
 
 
 def names_of(text: str) -> list[str]:

@@ -93,3 +93,5 @@ class NumberOfKernelClusters(LandmarkChoiceSettings, ChoiceModel):
     ledger_ : Ledger
         Every question and answer of the run.
     """
+
+    cost_over_groups = "about"

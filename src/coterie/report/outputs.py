@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 import coterie
 from coterie.errors import InputError, Unaligned
+from coterie.estimators.choosing import ChoiceModel
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
@@ -28,6 +29,7 @@ from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
+from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
@@ -39,7 +41,7 @@ from coterie.text import count_of
 RESULT_SCHEMA = 1
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", CERTIFICATE),
+    *("model.json", "clusters.png", "report.html", CERTIFICATE, CHOICE, CHOICE_PICTURE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -85,22 +87,14 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
     """The contents of ``result.json``."""
     ledger = estimator.ledger_
     return {
-        "schema": RESULT_SCHEMA,
-        "coterie": coterie.__version__,
-        "method": estimator.method,
-        "settings": dict(settings),
+        **_run_facts(estimator, settings),
         "columns": columns,
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
         **_exactness(estimator),
-        "min_group": estimator.min_group_,
         "privacy": privacy_facts(estimator),
-        "public_seed": getattr(estimator, "public_seed_", None),
-        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
-        "asked": asked_of(ledger),
-        "lost": ledger.lost(),
         "title": " over ".join(
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
@@ -113,6 +107,22 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
             "The plane of the two main directions of the centers. Each panel shows a sample of a site's rows, "
             "coloured by cluster, over the other sites' rows in grey. Crosses are centers."
         ),
+    }
+
+
+def _run_facts(estimator: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``result.json`` says of any run."""
+    ledger = estimator.ledger_
+    return {
+        "schema": RESULT_SCHEMA,
+        "coterie": coterie.__version__,
+        "method": estimator.method,
+        "settings": dict(settings),
+        "min_group": estimator.min_group_,
+        "public_seed": getattr(estimator, "public_seed_", None),
+        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
+        "asked": asked_of(ledger),
+        "lost": ledger.lost(),
     }
 
 
@@ -192,6 +202,11 @@ def write_run(
     A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    choice = getattr(estimator, "choice_", None)
+    if choice is not None:
+        write_choice(folder, choice, estimator.preparation_)
+    if isinstance(estimator, ChoiceModel):
+        return _write_judged(folder, estimator, settings)
     if estimator.splits_columns:
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
         result = {**result_of(estimator, columns, settings), **_kernel_facts(estimator)}
@@ -214,13 +229,39 @@ def write_run(
         writer.writerow(["cluster", "rows" if estimator.privacy_ is None else "rows_about", *columns])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:g}", *center])
+    _write_records(folder, estimator)
+    save_model(estimator, folder / "model.json")
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
+    return result
+
+
+def _write_records(folder: Path, estimator: Any) -> None:
+    """What the server has of a run: its ledger, and what the sites signed."""
     estimator.ledger_.write(folder)
     if estimator.certificate_ is not None:
         text = msgspec.json.format(msgspec.json.encode(estimator.certificate_), indent=2)
         (folder / CERTIFICATE).write_bytes(text + b"\n")
-    save_model(estimator, folder / "model.json")
+
+
+def _write_judged(folder: Path, estimator: ChoiceModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files of a run that judged numbers of clusters: no clusters, so no labels and no model."""
+    _write_records(folder, estimator)
+    ledger, choice = estimator.ledger_, estimator.choice_
+    result = {
+        **_run_facts(estimator, settings),
+        "columns": [str(name) for name in estimator.feature_names_in_],
+        "centers": [],
+        "counts": [],
+        "choice": choice_facts(choice),
+        **_exactness(estimator),
+        "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
+        "summary": (
+            f"{choice.n_rows:,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{ledger.total('bytes_up'):,} bytes sent.{choice_words(estimator.min_group_, estimator.cost_over_groups)}{_dropouts(ledger)}"
+        ),
+    }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
     return result
 
 

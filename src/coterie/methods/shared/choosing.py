@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from coterie.errors import MalformedMessage
+from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering, exact, separation
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Memory, Rows, Table, answers, within_columns
@@ -178,6 +178,39 @@ class Choice:
         place = self.ks.tolist().index(k)
         first = int(self.ks[:place].sum())
         return np.asarray(self.centers[first : first + k])
+
+
+def verdict(choice: Choice) -> str:
+    """What is recommended, or why nothing is, in a sentence."""
+    best, place = choice.best, choice.ks.tolist().index(choice.best)
+    gap = f"gap {choice.gaps[place]:.3g}, error {choice.gap_errors[place]:.2g}"
+    largest = f"{best} has the largest silhouette ({choice.silhouettes[place]:.3g})"
+    agreement = f"adjusted Rand index {choice.stabilities[place]:.2f}"
+    match choice.support:
+        case Support.SUPPORTED:
+            return (
+                f"{best} clusters are supported: {largest}, two halves of the rows agree on them ({agreement}), and "
+                f"the cost falls farther than that of rows without clusters ({gap})."
+            )
+        case Support.UNSTABLE:
+            return (
+                f"No number of clusters is supported: {largest}, but two halves of the rows do not agree on its "
+                f"clusters ({agreement}, below {STABLE:g})."
+            )
+        case Support.NO_GAP:
+            return (
+                f"No number of clusters is supported: {largest}, but its cost falls no farther than that of rows "
+                f"without clusters ({gap})."
+            )
+    return f"{largest}. No number is recommended for clusters of a kernel's features: it depends on gamma there."
+
+
+class NoneSupported(InputError):
+    """No number of clusters is supported by the rows; ``choice`` says what is known of each."""
+
+    def __init__(self, choice: Choice) -> None:
+        super().__init__(f"{verdict(choice)} Say how many you want, n_clusters=K; choose_k shows all numbers.")
+        self.choice = choice
 
 
 def choose_k(ks: Sequence[int], spread: Spread, *, seed: int, judged: bool = True) -> Protocol[Choice]:
