@@ -29,7 +29,7 @@ from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
-from coterie.methods.shared.restarts import AssignEach, n_init_parameter
+from coterie.methods.shared.restarts import JUDGED, n_init_parameter
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
@@ -295,7 +295,7 @@ def _reassigned(
 METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-    (Train, Close, Split, AssignEach, Summarise, *CHOOSING, *PRIVATE),
+    (Train, Close, Split, *JUDGED, Summarise, *CHOOSING, *PRIVATE),
     "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
     "k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
