@@ -1,10 +1,10 @@
 """Rows at several sites whose number of clusters is known, drawn by rules that are stated here; and rows without any.
 
-``mixture(i)`` is drawn from ``default_rng([64, i])``. Columns: 2, 3, 5, 8, 12, 20, 35 or 50; clusters: 2 to 12; sites:
-3 to 20. Centers are uniform in the smallest cube in which they fit at least ``apart`` from each other, which is
-uniform between 4 and 8; clusters are Gaussian with deviations of .7 to 1.3 and sizes that differ up to fourfold, 100
-to 300 rows a cluster on average and at least 60 a site. Each site has 40 rows of all clusters; the others are dealt so
-that each cluster has its own shares of the sites.
+``mixture(i)`` is drawn from ``default_rng([64, i])``. Columns: 2, 3, 5, 8, 12, 20, 35 or 50; clusters: 2 to 12;
+sites: 3 to 20. Centers are uniform in the smallest cube in which they fit at least ``apart`` from each other,
+which is uniform between 4 and 8; clusters are Gaussian with deviations of .7 to 1.3 and sizes that differ up to
+fourfold, 100 to 300 rows a cluster on average and at least 60 a site. Each site has 40 rows of all clusters; the
+others are dealt so that each cluster has its own shares of the sites.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
+from coterie.methods.shared.selection import selected
 from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
@@ -207,6 +208,9 @@ def write_run(
         write_choice(folder, choice, estimator.preparation_)
     if isinstance(estimator, ChoiceModel):
         return _write_judged(folder, estimator, settings)
+    if not estimator.splits_columns:
+        names = [str(name) for name in estimator.feature_names_in_]
+        tables = {name: selected(table, names) for name, table in tables.items()}
     if estimator.splits_columns:
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
         result = {**result_of(estimator, columns, settings), **_kernel_facts(estimator)}
@@ -258,7 +262,8 @@ def _write_judged(folder: Path, estimator: ChoiceModel, settings: Mapping[str, A
         "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
         "summary": (
             f"{choice.n_rows:,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes sent.{choice_words(estimator.min_group_, estimator.cost_over_groups)}{_dropouts(ledger)}"
+            f"{ledger.total('bytes_up'):,} bytes sent."
+            f"{choice_words(estimator.min_group_, estimator.cost_over_groups)}{_dropouts(ledger)}"
         ),
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")

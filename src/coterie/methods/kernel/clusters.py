@@ -20,7 +20,7 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.restarts import JUDGED, check_n_init, chosen_start, n_init_parameter
+from coterie.methods.shared.restarts import JUDGED, chosen_start, n_init_parameter
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
