@@ -16,7 +16,7 @@ from coterie.messages.codec import Form
 from coterie.messages.contributions import CONTRIBUTIONS, Contribution, PrivateRequest
 from coterie.messages.schema import Request
 from coterie.messages.site_api import KEEPERS, Column, Memory, Table
-from coterie.methods.method import ComponentSettings, PrivateSettings
+from coterie.methods.method import ChoiceSettings, ComponentSettings, PrivateSettings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
@@ -34,7 +34,8 @@ def private_estimators(privacy: Privacy) -> Iterator[Any]:
         for kind in method.settings:
             if issubclass(kind, PrivateSettings):
                 made = next(e for e in KINDS.values() if issubclass(e, kind))
-                few = {} if issubclass(kind, ComponentSettings) else {"n_clusters": 3}
+                number = "max_clusters" if issubclass(kind, ChoiceSettings) else "n_clusters"
+                few = {} if issubclass(kind, ComponentSettings) else {number: 3}
                 yield made(**few, **method.fixed, privacy=privacy)
 
 

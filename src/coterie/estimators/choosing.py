@@ -24,10 +24,13 @@ class ChoiceModel(FederatedEstimator):
     choice_: Choice
     n_clusters_: int | None
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Judge numbers of clusters of ``X``, simulating one site for every distinct label in ``sites``."""
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None, units: Any = None
+    ) -> Self:
+        """Judge numbers of clusters of ``X``, simulating one site for every distinct label in ``sites``; with
+        differential privacy, within ``ranges``, the lows and highs of all columns, and of ``units``."""
         rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None)
+        self._simulate(rows, sites, None, ranges, units)
         return self
 
     def _set_attributes(self, result: Choice) -> None:
