@@ -23,6 +23,7 @@ from coterie.methods.shared.prepared import Preparation, Prepare, Spread
 from coterie.methods.shared.privacy import Privacy, PrivacySpent, Releases
 from coterie.methods.shared.private_preparation import check_private_options, prepare_privately
 from coterie.methods.shared.private_subspace import check_private_columns
+from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.parameters import Allowed, changed, check_parameters, parameter
@@ -32,7 +33,10 @@ Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
-PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf)
+PREPARATION: Requests = (
+    *(Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
+    *(MeasureColumns, SumByCluster, CountByCluster),
+)
 """The questions any method may be preceded by, or followed by."""
 
 
