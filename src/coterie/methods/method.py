@@ -15,6 +15,7 @@ from coterie.messages.schema import ArraySpec, Content, Request, message_fields,
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
 from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.cluster_profiles import Profile, run_profile
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
@@ -65,6 +66,8 @@ class RunResult(NamedTuple):
     capabilities: Capabilities
     halves: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    profile: Profile | None = None
+    """What is in the final clusters, where that was asked for."""
     privacy: PrivacySpent | None = None
     """What was promised, and how it was divided among releases, where the run was private."""
 
@@ -87,8 +90,9 @@ class Settings:
 
     def check_options(self, options: PreparationOptions) -> None:
         """Raise an error if the method cannot be run so, before any question."""
-        if options.halves and not isinstance(self, ClusterSettings):
-            raise InputError(f"halves=True compares clusters, and {self.method} finds none here; leave it out.")
+        for name, is_asked in (("halves", options.halves), ("profile", options.profile is not None)):
+            if is_asked and not isinstance(self, ClusterSettings):
+                raise InputError(f"{name} is about clusters, and {self.method} finds none here; leave it out.")
         if self.privacy is not None:
             check_private_options(options)
 
@@ -110,7 +114,7 @@ class Settings:
             preparation = yield from prepare_privately(options, names, releases)
             private = RunContext(n_columns, seed, None, False, options, releases, preparation)
             result = yield from self.protocol(private)
-            return RunResult(preparation, result, capabilities, None, releases.spent)
+            return RunResult(preparation, result, capabilities, privacy=releases.spent)
         preparation = yield from prepare(
             n_columns,
             scale=options.scale,
@@ -120,10 +124,14 @@ class Settings:
             names=names,
         )
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
-        result, halves = (yield from self.protocol(context)), None
+        result, halves, profile = (yield from self.protocol(context)), None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
-        return RunResult(preparation, result, capabilities, halves)
+        if options.profile is not None:
+            profile = yield from run_profile(
+                final_centers(result), (*names, *options.profile), preparation, grouped=capabilities.min_group > 0
+            )
+        return RunResult(preparation, result, capabilities, halves, profile)
 
 
 def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ as they are: in their own units, and also of columns that the run did not use. A
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +15,13 @@ from coterie.arrays import Indices
 from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.messages.schema import Fields, Floats, Integers, Reply, Request, array
-from coterie.messages.site_api import Block, Memory, Table, answers, unprepared, within_columns
+from coterie.messages.site_api import Block, Memory, Rows, Table, answers, unprepared, within_columns
 from coterie.methods.shared.limits import Magnitudes, ReportMagnitude, local_magnitudes
 from coterie.methods.shared.ranges import RangedTable, Ranges
 from coterie.methods.shared.selection import SelectedTable
+
+FREE = 1e150
+"""The end of a range that limits nothing."""
 
 
 class OfColumns(Fields):
@@ -67,23 +70,40 @@ class SumByCluster(OfColumns, Request[ClusterSums], doing="summing columns by cl
     @property
     def measure(self) -> Request[Magnitudes] | None:
         """Columns may be in very different units; declared ranges say how large values are."""
-        return None if len(self.low) else MeasureColumns(self.columns, self.low, self.high, self.origin)
+        is_stated = len(self.low) > 0 and bool((self.high < FREE).all())
+        return None if is_stated else MeasureColumns(self.columns, self.low, self.high, self.origin)
 
 
 class BinCounts(Reply, content="sums"):
-    """Per cluster and column how many values lie in which bin."""
+    """Per cluster and column how many values lie in which bin, in units of the question."""
 
-    counts: Floats = array("k", "p", "bins", bound="rows", nonnegative=True)
+    counts: Integers = array("k", "p", "bins", dtype="uint16", bound="65535", nonnegative=True)
 
 
 class CountByCluster(OfColumns, Request[BinCounts], doing="counting values of the clusters in bins"):
     """Put every row to its nearest center, and count values in ``bins`` equal bins a cluster and column, from
-    ``first`` to ``last``; the bins at both ends also count what lies beyond."""
+    ``first`` to ``last``; the bins at both ends also count what lies beyond. Counts are rounded to whole ``unit``."""
 
     bins: int
+    unit: float
     centers: Floats = array("k", "s")
     first: Floats = array("k", "p")
     last: Floats = array("k", "p")
+
+    @property
+    def ring(self) -> int:
+        """Units are such that all rows together are less than fit."""
+        return COUNT_BITS
+
+
+COUNT_BITS = 16
+MOST_COUNTED = 60_000
+"""Units that all rows may be: room is left for what sites round up."""
+
+
+def count_unit(n_rows: float) -> float:
+    """The power of two that so many rows are counted in: small counts stay whole, and all of them fit."""
+    return float(np.ldexp(1.0, int(np.frexp(max(n_rows, 1e-300) / MOST_COUNTED)[1])))
 
 
 @answers(MeasureColumns)
@@ -103,9 +123,10 @@ def local_cluster_sums(table: Table, memory: Memory, ask: SumByCluster) -> Clust
 @answers(CountByCluster)
 def local_bin_counts(table: Table, memory: Memory, ask: CountByCluster) -> BinCounts:
     _check(ask, ask.axes["p"])
-    if ask.bins < 1 or not (ask.first <= ask.last).all():
-        raise MalformedMessage(f"{ask.bins} bins, or bins that end before they begin")
-    return bin_counts(ask.selected(table), labels_of(table, ask.centers), ask.first, ask.last, ask.bins)
+    if ask.bins < 1 or not ask.unit > 0 or not (ask.first <= ask.last).all():
+        raise MalformedMessage(f"{ask.bins} bins in units of {ask.unit:g}, or bins that end before they begin")
+    counts = bin_counts(ask.selected(table), labels_of(table, ask.centers), ask.first, ask.last, ask.bins)
+    return BinCounts(np.rint(counts / ask.unit))
 
 
 def _check(ask: OfColumns, n_columns: int) -> None:
@@ -124,37 +145,47 @@ def labels_of(table: Table, centers: Floats) -> Integers:
 def cluster_sums(table: Table, labels: Integers, origin: Floats, axes: Mapping[str, int]) -> ClusterSums:
     """The sums of a table's columns over the rows with each label."""
     k, reply = axes["k"], ClusterSums.zeros(axes)
+    away = _distances(table) if axes["groups"] and table.n_rows else np.square
     for block, own in _with_labels(table, labels):
         values, about = block.values, np.nan_to_num(block.rows - origin)
         parts = (values, values * about, values * about**2)
         present, sums, squares = (clustering.sums_by_cell(part, own, np.ones(len(own)), k) for part in parts)
-        within = clustering.sums_by_cell(_loose(block), own, np.ones(len(own)), k) if axes["groups"] else reply.within
+        within = reply.within
+        if axes["groups"] and block.within is not None:
+            loose = np.sqrt(block.within / block.counts)[:, None] * values * (1 + away(block.rows))
+            within = clustering.sums_by_cell(loose, own, np.ones(len(own)), k)
         reply += ClusterSums(clustering.counts_by_cell(own, block.counts, k), present, sums, squares, within)
     whole = reply.within.sum(axis=0)
     share = np.divide(within_columns(table), whole, out=np.zeros_like(whole), where=whole > 0)
     return replace(reply, within=reply.within * share)
 
 
-def _loose(block: Block) -> Floats:
-    """How loose each group is, in each column that it has values of: what squares by column are apportioned by."""
-    if block.within is None:
-        return np.zeros(block.rows.shape)
-    return np.asarray((block.within / block.counts)[:, None] * block.values)
+def _distances(table: Table) -> Callable[[Rows], Floats]:
+    """How far values are from the mean of their column, squared, in variances of the column.
+
+    Of a column's squares within groups, which are known over all groups only, more are apportioned to groups that are
+    loose in all columns together, and to those far out: columns with a long tail vary most where they are large.
+    """
+    values = np.concatenate([block.values for block in table.raw_blocks()])
+    rows = np.nan_to_num(np.concatenate([block.rows for block in table.raw_blocks()]))
+    n = np.maximum(values.sum(axis=0), 1e-300)
+    mean = (values * rows).sum(axis=0) / n
+    variance = (values * (rows - mean) ** 2).sum(axis=0) / n
+    inverse = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
+    return lambda block: np.asarray(np.nan_to_num((block - mean) ** 2 * inverse))
 
 
-def bin_counts(table: Table, labels: Integers, first: Floats, last: Floats, bins: int) -> BinCounts:
+def bin_counts(table: Table, labels: Integers, first: Floats, last: Floats, bins: int) -> Floats:
     """The values of a table's columns, counted by label, column and bin."""
     k, p = first.shape
-    width = (last - first) / bins
     counts = np.zeros(k * p * bins)
     for block, own in _with_labels(table, labels):
-        there = block.values
         with np.errstate(all="ignore"):
-            places = np.floor((block.rows - first[own]) / width[own])
+            places = np.floor((block.rows - first[own]) / ((last - first) / bins)[own])
         inside = np.clip(np.nan_to_num(places, posinf=bins), 0, bins - 1).astype(np.intp)
         cells = (own[:, None] * p + np.arange(p)) * bins + inside
-        counts += np.bincount(cells.ravel(), there.ravel(), len(counts))
-    return BinCounts(counts.reshape(k, p, bins))
+        counts += np.bincount(cells.ravel(), block.values.ravel(), len(counts))
+    return counts.reshape(k, p, bins)
 
 
 def _with_labels(table: Table, labels: Integers) -> Iterator[tuple[Block, Indices]]:
