@@ -76,6 +76,8 @@ def cluster(
     rows_per_unit: opt.RowsPerUnit = None,
     max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
+    profile: opt.Profile = None,
+    no_profile: opt.NoProfile = False,
     columns: opt.Columns = None,
     ignore: opt.Ignore = None,
     categories: opt.Categories = None,
@@ -96,8 +98,9 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
-    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
-    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
+    distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
+    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
@@ -121,6 +124,7 @@ def cluster(
         ),
         max_share=max_share,
         halves=halves,
+        profile=opt.profile_of(profile, no_profile),
         seed=seed,
         policy=policy,
         settings=opt.settings_of(settings),

@@ -32,6 +32,7 @@ from coterie.methods.shared.selection import selected
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
+from coterie.report.profiles import PROFILES, profile_facts, write_profiles
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
@@ -40,7 +41,7 @@ from coterie.text import count_of
 RESULT_SCHEMA = 1
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", CERTIFICATE),
+    *("model.json", "clusters.png", "report.html", PROFILES, CERTIFICATE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -100,6 +101,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         "public_seed": getattr(estimator, "public_seed_", None),
         **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
+        "profiles": profile_facts(estimator.profiles_),
         "asked": asked_of(ledger),
         "lost": ledger.lost(),
         "title": " over ".join(
@@ -224,6 +226,8 @@ def write_run(
         (folder / CERTIFICATE).write_bytes(text + b"\n")
     save_model(estimator, folder / "model.json")
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    if estimator.profiles_ is not None:
+        write_profiles(folder / PROFILES, estimator.profiles_)
     write_page(folder)
     return result
 
