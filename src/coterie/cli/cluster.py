@@ -63,6 +63,8 @@ def cluster(
     asked: dict[str, Any],
     clusters: opt.Clusters,
     halves: opt.Halves = False,
+    profile: opt.Profile = None,
+    no_profile: opt.NoProfile = False,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -70,8 +72,9 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
-    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
-    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
+    distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
+    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
@@ -83,7 +86,9 @@ def cluster(
 
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
-    run_job(Job(**asked, clusters=opt.n_clusters_of(clusters), out=str(out), halves=halves), resume, as_json)
+    profiled = opt.profile_of(profile, no_profile)
+    job = Job(**asked, clusters=opt.n_clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    run_job(job, resume, as_json)
 
 
 @app.command()

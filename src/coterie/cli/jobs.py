@@ -50,6 +50,9 @@ class Job:
     """Differential privacy: epsilon, and delta, tolerated and unit where they are not the default."""
     max_share: float | None = None
     halves: bool = False
+    profile: bool | list[str] | None = None
+    """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
+    profiles in a private run."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -91,7 +94,9 @@ class Job:
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        columns = None if self.columns is None else list(dict.fromkeys((*self.columns, *self.described)))
+        ignore = [name for name in self.ignore if name not in self.described]
+        options: dict[str, Any] = {"columns": columns, "ignore": ignore, "categories": self.categories}
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
@@ -109,6 +114,27 @@ class Job:
                 for name, path in named.items()
             }
         return {name: (table, self._scan(table)) for name, table in tables.items()}
+
+    @property
+    def profiles_by(self) -> bool | list[str]:
+        """What ``coterie.fit`` is asked for."""
+        return self.privacy is None if self.profile is None else self.profile
+
+    @property
+    def described(self) -> list[str]:
+        """The columns that clusters are described by, and that are named for it."""
+        return self.profile if isinstance(self.profile, list) else []
+
+    def used_columns(self, tables: Mapping[str, Table]) -> list[str] | None:
+        """The columns that clusters are made of, where tables hold others, too."""
+        if not self.described or self.estimator().splits_columns:
+            return None
+        return [column.name for column in next(iter(tables.values())).columns if not self._is_besides(column.name)]
+
+    def _is_besides(self, column: str) -> bool:
+        """Whether clusters are only described by a column."""
+        named = [name for name in self.described if name not in (self.columns or ())]
+        return any(column == name or column.startswith(f"{name}=") for name in named)
 
     def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """The options of each site where every file has its own columns: those for columns it has."""
@@ -132,6 +158,7 @@ class Job:
         from coterie.sites.tables import scan_table
 
         missing, fingerprint = scan_table(table)
+        missing = np.where([self._is_besides(column.name) for column in table.columns], 0, missing)
         if self.missing == "refuse" and missing.any() and self.privacy is None:
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             values = count_of(int(missing[place]), "missing value")
@@ -180,7 +207,8 @@ class Job:
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
-        names = [column.name for column in next(iter(tables.values())).columns]
+        used = self.used_columns(tables)
+        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
@@ -202,6 +230,8 @@ class Job:
                         ranges=ranges,
                         max_share=self.max_share,
                         halves=self.halves,
+                        columns=used,
+                        profile=self.profiles_by,
                         key=self.key,
                         terms=terms,
                         events=events,

@@ -138,6 +138,12 @@ MaxShare = Annotated[
 Halves = Annotated[
     bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
 ]
+Profile = Annotated[
+    str | None, typer.Option(help="Describe the clusters by these columns, too, which they are not made of: age,sex.")
+]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
+]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
@@ -260,6 +266,13 @@ def chosen(
     if categories:
         options["categories"] = categories_of(categories)
     return options
+
+
+def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None:
+    """What was said of profiles, for ``Job.profile``."""
+    if profile is not None and no_profile:
+        raise InputError(f"--profile {profile} and --no-profile; use one of them.")
+    return False if no_profile else None if profile is None else names_of(profile)
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -53,6 +53,7 @@ def fit(
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
     halves: bool = False,
+    profile: bool | Sequence[str] = False,
     columns: Sequence[str] | None = None,
     key: str | None = None,
     terms: Terms | None = None,
@@ -76,6 +77,10 @@ def fit(
     refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
     final clusters over two halves of the sites, where policies allow it: ``halves_``.
 
+    ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
+    two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
+    without ``columns`` these are all others.
+
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
     """
@@ -98,8 +103,10 @@ def fit(
         check_alignment(opened, rules)
     elif sums == "masked":
         check_roster(rules)
-    used = columns_used(estimator, opened, columns)
-    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    described = columns_described(profile, opened)
+    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
     options.check(len(opened))
     estimator.check_options(options)
     estimator.check(len(column_names(estimator, used)))
@@ -170,6 +177,7 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
+    estimator.profiles_ = outcome.profile
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
@@ -309,10 +317,31 @@ def check_roster(rules: Mapping[str, Policy]) -> None:
         )
 
 
+def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]) -> tuple[Column, ...]:
+    """The columns to describe clusters by that are named; one of text by its categories."""
+    if isinstance(profile, bool):
+        return ()
+    if isinstance(profile, str):
+        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
+    held = next(iter(tables.values())).columns
+    named = {name: [c for c in held if c.name == name or c.name.startswith(f"{name}=")] for name in profile}
+    absent = [name for name, columns in named.items() if not columns]
+    if absent:
+        raise InputError(
+            f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
+            f"{listed([column.name for column in held])}."
+        )
+    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+
+
 def columns_used(
-    estimator: FederatedEstimator, tables: Mapping[str, Table], names: Sequence[str] | None
+    estimator: FederatedEstimator,
+    tables: Mapping[str, Table],
+    names: Sequence[str] | None,
+    described: Collection[str] = (),
 ) -> dict[str, tuple[Column, ...]]:
-    """The columns that sites are to agree on: the named ones, or all, which every site must then hold."""
+    """The columns that sites are to agree on: the named ones, or all but those that clusters are ``described`` by
+    alone. Every site must then hold all of them."""
     if estimator.splits_columns:
         if names is not None:
             raise InputError(f"columns: with {type(estimator).__name__} every site uses its own; leave columns out.")
@@ -334,7 +363,7 @@ def columns_used(
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         remedy = f"use columns={shared}, which all sites hold" if shared else "no column is held by all of them"
         raise ColumnsDiffer(f"sites do not hold the same columns. {where}; {remedy}.", differences)
-    return {"": first.columns}
+    return {"": tuple(column for column in first.columns if column.name not in described)}
 
 
 def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
@@ -356,6 +385,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "max_share": options.max_share,
         "halves": options.halves,
+        "profile": options.profile,
         "besides": [column.name for column in options.besides],
         "block_bytes": BLOCK_BYTES,
     }

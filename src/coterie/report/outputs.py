@@ -34,6 +34,7 @@ from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
+from coterie.report.profiles import PROFILES, profile_facts, write_profiles
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
@@ -42,7 +43,7 @@ from coterie.text import count_of
 RESULT_SCHEMA = 1
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", CERTIFICATE, CHOICE, CHOICE_PICTURE),
+    *("model.json", "clusters.png", "report.html", PROFILES, CERTIFICATE, CHOICE, CHOICE_PICTURE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -96,6 +97,7 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
         **_exactness(estimator),
         "privacy": privacy_facts(estimator),
         "halves": halves_of(estimator.halves_),
+        "profiles": profile_facts(estimator.profiles_),
         "title": " over ".join(
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
@@ -235,6 +237,8 @@ def write_run(
             writer.writerow([i, f"{count:g}", *center])
     _write_records(folder, estimator)
     save_model(estimator, folder / "model.json")
+    if estimator.profiles_ is not None:
+        write_profiles(folder / PROFILES, estimator.profiles_)
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     write_page(folder)
     return result

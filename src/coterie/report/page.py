@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.report.privacy import privacy_sentences, releases_table
+from coterie.report.profiles import distinguishing_table
 
 SHOWN_COLUMNS = 12
 
@@ -25,6 +26,8 @@ def write_page(folder: Path) -> Path:
             _table(*comparison_table(result["comparisons"]), first="ours"),
             _LEGEND,
         ]
+    if result.get("profiles"):
+        parts.append(f"<h2>What distinguishes the clusters</h2>{_table(*distinguishing_table(result['profiles']))}")
     privacy = result.get("privacy")
     if privacy:
         parts.append(_privacy(privacy))
