@@ -83,28 +83,30 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import units_asked
-        from coterie.sites.tables import open_table, split_by_site
+        from coterie.estimators.fitting import level_rows, units_asked
+        from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
         options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        estimator = self.estimator()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
+            rules = {"": self._policy_of("")}
+            unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
+            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, least=least, **options))
         else:
-            by_site = (
-                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
-            )
-            units = units_asked(self.estimator(), self.policies(named))
-            tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
-                for name, path in named.items()
-            }
+            rules = self.policies(named)
+            by_site, units = dict.fromkeys(named, options), units_asked(estimator, rules)
+            if estimator.splits_columns:
+                by_site = self._chosen_by_site(named)
+            for name, path in named.items():
+                own = {"name": Path(path).name, "key": self.key, "unit": units.get(name)}
+                by_site[name] = {**by_site[name], **own}
+            tables = open_tables(named, by_site, level_rows(estimator, rules))
         return {name: (table, self._scan(table)) for name, table in tables.items()}
 
     def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
