@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -54,6 +54,7 @@ def fit(
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
     halves: bool = False,
+    profile: bool | Sequence[str] = False,
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -74,6 +75,9 @@ def fit(
     one of its column's range, and each site's sums are limited by it; with ``scale="minmax"`` a value outside is
     refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
     final clusters over two halves of the sites, where policies allow it: ``halves_``.
+
+    ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
+    two or three more rounds of sums. ``profile=["age"]`` adds columns that were not clustered on.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
@@ -98,7 +102,7 @@ def fit(
     elif sums == "masked":
         check_roster(rules)
     columns = {name: table.columns for name, table in opened.items()}
-    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, profiled_columns(profile))
     options.check(len(opened))
     estimator.check_options(options)
     estimator.check(len(column_names(estimator, columns)))
@@ -169,12 +173,22 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
+    estimator.profiles_ = outcome.profile
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def profiled_columns(profile: bool | Sequence[str]) -> tuple[str, ...] | None:
+    """The columns to profile clusters by besides those of the run; None where no profile is asked for."""
+    if isinstance(profile, bool):
+        return () if profile else None
+    if isinstance(profile, str):
+        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
+    return tuple(profile)
 
 
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
@@ -339,5 +353,6 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "max_share": options.max_share,
         "halves": options.halves,
+        "profile": None if options.profile is None else list(options.profile),
         "block_bytes": BLOCK_BYTES,
     }

@@ -53,6 +53,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: tuple[list[float], list[float]] | None = None
     max_share: float | None = None
     halves: bool = False
+    profile: list[str] | None = None
+    """Columns to profile the clusters by, besides those above; none where no profile is asked for."""
     versions: dict[str, Range] = {}
     """By library the lowest version that may be used, and the first that may not."""
 
@@ -73,6 +75,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges),
             options.max_share,
             options.halves,
+            None if options.profile is None else list(options.profile),
             supported(),
         )
 
@@ -154,7 +157,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def options(self) -> PreparationOptions:
         """How rows are prepared, and what limits a site that lies."""
-        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
+        profile = None if self.profile is None else tuple(self.profile)
+        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves, profile)
 
     def protocol(self, seed: int) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""

@@ -69,6 +69,8 @@ class PreparationOptions:
     """The largest share of all rows that one site may hold; a site that holds more refuses to take part."""
     halves: bool = False
     """Whether the final clusters are summed up over two halves of the sites as well, to be compared."""
+    profile: tuple[str, ...] | None = None
+    """Columns to profile the final clusters by, besides those of the run; None leaves profiles out."""
 
     def __post_init__(self) -> None:
         if self.max_share is not None and not 0 < self.max_share <= 1:

@@ -21,6 +21,7 @@ from coterie.messages.site_api import (
     answers,
     remembers,
     rows_behind,
+    unprepared,
     within_columns,
     within_scatter,
 )
@@ -189,6 +190,11 @@ class PreparedTable:
     def complete(self) -> Table:
         """The same without what lacks a value."""
         return PreparedTable(complete(self.raw), self._preparation)
+
+    @property
+    def unprepared(self) -> Table:
+        """The site's own table, without the rows that are dropped."""
+        return complete(unprepared(self.raw)) if self._preparation.missing == "drop" else unprepared(self.raw)
 
     @property
     def columns(self) -> tuple[Column, ...]:
