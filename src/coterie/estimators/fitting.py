@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.engines.inprocess import Schedule, in_process
-from coterie.errors import InputError
+from coterie.errors import ColumnsDiffer, InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
@@ -55,6 +55,7 @@ def fit(
     max_share: float | None = None,
     halves: bool = False,
     profile: bool | Sequence[str] = False,
+    columns: Sequence[str] | None = None,
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
@@ -63,10 +64,11 @@ def fit(
 ) -> E:
     """Fit an estimator over one table per site and return it.
 
-    ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
-    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator
-    applies the same preparation and takes raw rows. Sums are masked, and every site protects its rows by ``policy``,
-    the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
+    ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on the columns to
+    use: ``columns`` by name, or all of them, which every site must then hold, in any order. They prepare them as
+    ``scale`` and ``missing`` say, all by questions. The fitted estimator applies the same preparation and takes raw
+    rows, with columns in the order of ``columns`` or of the first table. Sums are masked, and every site protects its
+    rows by ``policy``, the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
     ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
     ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
     (:mod:`coterie.runtime.events`).
@@ -77,7 +79,8 @@ def fit(
     final clusters over two halves of the sites, where policies allow it: ``halves_``.
 
     ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
-    two or three more rounds of sums. ``profile=["age"]`` adds columns that were not clustered on.
+    two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
+    without ``columns`` these are all others.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
@@ -101,11 +104,13 @@ def fit(
         check_alignment(opened, rules)
     elif sums == "masked":
         check_roster(rules)
-    columns = {name: table.columns for name, table in opened.items()}
-    options = PreparationOptions(scale, missing, ranges, max_share, halves, profiled_columns(profile))
+    described = columns_described(profile, opened)
+    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
     options.check(len(opened))
     estimator.check_options(options)
-    estimator.check(len(column_names(estimator, columns)))
+    estimator.check(len(column_names(estimator, used)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
@@ -115,7 +120,7 @@ def fit(
         return fit_over(
             channel,
             estimator,
-            columns,
+            used,
             options,
             order=channel.analyst,
             sums=sums,
@@ -180,15 +185,6 @@ def fit_over(
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
-
-
-def profiled_columns(profile: bool | Sequence[str]) -> tuple[str, ...] | None:
-    """The columns to profile clusters by besides those of the run; None where no profile is asked for."""
-    if isinstance(profile, bool):
-        return () if profile else None
-    if isinstance(profile, str):
-        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
-    return tuple(profile)
 
 
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
@@ -334,6 +330,55 @@ def check_roster(rules: Mapping[str, Policy]) -> None:
         )
 
 
+def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]) -> tuple[Column, ...]:
+    """The columns to describe clusters by that are named; one of text by its categories."""
+    if isinstance(profile, bool):
+        return ()
+    if isinstance(profile, str):
+        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
+    held = next(iter(tables.values())).columns
+    named = {name: [c for c in held if c.name == name or c.name.startswith(f"{name}=")] for name in profile}
+    absent = [name for name, columns in named.items() if not columns]
+    if absent:
+        raise InputError(
+            f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
+            f"{listed([column.name for column in held])}."
+        )
+    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+
+
+def columns_used(
+    estimator: FederatedEstimator,
+    tables: Mapping[str, Table],
+    names: Sequence[str] | None,
+    described: Collection[str] = (),
+) -> dict[str, tuple[Column, ...]]:
+    """The columns that sites are to agree on: the named ones, or all but those that clusters are ``described`` by
+    alone. Every site must then hold all of them."""
+    if estimator.splits_columns:
+        if names is not None:
+            raise InputError(f"columns: with {type(estimator).__name__} every site uses its own; leave columns out.")
+        return {name: table.columns for name, table in tables.items()}
+    first, *others = tables.values()
+    held = {column.name: column for column in first.columns}
+    if names is not None:
+        return {"": tuple(held.get(name, Column(name)) for name in names)}
+    shared = [name for name in held if all(any(c.name == name for c in table.columns) for table in others)]
+    differences = {
+        site: (
+            *(f"column {name!r} is missing" for name in held if all(c.name != name for c in table.columns)),
+            *(f"column {c.name!r} is held here and not by all" for c in table.columns if c.name not in held),
+        )
+        for site, table in tables.items()
+    }
+    differences = {site: texts for site, texts in differences.items() if texts}
+    if differences:
+        where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
+        remedy = f"use columns={shared}, which all sites hold" if shared else "no column is held by all of them"
+        raise ColumnsDiffer(f"sites do not hold the same columns. {where}; {remedy}.", differences)
+    return {"": tuple(column for column in first.columns if column.name not in described)}
+
+
 def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
     """The columns of all rows: the first table's, or every site's own one after the other."""
     if not estimator.splits_columns:
@@ -353,6 +398,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "max_share": options.max_share,
         "halves": options.halves,
-        "profile": None if options.profile is None else list(options.profile),
+        "profile": options.profile,
+        "besides": [column.name for column in options.besides],
         "block_bytes": BLOCK_BYTES,
     }

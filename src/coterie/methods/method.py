@@ -14,7 +14,7 @@ from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
-from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
 from coterie.methods.shared.cluster_profiles import Profile, run_profile
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
@@ -35,7 +35,7 @@ Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
 PREPARATION: Requests = (
-    *(Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
+    *(Agree, UseColumns, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
     *(MeasureColumns, SumByCluster, CountByCluster),
 )
 """The questions any method may be preceded by, or followed by."""
@@ -90,7 +90,7 @@ class Settings:
 
     def check_options(self, options: PreparationOptions) -> None:
         """Raise an error if the method cannot be run so, before any question."""
-        for name, is_asked in (("halves", options.halves), ("profile", options.profile is not None)):
+        for name, is_asked in (("halves", options.halves), ("profile", options.profile)):
             if is_asked and not isinstance(self, ClusterSettings):
                 raise InputError(f"{name} is about clusters, and {self.method} finds none here; leave it out.")
         if self.privacy is not None:
@@ -106,7 +106,7 @@ class Settings:
         """Agreement on the columns, preparation and the method."""
         self.check_options(options)
         first = next(iter(columns.values()))
-        capabilities = yield from agree(first)
+        capabilities = yield from agree(first, options.besides)
         names, n_columns = [column.name for column in first], len(first)
         privacy = Privacy.of(self.privacy)
         if privacy is not None:
@@ -127,10 +127,10 @@ class Settings:
         result, halves, profile = (yield from self.protocol(context)), None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
-        if options.profile is not None:
-            profile = yield from run_profile(
-                final_centers(result), (*names, *options.profile), preparation, grouped=capabilities.min_group > 0
-            )
+        if options.profile:
+            described = (*names, *(column.name for column in options.besides))
+            is_grouped = capabilities.min_group > 0
+            profile = yield from run_profile(final_centers(result), described, preparation, grouped=is_grouped)
         return RunResult(preparation, result, capabilities, halves, profile)
 
 

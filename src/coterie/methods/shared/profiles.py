@@ -18,7 +18,7 @@ from coterie.messages.schema import Fields, Floats, Integers, Reply, Request, ar
 from coterie.messages.site_api import Block, Memory, Rows, Table, answers, unprepared, within_columns
 from coterie.methods.shared.limits import Magnitudes, ReportMagnitude, local_magnitudes
 from coterie.methods.shared.ranges import RangedTable, Ranges
-from coterie.methods.shared.selection import SelectedTable
+from coterie.methods.shared.selection import selected
 
 FREE = 1e150
 """The end of a range that limits nothing."""
@@ -34,7 +34,7 @@ class OfColumns(Fields):
 
     def selected(self, table: Table) -> Table:
         """These columns of the rows that a table shows, as they were before anything was done to them."""
-        chosen = SelectedTable(unprepared(table), self.columns)
+        chosen = selected(unprepared(table), self.columns)
         if not len(self.low):
             return chosen
         return RangedTable(chosen, Ranges.of((self.low, self.high), len(self.columns)))

@@ -50,7 +50,10 @@ def agreed_levels(sources: Mapping[str, Source], choices: Mapping[str, Choice], 
     level. A column that nobody names a level of has none here.
     """
     columns = columns_of_text(sources, choices)
-    counts = {site: level_counts(source, columns)[""] for site, source in sources.items()}
+    counts: Counts = {}
+    for site, source in sources.items():
+        own = [column for column in columns if column in source.schema.names]
+        counts[site] = level_counts(source, own)[""]
     _check_kinds(sources, choices, counts)
     return united(counts, least)
 
@@ -59,7 +62,9 @@ def united(counts: Counts, least: Mapping[str, int]) -> Levels:
     """What all sites use, by what each names."""
     agreed = {}
     for column in _columns(counts):
-        own = [OwnLevels.of(by_column[column], least[site]) for site, by_column in counts.items()]
+        own = [
+            OwnLevels.of(by_column[column], least[site]) for site, by_column in counts.items() if column in by_column
+        ]
         levels = frozenset[str]().union(*(each.named for each in own)) - {OTHER}
         has_others = any(each.has_others or OTHER in each.named for each in own)
         if len(levels) > MOST_LEVELS:
@@ -123,7 +128,7 @@ def columns_of_text(sources: Mapping[str, Source], choices: Mapping[str, Choice]
             is_text = kind_of(source.schema.field(column).type) is Kind.TEXT
             if (is_text or asked) and column not in choices[site].declared:
                 columns[column] = None
-    return [column for column in columns if all(column in source.schema.names for source in sources.values())]
+    return list(columns)
 
 
 def _check_kinds(sources: Mapping[str, Source], choices: Mapping[str, Choice], counts: Counts) -> None:
@@ -133,7 +138,7 @@ def _check_kinds(sources: Mapping[str, Source], choices: Mapping[str, Choice], c
         asked = any(column in (choice.categories or {}) for choice in choices.values())
         text, other = list[str](), list[str]()
         for site, source in sources.items():
-            if counts[site][column] != Counter():  # a column without a value is of any kind
+            if counts[site].get(column, Counter()) != Counter():  # a column without a value is of any kind
                 is_text = kind_of(source.schema.field(column).type) is Kind.TEXT
                 (text if is_text else other).append(source.name)
         if text and other and not asked:
