@@ -196,7 +196,6 @@ def test_the_same_for_some_of_the_columns(method: str, missing: str) -> None:
             _record(one, method, "standard", 1, missing=missing, columns=chosen)
             for one in (federation, *(twin_of(federation, how) for how in TWINS))
         ]
-        assert UseColumns.kind in recorded[0].kinds or chosen == names
         assert not any(differences(recorded[0], twin, ROUNDING) for twin in recorded[1:])
 
 
@@ -209,7 +208,7 @@ def test_every_question_of_every_method_that_is_allowed_was_asked() -> None:
     for method, level in METHODS_BY_POLICY:
         n_runs = 2 * len(VARIANTS[method])
         heard |= _record(federation, method, level, n_runs).kinds
-    only_if_ordered = {CompareHalf.kind, LimitShare.kind}
+    only_if_ordered = {CompareHalf.kind, LimitShare.kind, UseColumns.kind}
     # asked where rows are shown as they are; an attacker asks it below
     assert asked - heard == {PoolRows.kind, *only_if_ordered}
 
