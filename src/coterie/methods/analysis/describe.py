@@ -127,14 +127,25 @@ def described_privately(context: RunContext, names: tuple[str, ...]) -> Protocol
     yield from total(ShowWhole(grid, 1.0, np.full(d, grid / 2), np.zeros(0), np.zeros((0, 0))))
     counts = yield from releases.ask(CountInBins, "counts of values", SHARES[2], (1.0,), d, BINS)
     ends = preparation.low, preparation.low + width
-    quantiles = from_bins(np.maximum(counts.reply.counts, 0), *ends, QUANTILES)
-    is_share = np.array(["=" in name for name in names]) & (preparation.low == 0) & (preparation.high == 1)
     present = moments.n_rows * (1 - missed)
+    quantiles = from_bins(nearest_counts(counts.reply.counts, present), *ends, QUANTILES)
+    is_share = np.array(["=" in name for name in names]) & (preparation.low == 0) & (preparation.high == 1)
     deviations = moments.deviations / np.sqrt(1 - missed)
     deviations[is_share] = np.sqrt(np.clip(moments.means * (1 - moments.means), 0, 1))[is_share]
     quantiles[is_share] = np.nan
     noise = moments.noise_of_rows, moments.noise_of_means
     return Description(names, moments.n_rows, present, moments.means, deviations, quantiles, is_share, *noise)
+
+
+def nearest_counts(noisy_counts: Integers, totals: Floats) -> Floats:
+    """The nearest counts that are none below 0 and add up to a total, along the last axis.
+
+    Cutting off what is below 0 would add noise of empty bins to the tails.
+    """
+    ordered = -np.sort(-noisy_counts.astype(float), axis=-1)
+    over = (np.cumsum(ordered, axis=-1) - totals[:, None]) / np.arange(1, ordered.shape[-1] + 1)
+    last = (ordered > over).sum(axis=-1, keepdims=True) - 1
+    return np.asarray(np.maximum(noisy_counts - np.take_along_axis(over, np.maximum(last, 0), -1), 0.0))
 
 
 METHOD = Method(
