@@ -15,6 +15,7 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of, units_of
+from coterie.methods.method import Settings
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
@@ -32,7 +33,7 @@ from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
-from coterie.sites.tables import BLOCK_BYTES, open_table
+from coterie.sites.tables import BLOCK_BYTES, open_tables
 from coterie.sites.views.units import taken, unit_rule
 from coterie.text import count_of
 
@@ -89,7 +90,7 @@ def fit(
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
     rules = rules_of(policy, map(str, tables))
-    opened = opened_tables(tables, key, units_asked(estimator, rules))
+    opened = opened_tables(tables, key, units_asked(estimator, rules), level_rows(estimator, rules))
     layers_of(sums)
     if estimator.sends_rows:
         check_rows_allowed(estimator, rules)
@@ -202,18 +203,30 @@ def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> d
     return {name: column for name, column in found.items() if column is not None}
 
 
+def level_rows(estimator: Settings, rules: Mapping[str, Policy]) -> dict[str, int | None]:
+    """By site the fewest rows that hold a level of a text column for the site to name it; None where it names none:
+    columns of a private run must not depend on a row, and sites with their own columns have nobody to agree with."""
+    names_none = estimator.privacy is not None or estimator.splits_columns
+    return {name: None if names_none else policy.level_rows for name, policy in rules.items()}
+
+
 def opened_tables(
-    tables: Mapping[str, Any], key: str | None, units: Mapping[str, str] | None = None
+    tables: Mapping[str, Any],
+    key: str | None,
+    units: Mapping[str, str] | None = None,
+    least: Mapping[str, int | None] | None = None,
+    *,
+    keeps_unlike: bool = False,
 ) -> dict[str, Table]:
-    """Every site's table, opened if it is not yet."""
+    """Every site's table, opened if it is not yet; text columns as :func:`coterie.sites.tables.open_tables` does."""
     if not tables:
         raise InputError("tables is empty; at least one site is needed.")
-    opened = {
-        str(name): table
-        if hasattr(table, "raw_blocks")
-        else open_table(table, name=str(name), key=key, unit=(units or {}).get(str(name)))
-        for name, table in tables.items()
-    }
+    named = {str(name): table for name, table in tables.items()}
+    closed = {name: table for name, table in named.items() if not hasattr(table, "raw_blocks")}
+    options = {name: {"name": name, "key": key, "unit": (units or {}).get(name)} for name in closed}
+    few = {name: None if least is None else least[name] for name in closed}
+    now = open_tables(closed, options, few, keeps_unlike=keeps_unlike)
+    opened: dict[str, Table] = {name: now.get(name, table) for name, table in named.items()}
     for name, column in (units or {}).items():
         own = units_of(opened[name])
         if own is None or own.column != column:

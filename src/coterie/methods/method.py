@@ -57,6 +57,10 @@ class RunContext:
     releases: Releases | None = None
     """What divides the run's privacy among its releases, where it is a private one."""
     preparation: Preparation | None = None
+    names: tuple[str, ...] = ()
+    """Of the columns; of none where one owner's rows are used as they are."""
+    grouped: bool = False
+    """Whether sites may show groups of rows."""
 
 
 class RunResult(NamedTuple):
@@ -113,7 +117,7 @@ class Settings:
         if privacy is not None:
             releases = Releases(privacy, len((yield from present())))
             preparation = yield from prepare_privately(options, names, releases)
-            private = RunContext(n_columns, seed, None, False, options, releases, preparation)
+            private = RunContext(n_columns, seed, None, False, options, releases, preparation, tuple(names))
             result = yield from self.protocol(private)
             return RunResult(preparation, result, capabilities, privacy=releases.spent)
         preparation = yield from prepare(
@@ -124,7 +128,8 @@ class Settings:
             max_share=options.max_share,
             names=names,
         )
-        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
+        known = options, None, preparation, tuple(names), capabilities.min_group > 0
+        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)
         result, halves, profile = (yield from self.protocol(context)), None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)

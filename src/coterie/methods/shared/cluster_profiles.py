@@ -145,25 +145,31 @@ def profiled(
     grouped: bool,
     origin: Floats | None = None,
     ranges: Ranges | None = None,
+    levels: Sequence[float] = QUARTILES,
+    bins: int | None = None,
+    phase: str = PHASE,
 ) -> Protocol[Profile]:
     """The profile of the clusters that rows, as they were seen last, are nearest to; a single one holds all rows.
 
-    One round of sums about ``origin`` (two, where digits would be lost), and one that counts values in bins.
+    ``levels`` are quantiles to give in place of quartiles, from ``bins`` rather than as few as will do. One round of
+    sums about ``origin`` (two, where digits would be lost), and one that counts values in bins.
     """
     names = tuple(columns)
     ends = (np.zeros(0), np.zeros(0)) if ranges is None else (ranges.low, ranges.high)
-    moments = yield from _summed(centers, names, ends, np.zeros(len(names)) if origin is None else origin, grouped)
-    quartiles = np.full((*moments.present.shape, len(QUARTILES)), np.nan)
+    moments = yield from _summed(
+        centers, names, ends, np.zeros(len(names)) if origin is None else origin, grouped, phase
+    )
+    quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
     counted = np.flatnonzero(~moments.is_share & (moments.variance > 0).any(axis=0))
     if len(counted):
-        deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(QUARTILES)
+        deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
         chosen, unit = tuple(names[i] for i in counted), count_unit(moments.n_rows)
         low, high = (end[counted] if len(end) else end for end in ends)
-        ask = CountByCluster(chosen, low, high, bins_for(QUARTILES), unit, centers, first, last)
-        reply = yield from total(ask, phase=PHASE)
+        ask = CountByCluster(chosen, low, high, bins or bins_for(levels), unit, centers, first, last)
+        reply = yield from total(ask, phase=phase)
         hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
-        quartiles[:, counted] = from_bins(reply.counts * ask.unit, first, last, QUARTILES, hidden)
+        quartiles[:, counted] = from_bins(reply.counts * ask.unit, first, last, levels, hidden)
     constant = (moments.variance == 0) & ~moments.is_share
     quartiles[constant] = moments.means[constant][:, None]
     return moments.profile(names, quartiles, grouped)
@@ -188,13 +194,13 @@ def run_profile(
 
 
 def _summed(
-    centers: Floats, names: tuple[str, ...], ends: tuple[Floats, Floats], origin: Floats, grouped: bool
+    centers: Floats, names: tuple[str, ...], ends: tuple[Floats, Floats], origin: Floats, grouped: bool, phase: str
 ) -> Protocol[_Moments]:
     """The moments of all clusters, about another origin where that is far from the values."""
     for attempt in range(2):
         ask = SumByCluster(names, *ends, centers, origin, len(centers) if grouped else 0)
         box = {} if ask.measure else {"box": Ranges(*ends).box(origin, np.ones(len(names)))}
-        moments = _Moments.of((yield from total(ask, limits=box, phase=PHASE)), origin)
+        moments = _Moments.of((yield from total(ask, limits=box, phase=phase)), origin)
         if attempt or not moments.is_far.any():
             break
         origin = np.where(moments.is_far, moments.whole_means, origin)
