@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from coterie.arrays import Mask
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError, NoiseWarning
+from coterie.estimators.exactness import CostIs, CountsAre, cost_compares, sizes_are
 from coterie.messages.site_api import Block
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunContext, RunResult, Settings
@@ -58,17 +59,26 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """The final clusters over two halves of the sites, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
-    cost_over_groups = "at most"
+    options_: PreparationOptions | None = None
+    """How rows were to be prepared, as asked; None where they were taken as they are."""
+    cost_over_groups = CostIs.AT_MOST
     """How a cost over groups compares with the rows' cost."""
 
     @property
     def min_group_(self) -> int:
-        """The fewest rows in a group where sites showed groups; 0 where they showed rows.
-
-        Over groups, sizes count whole groups and the rows' cost is ``cost_over_groups`` the one reported; over rows,
-        both are exact.
-        """
+        """The fewest rows in a group where sites showed groups; 0 where they showed rows."""
         return self.capabilities_.min_group
+
+    @property
+    def counts_are_(self) -> CountsAre:
+        """What ``counts_`` count: ``rows``, exactly; ``whole_groups``, each with all its rows; or ``noisy`` rows."""
+        return sizes_are(self.min_group_, is_private=self.privacy_ is not None)
+
+    @property
+    def cost_is_(self) -> CostIs:
+        """How ``inertia_`` compares with the cost of the rows counted: ``exact`` but for rounding, ``at_most`` (the
+        rows' cost is no more), or an ``estimate``."""
+        return cost_compares(self.counts_are_, self.cost_over_groups)
 
     @property
     def sends_rows(self) -> bool:

@@ -167,7 +167,7 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
+    estimator.capabilities_, estimator.halves_, estimator.options_ = outcome.capabilities, outcome.halves, options
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn

@@ -132,6 +132,12 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
     inertia_ : float
         The sum of squared distances of all rows to their centers, in prepared units. Where sites show groups of rows
         it is the cost of assigning every group to one center, at least that of the rows.
+    cost_is_ : str
+        How exact ``inertia_`` is: ``"exact"``, ``"at_most"`` (over groups), or an ``"estimate"`` (with noise).
+    counts_ : array of shape (n_clusters,)
+        The sizes of the clusters.
+    counts_are_ : str
+        What they count: ``"rows"``, ``"whole_groups"``, each with all its rows, or ``"noisy"`` rows.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger
