@@ -12,6 +12,8 @@ import numpy.typing as npt
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.given import Rules, check_reading, named_tables, policy_of, split_tables
+from coterie.estimators.labelled import Labelled
 from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of, units_of
@@ -41,10 +43,11 @@ E = TypeVar("E", bound=FederatedEstimator)
 
 def fit(
     estimator: E,
-    tables: Mapping[str, Any],
+    tables: Any,
     *,
+    site_column: str | None = None,
     engine: Literal["inprocess"] = "inprocess",
-    policy: Policy | Mapping[str, Policy] | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
     sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
@@ -58,16 +61,21 @@ def fit(
     watch: Callable[[Progress], None] | None = None,
     events: Write | None = None,
     schedule: Schedule | None = None,
+    **reading: Any,
 ) -> E:
     """Fit an estimator over one table per site and return it.
 
-    ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
-    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator
-    applies the same preparation and takes raw rows. Sums are masked, and every site protects its rows by ``policy``,
-    the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
-    ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
-    ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
-    (:mod:`coterie.runtime.events`).
+    ``tables`` maps each site's name to a table, an array, a data frame or a file; those of a list are called site1,
+    site2, and so on. One data frame or file is split by its ``site_column``. Further options, such as ``ignore`` and
+    ``categories``, are those of :func:`coterie.open_table`. Sites first agree on their columns (the first table's),
+    then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator applies the same
+    preparation and takes raw rows; data frames it matches by the columns' names, and encodes their text.
+
+    Sums are masked, and every site protects its rows by ``policy``, the default one if none is given: a policy, its
+    name or its file, for all sites or by site. If one owner holds all tables, use ``sums="plain"`` and
+    ``policy="simulation"``. The rows' labels (``labels_``, ``labels_by_site_``) are found when first asked for. The
+    folder ``journal`` keeps what a run needs to continue after a crash, with ``resume=True``. ``watch`` is called
+    after every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
 
     Three options limit what a site that lies can do. With ``ranges`` (lows, highs) every value counts as the nearest
     one of its column's range, and each site's sums are limited by it; with ``scale="minmax"`` a value outside is
@@ -81,21 +89,16 @@ def fit(
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    rules = rules_of(policy, map(str, tables))
-    opened = opened_tables(tables, key, units_asked(estimator, rules))
-    layers_of(sums)
-    if estimator.sends_rows:
-        check_rows_allowed(estimator, rules)
-    check_private(estimator, rules)
-    privacy = Privacy.of(estimator.privacy)
-    if privacy is None:
-        check_groups(opened, rules, estimator.method)
+    check_reading(reading, tables)
+    if site_column is None:
+        named = named_tables(tables)
+        rules = rules_of(policy, named)
+        opened = opened_tables(named, key, units_asked(estimator, rules), reading)
     else:
-        Releases(privacy, len(opened))
-    if estimator.splits_columns:  # no sums are asked for
-        check_alignment(opened, rules)
-    elif sums == "masked":
-        check_roster(rules)
+        opened = split_tables(tables, site_column, unit_asked(estimator, policy), reading)
+        rules = rules_of(policy, opened)
+    layers_of(sums)
+    check_rules(estimator, opened, rules, is_masked=sums == "masked")
     columns = {name: table.columns for name, table in opened.items()}
     options = PreparationOptions(scale, missing, ranges, max_share, halves)
     options.check(len(opened))
@@ -107,7 +110,7 @@ def fit(
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
     with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
-        return fit_over(
+        fitted = fit_over(
             channel,
             estimator,
             columns,
@@ -121,6 +124,9 @@ def fit(
             settings=extra,
             authority=RunAuthority(channel.authority, "run"),
         )
+    if isinstance(fitted, Labelled):
+        fitted.keep_tables(opened, None if site_column is None else tables)
+    return fitted
 
 
 def fit_over(
@@ -168,6 +174,7 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_, estimator.halves_, estimator.options_ = outcome.capabilities, outcome.halves, options
+    estimator._matches_names = True
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
@@ -192,17 +199,22 @@ def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> d
     return {name: column for name, column in found.items() if column is not None}
 
 
+def unit_asked(estimator: FederatedEstimator, policy: Rules | Mapping[str, Rules] | None) -> str | None:
+    """The column that says whose row it is, in one table of all sites."""
+    policies = policy.values() if isinstance(policy, Mapping) else [policy]
+    units = units_asked(estimator, {str(i): policy_of(each) for i, each in enumerate(policies)})
+    return next(iter(units.values()), None)
+
+
 def opened_tables(
-    tables: Mapping[str, Any], key: str | None, units: Mapping[str, str] | None = None
+    tables: Any, key: str | None, units: Mapping[str, str] | None = None, reading: Mapping[str, Any] | None = None
 ) -> dict[str, Table]:
     """Every site's table, opened if it is not yet."""
-    if not tables:
-        raise InputError("tables is empty; at least one site is needed.")
     opened = {
-        str(name): table
+        name: table
         if hasattr(table, "raw_blocks")
-        else open_table(table, name=str(name), key=key, unit=(units or {}).get(str(name)))
-        for name, table in tables.items()
+        else open_table(table, name=name, key=key, unit=(units or {}).get(name), **(reading or {}))
+        for name, table in named_tables(tables).items()
     }
     for name, column in (units or {}).items():
         own = units_of(opened[name])
@@ -218,9 +230,33 @@ def opened_tables(
     return opened
 
 
-def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
+def rules_of(policy: Rules | Mapping[str, Rules] | None, names: Iterable[str]) -> dict[str, Policy]:
     """Every site's policy: its own, the one for all, or the default."""
-    return {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in names}
+    names = list(names)
+    if not isinstance(policy, Mapping):
+        return dict.fromkeys(names, policy_of(policy))
+    unknown = [str(name) for name in policy if name not in names]
+    if unknown:
+        raise InputError(f"policy names {listed(unknown)}; the sites are {listed(names)}.")
+    return {name: policy_of(policy.get(name)) for name in names}
+
+
+def check_rules(
+    estimator: FederatedEstimator, tables: Mapping[str, Table], rules: Mapping[str, Policy], *, is_masked: bool
+) -> None:
+    """Raise, before anything is sent, whatever a site's policy would refuse."""
+    if estimator.sends_rows:
+        check_rows_allowed(estimator, rules)
+    check_private(estimator, rules)
+    privacy = Privacy.of(estimator.privacy)
+    if privacy is None:
+        check_groups(tables, rules, estimator.method)
+    else:
+        Releases(privacy, len(tables))
+    if estimator.splits_columns:  # no sums are asked for
+        check_alignment(tables, rules)
+    elif is_masked:
+        check_roster(rules)
 
 
 def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:

@@ -15,6 +15,7 @@ from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators import fitting
 from coterie.estimators.base import FederatedEstimator, Rows
+from coterie.estimators.given import Rules
 from coterie.maths.clustering import nearest
 from coterie.maths.factors import sin_theta
 from coterie.messages.site_api import Table
@@ -23,7 +24,6 @@ from coterie.methods.vertical.method import VerticalClusterSettings, VerticalCom
 from coterie.parameters import described
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
-from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable, PairedTable
 
 Floats = npt.NDArray[np.float64]
@@ -211,10 +211,10 @@ class Projected(NamedTuple):
 
 def transform(
     estimator: VerticalEstimator,
-    tables: Mapping[str, Any],
-    new: Mapping[str, Any],
+    tables: Any,
+    new: Any,
     *,
-    policy: Policy | Mapping[str, Policy] | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
     sums: Literal["masked", "plain"] = "masked",
     key: str | None = None,
     terms: Terms | None = None,

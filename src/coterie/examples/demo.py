@@ -98,8 +98,8 @@ def write_demo(results: Demo, folder: Path) -> Path:
         "summary": (
             f"{len(results.data.rows)} birds with all measurements, {len(results.alone)} islands, "
             f"{results.fitted.n_clusters} clusters: {together.rounds} rounds, {together.bytes_up:,} bytes sent, "
-            f"k-means cost {together.cost_ratio:.4f} times that of the pooled rows. {rows_sentence(result)} are in groups in "
-            "which no value is missing, and only these were used."
+            f"k-means cost {together.cost_ratio:.4f} times that of the pooled rows. "
+            f"{rows_sentence(result)} are in groups in which no value is missing, and only these were used."
         ),
         "caption": (
             "Top: the clusters of all islands together; crosses are centers. Bottom: the clusters of each island "

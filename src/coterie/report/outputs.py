@@ -88,8 +88,8 @@ def result_of(
     estimator: Any,
     columns: list[str],
     settings: Mapping[str, Any],
-    tables: Mapping[str, Table],
-    policies: Mapping[str, Policy] | None,
+    tables: Mapping[str, Table] | None = None,
+    policies: Mapping[str, Policy] | None = None,
 ) -> dict[str, Any]:
     """The contents of ``result.json``."""
     ledger = estimator.ledger_
@@ -127,7 +127,7 @@ def result_of(
     }
 
 
-def n_held(estimator: Any, tables: Mapping[str, Table]) -> int | None:
+def n_held(estimator: Any, tables: Mapping[str, Table] | None) -> int | None:
     """How many rows the sites' tables hold; None where they are at their sites, or noise hides how many there are."""
     if not tables or estimator.privacy_ is not None:
         return None
