@@ -101,6 +101,7 @@ def test_rows_left_out_with_their_group_are_not_counted_silently(cli, three):
     assert rows["held"] == 150
     assert 140 <= rows["clustered"] < 149  # a group of at least five lacks one value
     assert f"{rows['clustered']:.0f} of 150 rows" in out
+    assert json.loads(Path("run/result.json").read_text())["cost_is"] == "estimate"
 
 
 def test_sizes_in_files_have_all_their_digits(tmp_path):

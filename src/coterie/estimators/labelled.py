@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from coterie.messages.site_api import Table
+from coterie.methods.shared.selection import selected
 from coterie.sites.tables.alike import table_alike
 
 Labels = npt.NDArray[np.int32]
@@ -63,7 +64,8 @@ class Labelled:
         self._labels = labels
 
     def _labels_of(self, table: Table) -> Labels:
-        parts = [self.label_rows(block.rows) for block in table.raw_blocks()]
+        own = selected(table, [str(name) for name in self.feature_names_in_])
+        parts = [self.label_rows(block.rows) for block in own.raw_blocks()]
         return np.concatenate([np.zeros(0, np.int32), *parts])
 
     def _without(self, name: str) -> AttributeError:

@@ -28,6 +28,7 @@ from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
+from coterie.methods.shared.selection import selected
 from coterie.report.in_force import in_force
 from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, facts_of, rows_sentence
 from coterie.report.page import write_page
@@ -186,6 +187,9 @@ def write_run(
     A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if not estimator.splits_columns:
+        names = [str(name) for name in estimator.feature_names_in_]
+        tables = {name: selected(table, names) for name, table in tables.items()}
     if estimator.splits_columns:
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
         result = {**result_of(estimator, columns, settings, tables, policies), **_kernel_facts(estimator)}
