@@ -17,7 +17,7 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
 from coterie.cli.shared_options import asked_of_files, taking
-from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
+from coterie.cli.terminal import Interrupted, console, print_json, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.files import private_file
 from coterie.text import count_of
@@ -40,7 +40,10 @@ def demo(
     page = write_demo(results, out)
     heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
-    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
+    say(
+        "ARI, NMI and the cost, relative to the pooled optimum, are exact, over all birds without missing "
+        "measurements. Values and bytes are those sent by all islands."
+    )
     console.print(
         f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
         soft_wrap=True,

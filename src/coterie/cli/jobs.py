@@ -91,7 +91,7 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import level_rows, units_asked
+        from coterie.estimators.given import level_rows, units_asked
         from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
