@@ -17,7 +17,7 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
 from coterie.cli.shared_options import asked_of_files, taking
-from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
+from coterie.cli.terminal import Interrupted, console, print_json, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.files import private_file
 from coterie.text import count_of
@@ -40,7 +40,10 @@ def demo(
     page = write_demo(results, out)
     heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
-    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
+    say(
+        "ARI, NMI and the cost, relative to the pooled optimum, are exact, over all birds without missing "
+        "measurements. Values and bytes are those sent by all islands."
+    )
     console.print(
         f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
         soft_wrap=True,
@@ -63,6 +66,8 @@ def cluster(
     asked: dict[str, Any],
     clusters: opt.Clusters,
     halves: opt.Halves = False,
+    profile: opt.Profile = None,
+    no_profile: opt.NoProfile = False,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -70,8 +75,9 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
-    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
-    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
+    distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
+    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
@@ -83,7 +89,8 @@ def cluster(
 
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
-    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves)
+    profiled = opt.profile_of(profile, no_profile)
+    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
     if job.judged:
         raise InputError(
             f"-k {clusters} names several numbers; `coterie choose-k` judges them, -k auto takes the best."

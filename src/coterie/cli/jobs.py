@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
 import numpy as np
@@ -50,6 +50,9 @@ class Job:
     """Differential privacy: epsilon, and delta, tolerated and unit where they are not the default."""
     max_share: float | None = None
     halves: bool = False
+    profile: bool | list[str] | None = None
+    """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
+    profiles in a private run."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -61,6 +64,8 @@ class Job:
     """The column that identifies each row, where sites hold columns of the same rows."""
     sums: str | None = None
     """``masked`` or ``plain``; by default masked, unless every policy is simulation."""
+    keeps_unlike: ClassVar[bool] = False
+    """Whether a text column of which no value is a category is kept, to be described."""
     sites: list[str] = field(default_factory=list)
     """The sites that must be connected before a run over a federation begins; default: those that are."""
 
@@ -89,29 +94,58 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import units_asked
-        from coterie.sites.tables import open_table, split_by_site
+        from coterie.estimators.given import level_rows, units_asked
+        from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        columns = None if self.columns is None else list(dict.fromkeys((*self.columns, *self.described)))
+        ignore = [name for name in self.ignore if name not in self.described]
+        options: dict[str, Any] = {"columns": columns, "ignore": ignore, "categories": self.categories}
+        estimator = self.estimator()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
-        else:
-            by_site = (
-                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
+            rules = {"": self._policy_of("")}
+            unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
+            tables: dict[str, Table] = dict(
+                split_by_site(
+                    path, self.site_column, unit=unit, least=least, keeps_unlike=self.keeps_unlike, **options
+                )
             )
-            units = units_asked(self.estimator(), self.policies(named))
-            tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
-                for name, path in named.items()
-            }
+        else:
+            rules = self.policies(named)
+            by_site, units = dict.fromkeys(named, options), units_asked(estimator, rules)
+            if estimator.splits_columns:
+                by_site = self._chosen_by_site(named)
+            for name, path in named.items():
+                own = {"name": Path(path).name, "key": self.key, "unit": units.get(name)}
+                by_site[name] = {**by_site[name], **own}
+            tables = open_tables(named, by_site, level_rows(estimator, rules), keeps_unlike=self.keeps_unlike)
         return {name: (table, self._scan(table)) for name, table in tables.items()}
+
+    @property
+    def profiles_by(self) -> bool | list[str]:
+        """What ``coterie.fit`` is asked for."""
+        return self.privacy is None if self.profile is None else self.profile
+
+    @property
+    def described(self) -> list[str]:
+        """The columns that clusters are described by, and that are named for it."""
+        return self.profile if isinstance(self.profile, list) else []
+
+    def used_columns(self, tables: Mapping[str, Table]) -> list[str] | None:
+        """The columns that clusters are made of, where tables hold others, too."""
+        if not self.described or self.estimator().splits_columns:
+            return None
+        return [column.name for column in next(iter(tables.values())).columns if not self._is_besides(column.name)]
+
+    def _is_besides(self, column: str) -> bool:
+        """Whether clusters are only described by a column."""
+        named = [name for name in self.described if name not in (self.columns or ())]
+        return any(column == name or column.startswith(f"{name}=") for name in named)
 
     def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """The options of each site where every file has its own columns: those for columns it has."""
@@ -135,6 +169,7 @@ class Job:
         from coterie.sites.tables import scan_table
 
         missing, fingerprint = scan_table(table)
+        missing = np.where([self._is_besides(column.name) for column in table.columns], 0, missing)
         if self.missing == "refuse" and missing.any() and self.privacy is None:
             place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
             values = count_of(int(missing[place]), "missing value")
@@ -183,10 +218,11 @@ class Job:
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
-        names = [column.name for column in next(iter(tables.values())).columns]
+        used = self.used_columns(tables)
+        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
+        sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
         with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
@@ -205,6 +241,8 @@ class Job:
                         ranges=ranges,
                         max_share=self.max_share,
                         halves=self.halves,
+                        columns=used,
+                        profile=self.profiles_by,
                         key=self.key,
                         terms=terms,
                         events=events,
@@ -268,7 +306,7 @@ def check_privacy(privacy: Mapping[str, Any]) -> None:
     Privacy.of(privacy)
 
 
-def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
+def sums_of(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
     """Plain sums if every policy is simulation; otherwise masked sums, which need enough sites."""
     from coterie.sites.policy import Policy
 
@@ -303,7 +341,8 @@ def named_files(paths: list[str]) -> dict[str, str]:
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file. Over a federation it needs no data: sites use their own."""
-    kinds = get_type_hints(Job)
+    hints = get_type_hints(Job)
+    kinds = {item.name: hints[item.name] for item in fields(Job)}
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]

@@ -138,10 +138,20 @@ MaxShare = Annotated[
 Halves = Annotated[
     bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
 ]
+Profile = Annotated[
+    str | None, typer.Option(help="Describe the clusters by these columns, too, which they are not made of: age,sex.")
+]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
+]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
-    list[str] | None, typer.Option(help="One-hot encode a text column by its categories: sex=f,m (may be repeated).")
+    list[str] | None,
+    typer.Option(
+        help="One-hot encode a column by these categories: sex=f,m (may be repeated). Text columns need none: sites "
+        "agree on the values that enough rows hold. A name alone, such as ward, does so with a column of numbers."
+    ),
 ]
 Key = Annotated[
     str | None, typer.Option(help="The column that identifies a row, where sites hold columns of the same rows.")
@@ -194,13 +204,15 @@ def names_of(text: str) -> list[str]:
 
 
 def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """``["sex=f,m"]`` as ``{"sex": ["f", "m"]}``."""
-    categories = {}
+    """``["sex=f,m", "ward"]`` as ``{"sex": ["f", "m"], "ward": []}``: without values, sites agree on them."""
+    categories: dict[str, list[str]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
-        if not sign or not values:
-            raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
-        categories[name.strip()] = [value.strip() for value in values.split(",")]
+        if bool(sign) != bool(values) or not name.strip():
+            raise InputError(
+                f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m, or a COLUMN alone."
+            )
+        categories |= {name.strip(): names_of(values)} if sign else {column: [] for column in names_of(name)}
     return categories
 
 
@@ -255,6 +267,13 @@ def chosen(
     if categories:
         options["categories"] = categories_of(categories)
     return options
+
+
+def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None:
+    """What was said of profiles, for ``Job.profile``."""
+    if profile is not None and no_profile:
+        raise InputError(f"--profile {profile} and --no-profile; use one of them.")
+    return False if no_profile else None if profile is None else names_of(profile)
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:

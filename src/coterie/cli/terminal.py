@@ -102,14 +102,19 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if "choice" in result:
         _show_choice(out, result)
         return
+    from coterie.report.labels import rows_head, size_text
+
     privacy = result.get("privacy")
-    about = "about " if privacy else ""
     rows = [
-        [str(i), f"{about}{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        [str(i), size_text(result, count), *(f"{value:.4g}" for value in center)]
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
     ]
-    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
+    show_table(result["title"], ["cluster", rows_head(result), *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
+    if result.get("profiles"):
+        from coterie.report.profiles import distinguishing_table
+
+        show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
     if privacy:
         from coterie.report.privacy import privacy_sentences, releases_table
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, Rows
+from coterie.estimators.exactness import CostIs
 from coterie.methods.analysis.choose_k import ChooseKSettings
 from coterie.methods.kernel.landmarks.choice import LandmarkChoiceSettings
 from coterie.methods.shared.choosing import Choice
@@ -97,4 +98,4 @@ class NumberOfKernelClusters(LandmarkChoiceSettings, ChoiceModel):
         Every question and answer of the run.
     """
 
-    cost_over_groups = "about"
+    cost_over_groups = CostIs.ESTIMATE

@@ -10,8 +10,10 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from coterie.estimators.choosing import rows_of
+from coterie.estimators.exactness import CostIs
 from coterie.methods.shared.choosing import STABLE, Choice, Support, verdict
 from coterie.methods.shared.prepared import Preparation
+from coterie.report.labels import COST_WORDS
 from coterie.report.pictures import COLOURS
 
 CHOICE, CHOICE_PICTURE = "choose-k.json", "choose-k.png"
@@ -27,13 +29,13 @@ def choice_facts(choice: Choice) -> dict[str, Any]:
     }
 
 
-def choice_words(min_group: int, cost_is: str) -> str:
+def choice_words(min_group: int, cost_is: CostIs) -> str:
     """How exact the numbers are, over groups; nothing to say over rows, where they are."""
     if not min_group:
         return ""
     return (
         f" Rows stand in groups of at least {min_group}: silhouettes are those of the groups' means, larger than of "
-        f"single rows, and costs of rows are {cost_is} what is shown."
+        f"single rows, and costs of rows are {COST_WORDS[cost_is]}what is shown."
     )
 
 

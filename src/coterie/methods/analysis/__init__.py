@@ -1,1 +1,1 @@
-"""Questions about data rather than clusterings of it: how many clusters there are."""
+"""Questions about data rather than clusterings of it: what columns hold, how many clusters there are."""
