@@ -88,6 +88,22 @@ def test_a_job_file_may_ask_for_it(cli, clustered, tmp_path):
     assert "4 clusters are supported" in " ".join(out.split())
 
 
+def test_a_private_run_shows_estimates_and_what_was_released(cli, tmp_path):
+    rows = blobs(6000, 2, 3, seed=1)
+    for i, name in enumerate(SITES):
+        np.savetxt(f"{name}.csv", rows[i::3], delimiter=",", header="a,b", comments="")
+    ranges = ["--ranges", "a=-30,30", "--ranges", "b=-30,30"]
+    files = [f"{name}.csv" for name in SITES]
+    code, out, err = cli("choose-k", *files, "-k", "2-5", "--epsilon", "2", *ranges, "--out", "privately")
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert "cost, about" in words
+    assert "What was released" in words
+    assert "about 6,0" in words or "about 5,9" in words
+    facts = json.loads((tmp_path / "privately" / "choose-k.json").read_text())
+    assert [of["k"] for of in facts["numbers"] if of["gap"] is not None] == [facts["recommended"]]
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -102,7 +118,10 @@ def test_a_job_file_may_ask_for_it(cli, clustered, tmp_path):
         (("choose-k", "-k", "1-3"), "min_clusters=1 must be a whole number, at least 2"),
         (("choose-k", "--method", "dspgd"), "numbers of clusters are not judged for dspgd"),
         (("choose-k", "--set", "gamma=2"), "federated-kmeans has no parameter 'gamma'"),
-        (("choose-k", "-k", "2-4", "--epsilon", "1", "--method", "landmarks"), "without privacy"),
+        (
+            ("choose-k", "-k", "2-4", "--epsilon", "1", "--method", "landmarks"),
+            "numbers of clusters of landmarks cannot be judged privately",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -52,7 +52,7 @@ class Job:
     halves: bool = False
     profile: bool | list[str] | None = None
     """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
-    profiles in a private run."""
+    profiles in a private run, or where numbers of clusters are judged."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -129,7 +129,7 @@ class Job:
     @property
     def profiles_by(self) -> bool | list[str]:
         """What ``coterie.fit`` is asked for."""
-        return self.privacy is None if self.profile is None else self.profile
+        return self.privacy is None and self.judged is None if self.profile is None else self.profile
 
     @property
     def described(self) -> list[str]:
