@@ -69,6 +69,7 @@ from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
+from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -139,8 +140,10 @@ BY_HAND: tuple[Request[Any], ...] = (
     ),
     SumHalves(7, np.full(2, 5e4), VALUES[:3]),
     RateCandidates(5, np.array([1, 2]), VALUES[:3], VALUES[1:4], VALUES[2:5]),
-    Split(1, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2)),
-    Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4)),
+    Split(1, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2), np.zeros((0, 2))),
+    Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4), np.ones((3, 2))),
+    CompareStarts(VALUES[None] + 1.0),
+    AssignEach(np.array([VALUES[:2], VALUES[:2] + 1.0])),
     Summarise(2, 2, 100, 1),
     Summarise(3, 2, 20, 2),
     SumCost(2, 2, 1),

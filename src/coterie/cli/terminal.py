@@ -133,7 +133,8 @@ def _show_privacy(privacy: dict[str, Any] | None) -> None:
 
 
 def _cost_head(cost_is: str) -> str:
-    from coterie.report.labels import COST_WORDS, CostIs
+    from coterie.estimators.exactness import CostIs
+    from coterie.report.labels import COST_WORDS
 
     words = COST_WORDS[CostIs(cost_is)].strip()
     return f"cost, {words}" if words else "cost"
