@@ -17,6 +17,7 @@ import pytest
 import coterie
 from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
+from coterie.estimators.describing import TableDescriber
 from coterie.estimators.registry import make_estimator
 from coterie.messages.contributions import PrivateRequest
 from coterie.messages.refusals import Refusal
@@ -100,6 +101,7 @@ VARIANTS: dict[str, list[Variant]] = {
         *_variants({}, {"solver": "sums", "center": False}, is_pca=True),
         *_variants({"solver": "local"}, {"solver": "local", "local_rank": 4}, level="research", is_pca=True),
     ],
+    "describe": _variants({}),
     "rfk": _variants({"n_features": 8, "n_points": 20}, {"n_features": 4, "n_points": 12}, level="rows"),
     **dict.fromkeys(("fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"), SUMMARY),
 }
@@ -112,6 +114,8 @@ VARIANTS |= {
 
 
 def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:
+    if method == "describe":
+        return TableDescriber(random_state=seed)
     if method == "federated-pca":
         return coterie.FederatedPCA(**{"n_components": 2, **variant.options, "random_state": seed})
     if variant.is_pca:
@@ -128,7 +132,7 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
     for i in range(n_runs):
         sums = "plain" if level != "standard" and i % 2 else "masked"
         made = _estimator(method, allowed[i % len(allowed)], 2 + i % 3, i)
-        yield made, {"sums": sums, **scales[i % len(scales)]}
+        yield made, {"sums": sums, **(scales[i % len(scales)] if method != "describe" else {})}
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:

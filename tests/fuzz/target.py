@@ -20,6 +20,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.methods.analysis.describe import CountInBins
 from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
 from coterie.methods.kernel.ce_pca import (
@@ -389,6 +390,7 @@ NOISY: tuple[Request[Any], ...] = (
     private_sums.SumProducts(*NOISE, np.full(1, 1e4), 3, 100, 1.0, np.zeros(2)),
     private_sums.SumByCell(*NOISE, np.full(2, 1e4), 100, VALUES[:2]),
     private_sums.MeasureCost(*NOISE, np.full(1, 1e4), 100, VALUES[:2]),
+    CountInBins(*NOISE, np.full(1, 1e4), 2, 5),
 )
 """Of private runs, to a site that takes part in none."""
 SAMPLES: tuple[Request[Any], ...] = (
