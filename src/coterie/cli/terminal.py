@@ -108,9 +108,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
     if result.get("profiles"):
-        from coterie.report.profiles import distinguishing_table
+        from coterie.report.profiles import distinguishing_table, exactness_sentence
 
         show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
+        say(exactness_sentence(result["profiles"]))
     if privacy:
         from coterie.report.privacy import privacy_sentences, releases_table
 
