@@ -136,7 +136,8 @@ class Settings:
         if options.profile:
             described = (*names, *(column.name for column in options.besides))
             is_grouped = capabilities.min_group > 0
-            profile = yield from run_profile(final_centers(result), described, preparation, grouped=is_grouped)
+            centers, labels = final_centers(result), getattr(result, "server_labels", None)
+            profile = yield from run_profile(centers, described, preparation, is_grouped, labels)
         return RunResult(preparation, result, capabilities, halves, profile)
 
 

@@ -1,5 +1,6 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
+from coterie.sites.tables.identifying import identifying_columns as identifying_columns
 from coterie.sites.tables.opening import open_table as open_table
 from coterie.sites.tables.opening import open_tables as open_tables
 from coterie.sites.tables.opening import read_columns as read_columns
