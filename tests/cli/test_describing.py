@@ -112,7 +112,7 @@ def test_what_cannot_be_is_one_error(cli, whole):
     for words, told in (
         (("--ranges", "age=0,100"), "ranges are for a private description"),
         (("--columns", "age,height"), "'height'"),
-        (("--policy", "strict"), "sites per sum"),
+        (("--policy", "strict", "--columns", "age,chol"), "sites per sum"),
         (("--site-column", "sex"), "a site column needs exactly one file"),
     ):
         code, _, err = cli("describe", *FILES, *words)
