@@ -17,7 +17,7 @@ from coterie.messages.contributions import CONTRIBUTIONS, Contribution, PrivateR
 from coterie.messages.schema import Request
 from coterie.messages.site_api import KEEPERS, Column, Memory, Table
 from coterie.methods.analysis.describe import DescribeSettings
-from coterie.methods.method import ClusterSettings, PrivateSettings
+from coterie.methods.method import ChoiceSettings, ClusterSettings, PrivateSettings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
@@ -36,6 +36,7 @@ def private_estimators(privacy: Privacy) -> Iterator[Any]:
             if issubclass(kind, PrivateSettings):
                 made = next(e for e in KINDS.values() if issubclass(e, kind))
                 few = {"n_clusters": 3} if issubclass(kind, ClusterSettings) else {}
+                few |= {"max_clusters": 3} if issubclass(kind, ChoiceSettings) else {}
                 yield made(**few, **method.fixed, privacy=privacy)
 
 

@@ -83,7 +83,13 @@ ledger = _group("ledger", "What left each site, and what the server saw of it.")
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
 SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
-Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="Number of clusters.")]
+Clusters = Annotated[
+    str,
+    typer.Option(
+        "--clusters", "-k", help="Number of clusters; auto: the one that the rows support (federated-kmeans)."
+    ),
+]
+ClusterRange = Annotated[str, typer.Option("--clusters", "-k", help="The numbers of clusters to judge: 2-15.")]
 Method = Annotated[
     str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
@@ -132,6 +138,12 @@ MaxShare = Annotated[
 Halves = Annotated[
     bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
 ]
+Profile = Annotated[
+    str | None, typer.Option(help="Describe the clusters by these columns, too, which they are not made of: age,sex.")
+]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
+]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
@@ -168,6 +180,22 @@ def check_new(path: Path, force: bool) -> None:
     """Refuse to overwrite a file without --force."""
     if path.exists() and not force:
         raise InputError(f"{path} already exists; pass --force to overwrite it.")
+
+
+def clusters_of(text: str) -> int | str:
+    """``"5"`` as 5; ``"auto"`` and ``"2-15"`` stay."""
+    return int(text) if text.isdecimal() else text
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """``"2-15"`` as (2, 15)."""
+    low, _, high = text.partition("-")
+    try:
+        return int(low), int(high)
+    except ValueError:
+        raise InputError(
+            f"clusters={text!r}; it is a whole number of at least 1, auto, or numbers to judge, such as 2-15."
+        ) from None
 
 
 def names_of(text: str) -> list[str]:
@@ -239,6 +267,13 @@ def chosen(
     if categories:
         options["categories"] = categories_of(categories)
     return options
+
+
+def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None:
+    """What was said of profiles, for ``Job.profile``."""
+    if profile is not None and no_profile:
+        raise InputError(f"--profile {profile} and --no-profile; use one of them.")
+    return False if no_profile else None if profile is None else names_of(profile)
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:
