@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +57,7 @@ def _check_demo_folder(out: Path) -> None:
 
 
 @app.command()
+@opt.reads_tables
 def cluster(
     data: Annotated[
         list[Path],
@@ -76,10 +77,6 @@ def cluster(
     rows_per_unit: opt.RowsPerUnit = None,
     max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +89,7 @@ def cluster(
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
+    **reading: Any,
 ) -> None:
     """Cluster files as if they were pooled, without pooling them.
 
@@ -124,7 +122,7 @@ def cluster(
         seed=seed,
         policy=policy,
         settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
+        **reading,
     )
     _run(job, resume, as_json)
 

@@ -6,19 +6,20 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
-import numpy as np
 
 from coterie.cli.options import read_ranges
+from coterie.cli.problems import CommandLine, JobFile
 from coterie.cli.run_state import Claimed, check_fingerprints
-from coterie.errors import CoterieError, InputError, MissingValues, RunError
+from coterie.errors import CoterieError, InputError, RunError
 from coterie.messages.site_api import Table
 from coterie.methods.shared.privacy import Privacy
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
+from coterie.sites.tables.reading import Reading, reading_of
 from coterie.sites.toml_files import read_toml
 from coterie.text import count_of
 
@@ -30,18 +31,20 @@ MISSING = ("refuse", "mean", "drop")
 _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
 
-@dataclass
-class Job:
+@dataclass(frozen=True)
+class Job(Reading):
     """The settings of a clustering: read from a file by `coterie run`, from options by `coterie cluster`."""
+
+    words: ClassVar[CommandLine] = CommandLine()
+    """How the interface in use names its options."""
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
     clusters: int = 8
     method: str = "federated-kmeans"
     site_column: str | None = None
-    columns: list[str] | None = None
-    ignore: list[str] = field(default_factory=list)
-    categories: dict[str, list[str]] = field(default_factory=dict)
+    reading: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By site what differs of how its file is read: ``na``, ``csv_separator``, ``csv_decimal``, ``csv_encoding``."""
     scale: str = "none"
     missing: str = "refuse"
     ranges: dict[str, Any] | None = None
@@ -83,61 +86,25 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
+        from coterie.cli.inputs import Inputs, readings_of
         from coterie.estimators.fitting import units_asked
-        from coterie.sites.tables import open_table, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        how, estimator = reading_of(self), self.estimator()
+        how.check()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
+        is_split = bool(estimator.splits_columns)
+        fills = self.missing != "refuse" or self.privacy is not None
+        inputs = Inputs(self.words, fills, not is_split, self.key)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
-        else:
-            by_site = (
-                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
-            )
-            units = units_asked(self.estimator(), self.policies(named))
-            tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
-                for name, path in named.items()
-            }
-        return {name: (table, self._scan(table)) for name, table in tables.items()}
-
-    def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """The options of each site where every file has its own columns: those for columns it has."""
-        from coterie.sites.tables import read_columns
-
-        held = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
-        for name in (*(self.columns or ()), *self.ignore, *self.categories):
-            if not any(name in own for own in held.values()):
-                raise InputError(f"there is no column {name!r} in any of the files.")
-        return {
-            site: {
-                "columns": None if self.columns is None else [name for name in self.columns if name in own],
-                "ignore": [name for name in self.ignore if name in own],
-                "categories": {name: values for name, values in self.categories.items() if name in own},
-            }
-            for site, own in held.items()
-        }
-
-    def _scan(self, table: Table) -> str:
-        """Check all values before anything is sent; the fingerprint of the rows."""
-        from coterie.sites.tables import scan_table
-
-        missing, fingerprint = scan_table(table)
-        if self.missing == "refuse" and missing.any() and self.privacy is None:
-            place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
-            values = count_of(int(missing[place]), "missing value")
-            raise MissingValues(
-                f"{name}: column {table.columns[place].name!r} holds {values}; "
-                "pass --missing mean to fill them"
-                f"{'' if self.estimator().splits_columns else ', or --missing drop to leave their rows out'}."
-            )
-        return fingerprint
+            unit = units_asked(estimator, {"": self._policy_of("")}).get("")
+            return inputs.of_one_file(path, self.site_column, how, unit)
+        units = units_asked(estimator, self.policies(named))
+        return inputs.of_files(named, readings_of(how, self.reading, list(named)), units, is_split=is_split)
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
@@ -252,6 +219,12 @@ class Job:
         return [declared[name][0] for name in names], [declared[name][1] for name in names]
 
 
+class FileJob(Job):
+    """A job that was read from a file."""
+
+    words: ClassVar[CommandLine] = JobFile()
+
+
 def check_privacy(privacy: Mapping[str, Any]) -> None:
     """Raise what is wrong with what was said of differential privacy, before a file is opened."""
     if "epsilon" not in privacy:
@@ -294,7 +267,7 @@ def named_files(paths: list[str]) -> dict[str, str]:
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file. Over a federation it needs no data: sites use their own."""
-    kinds = get_type_hints(Job)
+    kinds = {name: kind for name, kind in get_type_hints(Job).items() if name != "words"}
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]
@@ -313,7 +286,7 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
     for key in ("data", "out", "policy"):
         if key in raw:
             raw[key] = _placed(raw[key], path.parent, is_policy=key == "policy")
-    return Job(**raw)
+    return FileJob(**raw)
 
 
 def _placed(given: Any, folder: Path, *, is_policy: bool) -> Any:

@@ -1,0 +1,170 @@
+"""The tables of a job's files: read as the job says, checked as a whole, and told of in one message if not usable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from coterie.cli.problems import CommandLine, message
+from coterie.errors import InputError
+from coterie.messages.site_api import Table
+from coterie.sites.tables import (
+    Problem,
+    Reading,
+    Remedy,
+    Scan,
+    TableProblems,
+    examined,
+    examined_by_site,
+    read_columns,
+)
+from coterie.sites.tables.encoders import PANDAS_INDEX
+from coterie.sites.tables.reading import raw_name
+from coterie.text import count_of, nearest_name
+
+OF_A_SITE = ("na", "csv_separator", "csv_decimal", "csv_encoding")
+"""How a site's own file may be read in another way than the others."""
+
+
+@dataclass
+class Inputs:
+    """The files of a job."""
+
+    words: CommandLine
+    fills: bool
+    """Whether missing values are filled, or left out."""
+    can_drop: bool = True
+    key: str | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+    def of_files(
+        self, files: Mapping[str, str], readings: Mapping[str, Reading], units: Mapping[str, str], *, is_split: bool
+    ) -> dict[str, tuple[Table, str]]:
+        """The table of each site and the fingerprint of its rows; with ``is_split`` sites hold other columns."""
+        held = {site: names for site in files if (names := self._held(files[site], readings[site])) is not None}
+        self._check_names(readings, held)
+        if not is_split:
+            readings = self._same_columns(files, readings, held, units)
+        tables = {}
+        for site, names in held.items():
+            how = readings[site].for_columns(names)
+            try:
+                table, problems = examined(
+                    files[site], how, key=self.key, unit=units.get(site), name=Path(files[site]).name
+                )
+            except InputError as problem:
+                self._add(problem, files[site])
+                continue
+            tables[site] = self._scanned(table, problems, names)
+        self.check()
+        return tables
+
+    def of_one_file(
+        self, path: str, site_column: str, how: Reading, unit: str | None
+    ) -> dict[str, tuple[Table, str]]:
+        """The tables of the sites that a column names."""
+        tables, problems = examined_by_site(path, site_column, how, unit=unit, name=Path(path).name)
+        self.problems += problems
+        scanned = {site: self._scanned(table, (), how.named) for site, table in tables.items()}
+        self.check()
+        return scanned
+
+    def check(self) -> None:
+        """Raise all that is wrong."""
+        if self.problems:
+            raise InputError(message(self.problems, self.words, can_drop=self.can_drop))
+
+    def _held(self, path: str, how: Reading) -> list[str] | None:
+        """The columns of a file; None if it cannot be read."""
+        try:
+            return [column.name for column in read_columns(path, replace(how, na={}))]
+        except InputError as problem:
+            self._add(problem, path)
+        return None
+
+    def _add(self, problem: InputError, path: str) -> None:
+        if isinstance(problem, TableProblems):
+            self.problems += problem.problems
+            return
+        text = str(problem)
+        table = next((name for name in (path, Path(path).name) if text.startswith(f"{name}: ")), "")
+        self.problems.append(Problem(table or Path(path).name, text.removeprefix(f"{table}: ")))
+
+    def _check_names(self, readings: Mapping[str, Reading], held: Mapping[str, list[str]]) -> None:
+        """Every name must be one of a column of some file."""
+        there = list(dict.fromkeys(name for names in held.values() for name in names))
+        for name in dict.fromkeys(name for how in readings.values() for name in how.named):
+            if held and name not in there:
+                self.problems.append(
+                    Problem("", f"there is no column {name!r} in any of the files{nearest_name(name, there)}")
+                )
+
+    def _same_columns(
+        self,
+        files: Mapping[str, str],
+        readings: Mapping[str, Reading],
+        held: Mapping[str, list[str]],
+        units: Mapping[str, str],
+    ) -> dict[str, Reading]:
+        """The readings for the columns that all files share, in the first one's order; others are a problem."""
+        usable = {site: self._usable(names, readings[site], units.get(site)) for site, names in held.items()}
+        every = list(dict.fromkeys(name for names in usable.values() for name in names))
+        shared = [name for name in every if all(name in names for names in usable.values())]
+        given = next(iter(readings.values())).columns
+        for name in every:
+            lacking = [Path(files[site]).name for site, names in usable.items() if name not in names]
+            if lacking:
+                left = [column for column in given or shared if column in shared]
+                fault = f"column {name!r} is not in {', '.join(lacking)}"
+                having = next(Path(files[site]).name for site, names in usable.items() if name in names)
+                remedy = self.words.names("columns", left) if left else "no column is in all files"
+                advice = f"to use the columns that all files have: {remedy}".replace("{", "{{").replace("}", "}}")
+                self.problems.append(Problem(having, fault, advice, Remedy.SELECT, name, tuple(left)))
+        if any("" in names for names in usable.values()):
+            return dict(readings)
+        return {
+            site: replace(how, columns=[n for n in given or shared if n in shared]) for site, how in readings.items()
+        }
+
+    def _usable(self, names: list[str], how: Reading, unit: str | None) -> list[str]:
+        """The columns of a file that the job may use, in its order or in the job's."""
+        if how.columns is not None:
+            return [name for name in how.columns if name in names]
+        left_out = {*how.ignore, self.key, unit}
+        return [name for name in names if name not in left_out and not PANDAS_INDEX.fullmatch(name)]
+
+    def _scanned(self, table: Any, problems: Any, names: list[str]) -> tuple[Table, str]:
+        """A table and the fingerprint of its rows, after a look at all values."""
+        scan, told = Scan(table), {problem.column for problem in problems}
+        self.problems += [*problems, *scan.problems]
+        missing: dict[str, int] = {}
+        for column, count in zip(table.columns, scan.missing.tolist(), strict=True):
+            raw = raw_name(column.name, names)
+            if count and raw not in told and not self.fills:
+                missing[raw] = max(count, missing.get(raw, 0))
+        self.problems += [
+            Problem(
+                table.name,
+                f"column {column!r} holds {count_of(n, 'missing value')}",
+                "",
+                Remedy.FILL,
+                column,
+                (f"{n:,}",),
+            )
+            for column, n in missing.items()
+        ]
+        return table, scan.fingerprint
+
+
+def readings_of(how: Reading, by_site: Mapping[str, Mapping[str, Any]], sites: list[str]) -> dict[str, Reading]:
+    """How each site's file is read: as the job says, or as it says of the site."""
+    for site, own in by_site.items():
+        if site not in sites:
+            raise InputError(f"reading names the site {site!r}, which is unknown; the sites are {', '.join(sites)}.")
+        for name in own:
+            if name not in OF_A_SITE:
+                raise InputError(f"reading of {site!r} has the key {name!r}{nearest_name(name, OF_A_SITE)}")
+    names = {item.name for item in fields(Reading)}
+    return {site: replace(how, **{n: v for n, v in by_site.get(site, {}).items() if n in names}) for site in sites}
