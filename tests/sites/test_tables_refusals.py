@@ -37,12 +37,12 @@ def refused(source, told, **options):
         ("a b\n\nf\n", "column 'a b' holds text ('f' in row 2); declare its "
          "values in 'categories', or add the column to 'ignore'"),
         ("x,y\n" + "1,2\n" * 2000 + '"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2001 among numbers; correct "
-         "it, write decimals with a point or say csv_decimal=',', name it in 'na' or leave the cell empty if the value "
-         "is missing, or add the column to 'ignore'"),
+         "it, write decimals with a point or say csv_decimal=',', name it in 'na' or leave the cell empty if the "
+         "value is missing, or add the column to 'ignore'"),
         ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; correct it, name it in "
          "'na' or leave the cell empty"),
-        ('x,y\n1,2.5\n"12,5",3\n', "t.csv: the decimal sign may be a comma or a point ('12,5' in column 'x' and '2.5' "
-         "in column 'y'); say which, such as csv_decimal=','"),
+        ('x,y\n1,2.5\n"12,5",3\n', "t.csv: the decimal sign may be a comma or a point ('12,5' in column 'x' and "
+         "'2.5' in column 'y'); say which, such as csv_decimal=','"),
         ("x;y\n1,234;2\n", "the decimal sign may be a comma or a point ('1,234' in column 'x')"),
         ("a,b;c,d\n1,2;3,4\n", "t.csv: the separator may be ',' (3 columns) or ';' (2 columns); say which, "
          "such as csv_separator=';'"),

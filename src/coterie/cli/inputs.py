@@ -113,20 +113,21 @@ class Inputs:
         every = list(dict.fromkeys(name for names in usable.values() for name in names))
         shared = [name for name in every if all(name in names for names in usable.values())]
         given = next(iter(readings.values())).columns
+        left = [column for column in given or shared if column in shared]
+        if not left:
+            what = "no column is" if given is None else f"none of the columns {', '.join(given)} is"
+            raise InputError(f"{what} in all of the files {', '.join(Path(files[site]).name for site in held)}.")
         for name in every:
             lacking = [Path(files[site]).name for site, names in usable.items() if name not in names]
             if lacking:
-                left = [column for column in given or shared if column in shared]
                 fault = f"column {name!r} is not in {', '.join(lacking)}"
                 having = next(Path(files[site]).name for site, names in usable.items() if name in names)
-                remedy = self.words.names("columns", left) if left else "no column is in all files"
-                advice = f"to use the columns that all files have: {remedy}".replace("{", "{{").replace("}", "}}")
-                self.problems.append(Problem(having, fault, advice, Remedy.SELECT, name, tuple(left)))
+                advice = f"to use the columns that all files have: {self.words.names('columns', left)}"
+                escaped = advice.replace("{", "{{").replace("}", "}}")
+                self.problems.append(Problem(having, fault, escaped, Remedy.SELECT, name, tuple(left)))
         if any("" in names for names in usable.values()):
             return dict(readings)
-        return {
-            site: replace(how, columns=[n for n in given or shared if n in shared]) for site, how in readings.items()
-        }
+        return {site: replace(how, columns=left) for site, how in readings.items()}
 
     def _usable(self, names: list[str], how: Reading, unit: str | None) -> list[str]:
         """The columns of a file that the job may use, in its order or in the job's."""

@@ -174,7 +174,8 @@ class Job(Reading):
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            return write_run(out, fitted, tables, asdict(self), policies)
+            forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
+            return write_run(out, fitted, tables, {**asdict(self), "csv_forms": forms}, policies)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""

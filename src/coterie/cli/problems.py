@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from coterie.sites.tables.problems import Problem, Remedy, Words
+from coterie.sites.tables.reading import ALL, number_in
 from coterie.text import count_of
+
+MARKS = ("?", "-", ".", "n/a", "N/A", "none", "None", "missing", "unknown")
+"""Texts that usually stand for a missing value."""
 
 
 class CommandLine(Words):
@@ -22,7 +26,7 @@ class CommandLine(Words):
         return f"{self.start} {self.names('ignore', [column])}"
 
     def categories(self, column: str, values: Sequence[str]) -> str:
-        return f"{self.start} {self.levels(column, values)}"
+        return f"{self.start} {self.levels({column: values})}"
 
     def na(self, column: str, value: str) -> str:
         return f"{self.start} {self.code(column, value)}"
@@ -34,11 +38,16 @@ class CommandLine(Words):
         """An option with names of columns."""
         return self.option(name, ",".join(columns))
 
-    def levels(self, column: str, values: Sequence[str]) -> str:
-        return self.option("categories", f"{column}={','.join(values)}")
+    def levels(self, categories: Mapping[str, Sequence[str]]) -> str:
+        """Options with the values of columns."""
+        return " ".join(self.option("categories", f"{name}={','.join(own)}") for name, own in categories.items())
+
+    def listed(self, options: Sequence[str]) -> str:
+        """Several options."""
+        return f"{self.start} {' '.join(options)}"
 
     def code(self, column: str, value: str) -> str:
-        return self.option("na", f"{column}={value}")
+        return self.option("na", value if column == ALL else f"{column}={value}")
 
 
 class JobFile(CommandLine):
@@ -54,8 +63,12 @@ class JobFile(CommandLine):
     def names(self, name: str, columns: Sequence[str]) -> str:
         return f"{name} = {json.dumps(list(columns), ensure_ascii=False)}"
 
-    def levels(self, column: str, values: Sequence[str]) -> str:
-        return f"categories = {{ {_key(column)} = {json.dumps(list(values), ensure_ascii=False)} }}"
+    def levels(self, categories: Mapping[str, Sequence[str]]) -> str:
+        texts = (f"{_key(name)} = {json.dumps(list(own), ensure_ascii=False)}" for name, own in categories.items())
+        return f"categories = {{ {', '.join(texts)} }}"
+
+    def listed(self, options: Sequence[str]) -> str:
+        return "\n  ".join([f"{self.start}:", *options])
 
     def code(self, column: str, value: str) -> str:
         return f"na = {{ {_key(column)} = {json.dumps([value], ensure_ascii=False)} }}"
@@ -76,7 +89,7 @@ def message(problems: Sequence[Problem], words: CommandLine, *, can_drop: bool =
         f"- {_line(group, words, with_advice=group[0].remedy in (Remedy.NONE, Remedy.CODE))}" for group in groups
     ]
     solved = list(_options(groups, words, can_drop))
-    end = [f"{words.start} {'; '.join(solved)}"] if solved else []
+    end = [words.listed(solved)] if solved else []
     return "\n".join([f"the files cannot be used yet, for {count_of(len(groups), 'reason')}:", *lines, *end])
 
 
@@ -112,14 +125,19 @@ def _fill_advice(problem: Problem, words: CommandLine, can_drop: bool) -> str:
 
 def _options(groups: Sequence[Sequence[Problem]], words: CommandLine, can_drop: bool) -> Iterable[str]:
     """Every option that solves some of the problems."""
-    left_out = [group[0].column for group in groups if group[0].remedy is Remedy.IGNORE]
-    for group in groups:
-        if group[0].remedy is Remedy.DECLARE:
-            values = list(dict.fromkeys(value for problem in group for value in problem.values))
-            yield words.levels(group[0].column, values)
-        if group[0].remedy is Remedy.SELECT and group[0].values:
-            yield words.names("columns", group[0].values)
-    if left_out:
+    kinds = {remedy: [group for group in groups if group[0].remedy is remedy] for remedy in Remedy}
+    left_out = [group[0].column for group in kinds[Remedy.IGNORE]]
+    if kinds[Remedy.SELECT]:
+        yield words.names("columns", [name for name in kinds[Remedy.SELECT][0][0].values if name not in left_out])
+    elif left_out:
         yield words.names("ignore", left_out)
-    if any(group[0].remedy is Remedy.FILL for group in groups):
+    seen = {group[0].column: [value for one in group for value in one.values] for group in kinds[Remedy.DECLARE]}
+    marks = [mark for mark in MARKS if any(mark in values for values in seen.values())]
+    levels = {name: [v for v in dict.fromkeys(values) if v not in marks] for name, values in seen.items()}
+    levels = {name: values for name, values in levels.items() if any(number_in(value) is None for value in values)}
+    for mark in marks:
+        yield words.code(ALL, mark)
+    if levels:
+        yield words.levels(levels)
+    if kinds[Remedy.FILL]:
         yield f"{words.fill} (or {words.drop})" if can_drop else words.fill

@@ -58,6 +58,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """The final clusters over two halves of the sites, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
+    na_: Mapping[str, list[Any]] = {}
+    """What stood for missing values in the files of all sites, by column, or ``*`` for all."""
     cost_over_groups = "at most"
     """How a cost over groups compares with the rows' cost."""
 

@@ -107,6 +107,7 @@ def fit(
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
     with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
+        estimator.na_ = shared_na(opened.values())
         return fit_over(
             channel,
             estimator,
@@ -174,6 +175,16 @@ def fit_over(
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:
+    """What stood for missing values at all sites, by column of the files."""
+    first, *others = (getattr(table, "na", {}) for table in tables)
+    return {
+        column: list(values)
+        for column, values in first.items()
+        if all(list(other.get(column, ())) == list(values) for other in others)
+    }
 
 
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:

@@ -23,8 +23,8 @@ from coterie.sites.tables.csv_forms import CsvForm, Sample, found_decimal, found
 from coterie.sites.tables.encoders import LARGEST, too_large
 from coterie.sites.tables.phrases import quoted, reading
 from coterie.sites.tables.problems import Problem, Remedy, TableProblems
-from coterie.sites.tables.reading import Reading
-from coterie.sites.tables.sources import Source, check_names, number_in
+from coterie.sites.tables.reading import Reading, number_in
+from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
 
 CHUNK, LARGEST_CHUNK = 1 << 20, 1 << 26

@@ -20,8 +20,8 @@ from coterie.maths import exact
 from coterie.messages.site_api import Rows
 from coterie.sites.tables.phrases import listed, no_column, quoted
 from coterie.sites.tables.problems import Problem, Remedy
-from coterie.sites.tables.reading import Reading, divided_name, transformed_name
-from coterie.sites.tables.sources import Source, check_names, number_in
+from coterie.sites.tables.reading import Reading, divided_name, number_in, transformed_name
+from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
 
 LARGEST = 2**53

@@ -6,6 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +22,9 @@ from coterie.sites.tables.delimited import CsvSource
 from coterie.sites.tables.encoders import LOOK, Encoding, Kind, as_text, encoding_of, kind_of, owners
 from coterie.sites.tables.phrases import no_column, quoted, reading
 from coterie.sites.tables.problems import Problem, TableProblems
-from coterie.sites.tables.reading import Reading, na_of
+from coterie.sites.tables.reading import Reading, na_of, number_in
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, Check, StreamedTable, checked_keys
-from coterie.sites.tables.sources import ArraySource, MemorySource, Source, number_in
+from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.text import count_of
 
 MOST_SITES = 10_000
@@ -147,6 +148,16 @@ def read_keys(source: object, key: str) -> tuple[str, ...]:
     reader = source_of(source, None)
     keys = _keys(reader, key)
     return checked_keys(reader.name, keys, len(keys))
+
+
+def read_texts(source: object, column: str, how: Reading = READING) -> Any:
+    """A column as it is in a file or an object; the cells of a CSV file as text."""
+    reader = source_of(source, None, replace(how, na={}))
+    if column not in reader.schema.names:
+        raise TableProblems([no_column(reader.name, column, reader.schema.names)])
+    reader.texts = {column: frozenset(("NA", "NaN", "nan", "null"))}
+    batches = [batch.column(column) for batch in reader.batches([column], LOOK)]
+    return pa.chunked_array(batches, None if batches else pa.string())
 
 
 def _keys(reader: Source, key: str) -> list[str | None]:

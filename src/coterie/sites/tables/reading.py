@@ -118,7 +118,7 @@ def _is_text(value: object) -> bool:
 def is_text_encoding(name: str) -> bool:
     """Whether Python can decode text in this encoding."""
     try:
-        b"".decode(name)
+        "a".encode(name)
     except (LookupError, ValueError):
         return False
     return True
@@ -200,3 +200,11 @@ def raw_name(name: str, held: Collection[str]) -> str:
         return transformed[2]
     category = category_of(name)
     return category[0] if category and name not in held else name
+
+
+def number_in(text: str) -> float | None:
+    """The number in a text, None if it is not a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

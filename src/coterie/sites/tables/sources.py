@@ -22,7 +22,7 @@ from coterie.errors import InputError
 from coterie.sites.tables.archives import ArrayHeader, array_headers, check_expansion, check_ipc, check_size
 from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted, reading
 from coterie.sites.tables.problems import Problem
-from coterie.sites.tables.reading import ALL
+from coterie.sites.tables.reading import ALL, number_in
 
 BUFFER = 1 << 18
 
@@ -92,14 +92,6 @@ def _is_code(values: Any, codes: frozenset[str]) -> Any:
 
 def _is_numeric(kind: Any) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
-
-
-def number_in(text: str) -> float | None:
-    """The number in a text, None if it is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def check_names(table: str, names: Sequence[str]) -> None:
