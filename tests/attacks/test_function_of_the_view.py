@@ -27,6 +27,7 @@ from coterie.methods.edge.sites import SendScatter
 from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.method import PREPARATION, Method
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.agreement import UseColumns
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
@@ -184,6 +185,20 @@ def test_the_same_where_values_are_missing_and_thin_cells_are_pooled(method: str
         assert not differences(heard, twin, ROUNDING)
 
 
+@pytest.mark.parametrize("missing", ["mean", "drop"])
+@pytest.mark.parametrize("method", ["lloyd", "landmarks", "federated-pca"])
+def test_the_same_for_some_of_the_columns(method: str, missing: str) -> None:
+    """Which groups are complete differs from selection to selection; what they show is a function of the groups."""
+    federation = Federation.drawn(missing=True)
+    names = [column.name for column in next(iter(federation.tables().values())).columns]
+    for chosen in ([names[2], names[0]], names[1:], names[::-1]):
+        recorded = [
+            _record(one, method, "standard", 1, missing=missing, columns=chosen)
+            for one in (federation, *(twin_of(federation, how) for how in TWINS))
+        ]
+        assert not any(differences(recorded[0], twin, ROUNDING) for twin in recorded[1:])
+
+
 def test_every_question_of_every_method_that_is_allowed_was_asked() -> None:
     """The answers compared above are those to all questions there are: one that is new has to be added."""
     every = {request for method in VARIANTS for request in (*PREPARATION, *METHODS[method].requests)}
@@ -193,7 +208,7 @@ def test_every_question_of_every_method_that_is_allowed_was_asked() -> None:
     for method, level in METHODS_BY_POLICY:
         n_runs = 2 * len(VARIANTS[method])
         heard |= _record(federation, method, level, n_runs).kinds
-    only_if_ordered = {CompareHalf.kind, LimitShare.kind}
+    only_if_ordered = {CompareHalf.kind, LimitShare.kind, UseColumns.kind}
     # asked where rows are shown as they are; an attacker asks it below
     assert asked - heard == {PoolRows.kind, *only_if_ordered}
 

@@ -49,7 +49,7 @@ BAD = {
     "no column of the others": (
         lambda: write_csv("bad.csv", [(1.0,)], ("d",)),
         "bad.csv",
-        "no column is in all files",
+        "no column is in all of the files north.csv, bad.csv",
     ),
     "a huge integer": (lambda: write_csv("bad.csv", [(2**70, 1.0, 2.0)]), "bad.csv", "'a'"),
     "ragged rows": (lambda: Path("bad.csv").write_text("a,b,c\n1,2\n3,4,5\n"), "bad.csv", "bad.csv"),

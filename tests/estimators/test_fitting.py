@@ -72,7 +72,7 @@ def test_preparation_is_part_of_the_model_and_raw_rows_go_in():
 def test_sites_with_other_columns_are_named():
     tables = frames()
     tables["site-2"] = tables["site-2"].rename(columns={"b": "beta"})
-    with pytest.raises(ColumnsDiffer, match=r"site-2: column 'b' is missing, 1 column more than expected"):
+    with pytest.raises(ColumnsDiffer, match=r"site-2: column 'b' is missing, column 'beta' is held here"):
         coterie.fit(FederatedKMeans(3), tables)
 
 

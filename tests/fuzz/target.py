@@ -58,7 +58,7 @@ from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.kmeans.federated import Train
 from coterie.methods.registry import METHODS, belongs
 from coterie.methods.shared import private_sums
-from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
@@ -125,6 +125,7 @@ BY_HAND: tuple[Request[Any], ...] = (
     SumColumns(True, np.full(2, 5e4)),
     Prepare("mean", False, np.full(2, 5e4), np.full(2, 5e4), np.full(2, 2e4), *np.zeros((2, 0))),
     Prepare("refuse", True, np.zeros(2), np.zeros(2), np.full(2, 1e5), *np.zeros((2, 0))),
+    UseColumns(("x1", "x0")),
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0))),
     LimitShare(1e6, 1.0),
     CompareHalf(np.ones((2, 2))),

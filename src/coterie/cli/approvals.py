@@ -169,11 +169,12 @@ def _previewed(installed: InstalledSite, order: Order, rules: Policy) -> tuple[l
     from coterie.estimators.registry import estimator_of
 
     table = installed.holdings().table()
-    held = [(column.name, column.kind) for column in table.columns]
-    if order.columns and held != order.columns:
-        return [], f"the order is for the columns {_names(order.columns)}; this site holds {_names(held)}."
+    held, wanted = [(column.name, column.kind) for column in table.columns], [*order.columns, *order.besides]
+    if not set(wanted) <= set(held):
+        return [], f"the order is for the columns {_names(wanted)}; this site holds {_names(held)}."
     try:
-        return played(estimator_of(order, 0), {"site": table}, order.options(), rules), ""
+        columns = [name for name, _ in order.columns] or None
+        return played(estimator_of(order, 0), {"site": table}, order.options(), rules, columns), ""
     except (CoterieError, TypeError, ValueError) as problem:
         return [], str(problem)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -112,21 +112,25 @@ def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
 
 
 def played(
-    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+    estimator: Any,
+    tables: Mapping[str, Table],
+    options: PreparationOptions,
+    rules: Policy,
+    columns: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
     from sklearn.base import clone
 
     method, privacy = estimator.method, Privacy.of(estimator.privacy)
     if privacy is None:
-        lines = _answers(estimator, tables, options, rules)
+        lines = _answers(estimator, tables, options, rules, columns)
     else:  # there is one site, and all of its noise is needed; if it hides the few rows, there is less of it
         alone = clone(estimator).set_params(privacy=replace(privacy, tolerated=0))
         quiet = clone(estimator).set_params(privacy=replace(privacy, tolerated=0, epsilon=LARGEST_EPSILON))
         try:
-            lines = _answers(alone, tables, options, rules)
+            lines = _answers(alone, tables, options, rules, columns)
         except RowsHidden:
-            lines = _answers(quiet, tables, options, rules)
+            lines = _answers(quiet, tables, options, rules, columns)
     groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
     return [
         {
@@ -142,7 +146,11 @@ def played(
 
 
 def _answers(
-    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+    estimator: Any,
+    tables: Mapping[str, Table],
+    options: PreparationOptions,
+    rules: Policy,
+    columns: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """The answers of the only site in a run, from its ledger."""
     from coterie.estimators.fitting import fit
@@ -157,6 +165,7 @@ def _answers(
             scale=options.scale,
             missing=options.missing,
             ranges=options.ranges,
+            columns=columns,
         )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]

@@ -137,6 +137,8 @@ class Memory(dict[str, Any]):
 
     table: Table | None = None
     """A prepared view of the site's table, which later requests get instead of it."""
+    base: Table | None = None
+    """What the site shows of its table before columns are selected; None where all are used."""
     allows: int = 2
     """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
     fewest_of_half: int = 1

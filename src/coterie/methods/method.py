@@ -14,7 +14,7 @@ from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
-from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
@@ -32,7 +32,17 @@ Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
-PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf)
+PREPARATION: Requests = (
+    Agree,
+    UseColumns,
+    ReportMagnitude,
+    SumColumns,
+    Prepare,
+    ShowWhole,
+    CountRows,
+    LimitShare,
+    CompareHalf,
+)
 """The questions any method may be preceded by, or followed by."""
 
 
@@ -98,7 +108,7 @@ class Settings:
         """Agreement on the columns, preparation and the method."""
         self.check_options(options)
         first = next(iter(columns.values()))
-        capabilities = yield from agree(first)
+        capabilities = yield from agree(first, options.besides)
         names, n_columns = [column.name for column in first], len(first)
         privacy = Privacy.of(self.privacy)
         if privacy is not None:

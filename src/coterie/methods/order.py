@@ -47,7 +47,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The class of the method's parameters."""
     parameters: dict[str, Any]
     columns: list[tuple[str, str]] = []
-    """Names and kinds of the columns that sites agree on; none where each site has its own."""
+    """Names and kinds of the columns that the method uses; none where each site has its own."""
+    besides: list[tuple[str, str]] = []
+    """Those of further columns, by which clusters are described."""
     scale: Literal["none", "standard", "minmax"] = "none"
     missing: Missing = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
@@ -68,6 +70,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kind.__name__,
             _parameters(asked, kind),
             [] if asked.splits_columns else [(column.name, column.kind) for column in columns],
+            [(column.name, column.kind) for column in options.besides],
             options.scale,
             options.missing,
             None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges),
@@ -149,12 +152,13 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def agreement(self) -> Agree:
         """The first question: whether a site holds the columns."""
-        names, kinds = zip(*self.columns, strict=True) if self.columns else ((), ())
-        return Agree(len(self.columns), tuple(names), tuple(kinds))
+        wanted = [*self.columns, *self.besides]
+        return Agree(len(wanted), tuple(name for name, _ in wanted), tuple(kind for _, kind in wanted))
 
     def options(self) -> PreparationOptions:
         """How rows are prepared, and what limits a site that lies."""
-        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
+        besides = tuple(Column(name, kind) for name, kind in self.besides)
+        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves, besides)
 
     def protocol(self, seed: int) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""

@@ -29,6 +29,7 @@ from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
+from coterie.methods.shared.selection import selected
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
@@ -199,6 +200,9 @@ def write_run(
     A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if not estimator.splits_columns:
+        names = [str(name) for name in estimator.feature_names_in_]
+        tables = {name: selected(table, names) for name, table in tables.items()}
     if estimator.splits_columns:
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
         result = {**result_of(estimator, columns, settings), **_kernel_facts(estimator)}

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 from coterie.messages.schema import Floats, Reply, Request, array
-from coterie.messages.site_api import Memory, Table, answers, within_columns
+from coterie.messages.site_api import Column, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.limits import ReportMagnitude
-from coterie.methods.shared.prepared import Missing, Preparation, Spread, complete
+from coterie.methods.shared.prepared import Missing, Preparation, Spread
 from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.selection import complete
 from coterie.methods.shared.shares import limit_share
 
 
@@ -69,6 +70,8 @@ class PreparationOptions:
     """The largest share of all rows that one site may hold; a site that holds more refuses to take part."""
     halves: bool = False
     """Whether the final clusters are summed up over two halves of the sites as well, to be compared."""
+    besides: tuple[Column, ...] = ()
+    """Columns that the method does not see, but that sites must hold to describe clusters by them."""
 
     def __post_init__(self) -> None:
         if self.max_share is not None and not 0 < self.max_share <= 1:

@@ -25,6 +25,7 @@ from coterie.messages.site_api import (
     within_scatter,
 )
 from coterie.methods.shared.ranges import RangedTable, Ranges
+from coterie.methods.shared.selection import complete, complete_rows
 
 Missing = Literal["refuse", "mean", "drop"]
 
@@ -247,32 +248,3 @@ class PreparedTable:
                 column = int(np.argmin(whole))
                 raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
             yield block
-
-
-class CompleteTable:
-    """A table without the rows that lack a value."""
-
-    def __init__(self, table: Table) -> None:
-        self.columns, self._table = table.columns, table
-
-    @cached_property
-    def n_rows(self) -> int:
-        """How many rows are left; counted once."""
-        return sum(len(block.rows) for block in self.raw_blocks())
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The rows that are left."""
-        return map(complete_rows, self._table.raw_blocks())
-
-    blocks = raw_blocks
-
-
-def complete(table: Table) -> Table:
-    """A table without the rows that lack a value; of groups, those of which no row does, whole."""
-    own: Table | None = getattr(table, "complete", None)
-    return CompleteTable(table) if own is None else own
-
-
-def complete_rows(block: Block) -> Block:
-    """The rows without a missing value."""
-    return block.part(np.asarray((block.values == block.counts[:, None]).all(axis=1)))

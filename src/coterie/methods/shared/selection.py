@@ -1,0 +1,137 @@
+"""Some columns of a table, or the rows of it that are complete: what a run uses of all that a site offers.
+
+Groups are formed with all columns of a table, once. A selection is computed from what they show: their means, weights
+and values present, one number each for their squares, and the squares of all of them by column. Where it needs the
+squares of some columns of a group, or of some groups by column, it apportions these numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from coterie.arrays import Mask
+from coterie.errors import InputError, MissingValues
+from coterie.messages.schema import Floats
+from coterie.messages.site_api import Block, Table, rows_behind, within_columns, within_scatter
+
+
+def selected(table: Table, names: Sequence[str]) -> Table:
+    """These columns of a table, in this order."""
+    return table if [column.name for column in table.columns] == list(names) else SelectedTable(table, names)
+
+
+class SelectedTable:
+    """Columns of a table by name, in this order."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        places = {column.name: place for place, column in enumerate(table.columns)}
+        absent = [name for name in names if name not in places]
+        if absent:
+            raise InputError(f"asked to use column {absent[0]!r}, which the table does not have")
+        self.raw, self._names, self._places = table, tuple(names), [places[name] for name in names]
+        self.columns = tuple(table.columns[place] for place in self._places)
+        self.name = str(getattr(table, "name", "table"))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows are shown."""
+        return self.raw.n_rows
+
+    @property
+    def n_grouped(self) -> int:
+        """How many rows these stand for."""
+        return rows_behind(self.raw)
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The selected columns of each block."""
+        for block in self.raw.raw_blocks():
+            within = None if block.within is None else block.within * self._share
+            present = None if block.present is None else np.ascontiguousarray(block.present[:, self._places])
+            yield Block(np.ascontiguousarray(block.rows[:, self._places]), block.weights, within, present)
+
+    def blocks(self) -> Iterator[Block]:
+        """The same; ``MissingValues`` if a value is missing."""
+        for block in self.raw_blocks():
+            whole = (block.values == block.counts[:, None]).all(axis=0) & np.isfinite(block.rows).all(axis=0)
+            if not whole.all():
+                column = self.columns[int(np.argmin(whole))].name
+                raise MissingValues(
+                    f"{self.name}: column {column!r} has missing values; set missing to 'mean' or 'drop'"
+                )
+            yield block._replace(present=None)
+
+    @cached_property
+    def complete(self) -> Table:
+        """The rows that lack no value of the selected columns."""
+        if set(self.columns) == set(self.raw.columns):
+            return SelectedTable(complete(self.raw), self._names)
+        return CompleteTable(self)
+
+    @property
+    def within_columns(self) -> Floats:
+        """By column the squares within groups."""
+        return within_columns(self.raw)[self._places]
+
+    @property
+    def within_scatter(self) -> Floats | None:
+        """The same for every pair of columns, where the table offers it."""
+        scatter = within_scatter(self.raw)
+        return None if scatter is None else scatter[np.ix_(self._places, self._places)]
+
+    @cached_property
+    def _share(self) -> float:
+        """The selected columns' share of all squares within groups."""
+        squares = within_columns(self.raw)
+        return float(squares[self._places].sum() / max(float(squares.sum()), 1e-300))
+
+
+class CompleteTable:
+    """A table without the rows, or whole groups, that lack a value."""
+
+    def __init__(self, table: Table) -> None:
+        self.columns, self._table = table.columns, table
+
+    @cached_property
+    def n_rows(self) -> int:
+        """How many rows are left; counted once."""
+        return sum(len(block.rows) for block in self.raw_blocks())
+
+    @cached_property
+    def n_grouped(self) -> int:
+        """How many rows these stand for."""
+        return round(sum(float(block.counts.sum()) for block in self.raw_blocks()))
+
+    def raw_blocks(self) -> Iterator[Block]:
+        """The rows that are left."""
+        return map(complete_rows, self._table.raw_blocks())
+
+    blocks = raw_blocks
+
+    @cached_property
+    def within_columns(self) -> Floats:
+        """By column the squares within groups: of those of all groups, the share of the groups that are left."""
+        kept, squares = 0.0, 0.0
+        for block in self._table.raw_blocks():
+            if block.within is not None:
+                kept += float(block.within[_is_whole(block)].sum())
+                squares += float(block.within.sum())
+        return within_columns(self._table) * (kept / max(squares, 1e-300))
+
+
+def complete(table: Table) -> Table:
+    """A table without the rows that lack a value; of groups, those of which no row does, whole."""
+    own: Table | None = getattr(table, "complete", None)
+    return CompleteTable(table) if own is None else own
+
+
+def complete_rows(block: Block) -> Block:
+    """The rows without a missing value."""
+    return block.part(_is_whole(block))
+
+
+def _is_whole(block: Block) -> Mask:
+    """Which rows lack no value."""
+    return np.asarray((block.values == block.counts[:, None]).all(axis=1))
