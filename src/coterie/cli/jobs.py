@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
+import numpy as np
 
 from coterie.cli.options import read_ranges
 from coterie.cli.problems import CommandLine, JobFile
@@ -16,17 +17,17 @@ from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, RunError
 from coterie.messages.site_api import Table
 from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.scales import SCALES
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
-from coterie.sites.tables.reading import Reading, reading_of
+from coterie.sites.tables.reading import Reading, category_of, raw_name, reading_of, transform_of
 from coterie.sites.toml_files import read_toml
 from coterie.text import count_of
 
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
 
-SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
 _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
@@ -206,7 +207,8 @@ class Job(Reading):
             numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
             if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
                 raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
-        missing = [name for name in names if name not in declared]
+        found = {name: ends for name in names if (ends := range_of(name, declared)) is not None}
+        missing = [name for name in names if name not in found]
         if missing:
             why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
             raise InputError(
@@ -215,9 +217,27 @@ class Job(Reading):
                 f"{missing[0]}=LOW,HIGH, a TOML file with lines such as {missing[0]} = [LOW, HIGH] (--ranges "
                 "ranges.toml), or add it to the job file (ranges = { column = [low, high] })."
             )
-        for name in declared.keys() - set(names):
+        for name in sorted(declared.keys() - {*names, *(raw_name(name, ()) for name in names)}):
             raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
-        return [declared[name][0] for name in names], [declared[name][1] for name in names]
+        return [found[name][0] for name in names], [found[name][1] for name in names]
+
+
+def range_of(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
+    """The range of a table's column: declared, that of the column it is a transform of, or 0 to 1 of a category."""
+    from coterie.sites.tables.encoders import transformed
+
+    if name in declared:
+        return declared[name]
+    transform = transform_of(name)
+    if transform is not None and transform[0] in declared:
+        ends = transformed(np.array(declared[transform[0]], np.float64), transform[1])
+        if not np.isfinite(ends).all():
+            raise InputError(
+                f"the range of {transform[0]!r} is {declared[transform[0]]!r}, and an end has no {transform[1]}; "
+                "give another one, or use another transform."
+            )
+        return [float(end) for end in ends]
+    return [0.0, 1.0] if category_of(name) else None
 
 
 class FileJob(Job):

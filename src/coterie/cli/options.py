@@ -94,7 +94,10 @@ Settings = Annotated[
 ]
 Scale = Annotated[
     str,
-    typer.Option(help="none, standard (mean 0 and variance 1 over all sites), or minmax (0 to 1, with --ranges)."),
+    typer.Option(
+        help="none, standard (mean 0 and variance 1 over all sites; the categories of a text column together), "
+        "columns (each category by itself, too), or minmax (0 to 1, with --ranges)."
+    ),
 ]
 Missing = Annotated[
     str,

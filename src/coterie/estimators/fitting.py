@@ -21,6 +21,7 @@ from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.methods.shared.privacy import Privacy, Releases, unit_words
+from coterie.methods.shared.scales import Scale
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -48,7 +49,7 @@ def fit(
     sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: Scale = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,

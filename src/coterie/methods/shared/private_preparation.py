@@ -16,6 +16,7 @@ from coterie.methods.shared.prepared import Missing, Preparation
 from coterie.methods.shared.privacy import CERTAIN, Releases
 from coterie.methods.shared.private_sums import SumMarks, SumWholeColumns
 from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.scales import divisors, scale_for
 from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
 
 SHARE = 0.1
@@ -49,16 +50,17 @@ def prepare_privately(options: PreparationOptions, names: Sequence[str], release
     width = np.where(high > low, high - low, 1.0)
     missing: Missing = "drop" if options.missing == "drop" else "mean"
     preparation = Preparation(missing, middle, np.zeros(len(low)), np.ones(len(low)), False, None, low, high)
-    if options.scale == "minmax":
+    scale = scale_for(options.scale, names)
+    if scale == "minmax":
         preparation = replace(preparation, shift=low, scale=width)
-    elif options.scale == "standard" or options.missing == "mean":
+    elif scale in ("standard", "columns") or options.missing == "mean":
         missed = (
             (yield from _missing_shares(preparation, releases)) if options.missing == "mean" else np.zeros(len(low))
         )
         mean, deviation = yield from _column_moments(preparation, width, missed, releases)
         preparation = replace(preparation, fill=mean if options.missing == "mean" else middle)
-        if options.scale == "standard":
-            preparation = replace(preparation, shift=mean, scale=deviation)
+        if scale in ("standard", "columns"):
+            preparation = replace(preparation, shift=mean, scale=divisors(deviation, scale, names))
     yield from total(preparation.request())
     return preparation
 

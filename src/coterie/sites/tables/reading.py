@@ -137,6 +137,12 @@ def category_of(name: str) -> tuple[str, str] | None:
     return (column, value) if sign else None
 
 
+def transform_of(name: str) -> tuple[str, str] | None:
+    """The column and the transform of a column such as ``log(pm25)``; None for any other."""
+    match = _TRANSFORMED.fullmatch(name)
+    return (match[2], match[1]) if match else None
+
+
 def transformed_name(column: str, transform: str | None) -> str:
     return column if transform is None else f"{transform}({column})"
 
