@@ -83,23 +83,22 @@ def test_all_problems_of_all_files_are_told_at_once_with_the_options_that_solve_
         "nowhere.csv: there is no such file",
         "bad.csv: column 'id' is not in worse.csv",
         "worse.csv: column 'n' is not in bad.csv",
-        "column 'sex' holds text ('f' in row 1) (also in worse.csv)",
         "worse.csv: column 'b' holds '?' in row 1 among numbers; correct it, pass --na 'b=?' or leave",
         "bad.csv: column 'a' holds 1 missing value",
-        "pass --columns b,sex,a --categories sex=f,m --missing mean (or --missing drop)",
+        "pass --columns b,sex,a --na '?' --missing mean (or --missing drop)",
     ):
         assert told in err, err
     assert err.count("error:") == 1
     assert not Path("run").exists()
     words = [word for word in words if word != "nowhere.csv"]
-    solved = ["--columns", "b,sex,a", "--categories", "sex=f,m", "--missing", "mean", "--na", "b=?"]
+    solved = ["--columns", "b,sex,a", "--missing", "mean", "--na", "b=?"]
     assert cli(*words, *solved)[0] == 0
     Path("job.toml").write_text('data = ["bad.csv", "worse.csv"]\nclusters = 1\npolicy = "simulation"\n')
     err = cli("run", "job.toml")[2]
     assert (
         """add:
   columns = ["b", "sex", "a"]
-  categories = { sex = ["f", "m"] }
+  na = { "*" = ["?"] }
   missing = 'mean' (or missing = 'drop')"""
         in err
     )
@@ -146,7 +145,8 @@ def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
         (["-k", "2", "--scale", "minmax"], "needs a range for every column"),
         (["-k", "2", "--missing", "guess"], "missing='guess'"),
         (["-k", "2", "--columns", "a,z"], "'z'"),
-        (["-k", "2", "--categories", "a"], "COLUMN=VALUE,VALUE"),
+        (["-k", "2", "--categories", "a="], "COLUMN=VALUE,VALUE"),
+        (["-k", "2", "--categories", "a"], "column 'a' has no value that"),
         (["-k", "2", "--site-column", "a", "south.csv"], "a site column needs exactly one file"),
         (["-k", "2", "sub/north.csv"], "would both be site 'north'"),
         (["-k", "2", "--resume"], "holds no run to resume"),

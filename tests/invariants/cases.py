@@ -13,6 +13,8 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.methods.analysis.describe import METHOD as DESCRIBE
+from coterie.methods.analysis.describe import QUANTILES, DescribeSettings
 from coterie.methods.edge.auto import auto_kmeans
 from coterie.methods.edge.pca import PCASettings
 from coterie.methods.edge.pipelines import edge_kmeans
@@ -40,6 +42,7 @@ from coterie.sites.tables import ArrayTable, PairedTable
 from coterie_studies.closed_forms import (
     Cost,
     ce_pca_kmeans_cost,
+    describe_cost,
     dpca_cost,
     dspgd_dense_cost,
     dspgd_gram_cost,
@@ -350,6 +353,25 @@ EDGE = [
     ),
 ]
 
+
+def _described(rows: Rows) -> list[Rows]:
+    """Moments as they are written down; quantiles as one site has them, near those of the values."""
+    quantiles = pooled(DESCRIBE, DescribeSettings(), rows, 3).quantiles
+    true = np.quantile(rows, QUANTILES, axis=0).T
+    assert (np.abs(quantiles - true) < 0.05 * rows.std(0)[:, None] + 0.3).all()  # 90 rows are far from each other
+    return [np.full(D, len(rows)), rows.mean(0), rows.std(0), quantiles]
+
+
+DESCRIBING = Case(
+    "what columns hold",
+    "describe",
+    lambda rows: DescribeSettings().protocol(RunContext(D, 3)),
+    lambda made: [made.present, made.means, made.deviations, made.quantiles],
+    lambda m, made: describe_cost(m, made.columns),
+    _described,
+    tolerance=1e-9,
+)
+
 # ---------------------------------------------------------------- columns split
 
 
@@ -456,6 +478,7 @@ CASES = [
     *BASELINES,
     *EDGE,
     *VERTICAL,
+    DESCRIBING,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",

@@ -21,6 +21,8 @@ from coterie.sites.tables import (
     read_columns,
 )
 from coterie.sites.tables.encoders import PANDAS_INDEX
+from coterie.sites.tables.levels import unlike
+from coterie.sites.tables.opening import named_levels
 from coterie.sites.tables.reading import raw_name
 from coterie.text import count_of, nearest_name
 
@@ -33,27 +35,39 @@ class Inputs:
     """The files of a job."""
 
     words: CommandLine
-    fills: bool
-    """Whether missing values are filled, or left out."""
+    keeps_missing: bool
+    """Whether rows may lack values."""
     can_drop: bool = True
     key: str | None = None
+    keeps_unlike: bool = False
+    """Whether a text column of which no value is a category is kept."""
     problems: list[Problem] = field(default_factory=list)
 
     def of_files(
-        self, files: Mapping[str, str], readings: Mapping[str, Reading], units: Mapping[str, str], *, is_split: bool
+        self,
+        files: Mapping[str, str],
+        readings: Mapping[str, Reading],
+        units: Mapping[str, str],
+        least: Mapping[str, int | None],
+        *,
+        is_split: bool,
     ) -> dict[str, tuple[Table, str]]:
-        """The table of each site and the fingerprint of its rows; with ``is_split`` sites hold other columns."""
+        """The table of each site and the fingerprint of its rows; with ``is_split`` sites hold other columns.
+
+        ``least`` is how many rows of a site must hold a text for the site to name it as a category; None: it names
+        none.
+        """
         held = {site: names for site in files if (names := self._held(files[site], readings[site])) is not None}
         self._check_names(readings, held)
         if not is_split:
             readings = self._same_columns(files, readings, held, units)
+        own = {site: readings[site].for_columns(names) for site, names in held.items()}
+        levels = self._levels(files, own, units, least)
         tables = {}
         for site, names in held.items():
-            how = readings[site].for_columns(names)
+            name, unit = Path(files[site]).name, units.get(site)
             try:
-                table, problems = examined(
-                    files[site], how, key=self.key, unit=units.get(site), name=Path(files[site]).name
-                )
+                table, problems = examined(files[site], own[site], levels, key=self.key, unit=unit, name=name)
             except InputError as problem:
                 self._add(problem, files[site])
                 continue
@@ -62,10 +76,13 @@ class Inputs:
         return tables
 
     def of_one_file(
-        self, path: str, site_column: str, how: Reading, unit: str | None
+        self, path: str, site_column: str, how: Reading, unit: str | None, least: int | None
     ) -> dict[str, tuple[Table, str]]:
         """The tables of the sites that a column names."""
-        tables, problems = examined_by_site(path, site_column, how, unit=unit, name=Path(path).name)
+        name, keeps = Path(path).name, self.keeps_unlike
+        tables, problems = examined_by_site(
+            path, site_column, how, unit=unit, name=name, least=least, keeps_unlike=keeps
+        )
         self.problems += problems
         scanned = {site: self._scanned(table, (), how.named) for site, table in tables.items()}
         self.check()
@@ -75,6 +92,23 @@ class Inputs:
         """Raise all that is wrong."""
         if self.problems:
             raise InputError(message(self.problems, self.words, can_drop=self.can_drop))
+
+    def _levels(
+        self,
+        files: Mapping[str, str],
+        readings: Mapping[str, Reading],
+        units: Mapping[str, str],
+        least: Mapping[str, int | None],
+    ) -> dict[str, tuple[str, ...]]:
+        """The categories of text columns that sites agree on."""
+        chosen = dict(readings)
+        for site in readings:
+            for column in filter(None, (self.key, units.get(site))):
+                chosen[site] = chosen[site].without(column)
+        names = {site: Path(path).name for site, path in files.items()}
+        levels, problems = named_levels({site: files[site] for site in readings}, chosen, least, names)
+        self.problems += problems if self.keeps_unlike else [*problems, *unlike(levels)]
+        return levels
 
     def _held(self, path: str, how: Reading) -> list[str] | None:
         """The columns of a file; None if it cannot be read."""
@@ -139,11 +173,13 @@ class Inputs:
     def _scanned(self, table: Any, problems: Any, names: list[str]) -> tuple[Table, str]:
         """A table and the fingerprint of its rows, after a look at all values."""
         scan, told = Scan(table), {problem.column for problem in problems}
-        self.problems += [*problems, *scan.problems]
+        known = {problem.column for problem in self.problems if not problem.table}  # of several files
+        told |= known
+        self.problems += [problem for problem in (*problems, *scan.problems) if problem.column not in known]
         missing: dict[str, int] = {}
         for column, count in zip(table.columns, scan.missing.tolist(), strict=True):
             raw = raw_name(column.name, names)
-            if count and raw not in told and not self.fills:
+            if count and raw not in told and not self.keeps_missing:
                 missing[raw] = max(count, missing.get(raw, 0))
         self.problems += [
             Problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
@@ -38,6 +38,8 @@ class Job(Reading):
 
     words: ClassVar[CommandLine] = CommandLine()
     """How the interface in use names its options."""
+    keeps_unlike: ClassVar[bool] = False
+    """Whether a text column of which no value is a category is kept, to be described."""
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
@@ -88,7 +90,7 @@ class Job(Reading):
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
         from coterie.cli.inputs import Inputs, readings_of
-        from coterie.estimators.fitting import units_asked
+        from coterie.estimators.fitting import level_rows, units_asked
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
@@ -96,16 +98,22 @@ class Job(Reading):
         how.check()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         is_split = bool(estimator.splits_columns)
-        fills = self.missing != "refuse" or self.privacy is not None
-        inputs = Inputs(self.words, fills, not is_split, self.key)
+        inputs = Inputs(self.words, self.keeps_missing, not is_split, self.key, self.keeps_unlike)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(estimator, {"": self._policy_of("")}).get("")
-            return inputs.of_one_file(path, self.site_column, how, unit)
-        units = units_asked(estimator, self.policies(named))
-        return inputs.of_files(named, readings_of(how, self.reading, list(named)), units, is_split=is_split)
+            rules = {"": self._policy_of("")}
+            unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
+            return inputs.of_one_file(path, self.site_column, how, unit, least)
+        rules, readings = self.policies(named), readings_of(how, self.reading, list(named))
+        units, few = units_asked(estimator, rules), level_rows(estimator, rules)
+        return inputs.of_files(named, readings, units, few, is_split=is_split)
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows may lack values."""
+        return self.missing != "refuse" or self.privacy is not None
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
@@ -145,7 +153,7 @@ class Job(Reading):
         names = [column.name for column in next(iter(tables.values())).columns]
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
+        sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
         with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
@@ -253,7 +261,7 @@ def check_privacy(privacy: Mapping[str, Any]) -> None:
     Privacy.of(privacy)
 
 
-def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
+def sums_of(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
     """Plain sums if every policy is simulation; otherwise masked sums, which need enough sites."""
     from coterie.sites.policy import Policy
 
@@ -288,7 +296,8 @@ def named_files(paths: list[str]) -> dict[str, str]:
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file. Over a federation it needs no data: sites use their own."""
-    kinds = {name: kind for name, kind in get_type_hints(Job).items() if name != "words"}
+    hints = get_type_hints(Job)
+    kinds = {item.name: hints[item.name] for item in fields(Job)}
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]

@@ -140,7 +140,11 @@ Halves = Annotated[
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
-    list[str] | None, typer.Option(help="One-hot encode a text column by its categories: sex=f,m (may be repeated).")
+    list[str] | None,
+    typer.Option(
+        help="One-hot encode a column by these categories: sex=f,m (may be repeated). Text columns need none: sites "
+        "agree on the values that enough rows hold. A name alone, such as ward, does so with a column of numbers."
+    ),
 ]
 Na = Annotated[
     list[str] | None,
@@ -199,13 +203,15 @@ def names_of(text: str) -> list[str]:
 
 
 def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """``["sex=f,m"]`` as ``{"sex": ["f", "m"]}``."""
-    categories = {}
+    """``["sex=f,m", "ward"]`` as ``{"sex": ["f", "m"], "ward": []}``: without values, sites agree on them."""
+    categories: dict[str, list[str]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
-        if not sign or not values:
-            raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
-        categories[name.strip()] = [value.strip() for value in values.split(",")]
+        if bool(sign) != bool(values) or not name.strip():
+            raise InputError(
+                f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m, or a COLUMN alone."
+            )
+        categories |= {name.strip(): names_of(values)} if sign else {column: [] for column in names_of(name)}
     return categories
 
 
@@ -269,13 +275,13 @@ def chosen(
     columns: Columns = None,
     ignore: Ignore = None,
     categories: Categories = None,
+    key: Key = None,
     na: Na = None,
     transform: Transform = None,
     normalise_rows: NormaliseRows = None,
     csv_separator: CsvSeparator = None,
     csv_decimal: CsvDecimal = None,
     csv_encoding: CsvEncoding = None,
-    key: Key = None,
 ) -> dict[str, Any]:
     """The options that were given for reading a table, by the field names of ``Job`` and ``Holdings``."""
     options = {

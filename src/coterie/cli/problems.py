@@ -31,6 +31,9 @@ class CommandLine(Words):
     def na(self, column: str, value: str) -> str:
         return f"{self.start} {self.code(column, value)}"
 
+    def declare(self, column: str) -> str:
+        return f"{self.start} {self.levels({column: []})} so that every value is a category"
+
     def option(self, name: str, value: str) -> str:
         return f"--{name.replace('_', '-')} {shlex.quote(value)}"
 
@@ -40,7 +43,8 @@ class CommandLine(Words):
 
     def levels(self, categories: Mapping[str, Sequence[str]]) -> str:
         """Options with the values of columns."""
-        return " ".join(self.option("categories", f"{name}={','.join(own)}") for name, own in categories.items())
+        texts = (f"{name}={','.join(own)}" if own else name for name, own in categories.items())
+        return " ".join(self.option("categories", text) for text in texts)
 
     def listed(self, options: Sequence[str]) -> str:
         """Several options."""
@@ -112,7 +116,8 @@ def _line(group: Sequence[Problem], words: CommandLine, *, with_advice: bool) ->
     if first.remedy is Remedy.FILL and others:
         counts = ", ".join(f"{problem.values[0]} in {problem.table}" for problem in group)
         return f"column {first.column!r} holds missing values: {counts}"
-    text = f"{first.table}: {first.told(words) if with_advice else first.fault}"
+    text = first.told(words) if with_advice else first.fault
+    text = f"{first.table}: {text}" if first.table else text
     return text + (f" (also in {', '.join(problem.table for problem in others)})" if others else "")
 
 
@@ -132,7 +137,8 @@ def _options(groups: Sequence[Sequence[Problem]], words: CommandLine, can_drop: 
     elif left_out:
         yield words.names("ignore", left_out)
     seen = {group[0].column: [value for one in group for value in one.values] for group in kinds[Remedy.DECLARE]}
-    marks = [mark for mark in MARKS if any(mark in values for values in seen.values())]
+    strays = {value for group in kinds[Remedy.CODE] for problem in group for value in problem.values}
+    marks = [mark for mark in MARKS if mark in strays or any(mark in values for values in seen.values())]
     levels = {name: [v for v in dict.fromkeys(values) if v not in marks] for name, values in seen.items()}
     levels = {name: values for name, values in levels.items() if any(number_in(value) is None for value in values)}
     for mark in marks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunContext, RunResult, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
+from coterie.methods.shared.cluster_profiles import Profile
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
@@ -56,10 +57,14 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What the sites of the run allow; simulated sites allow everything."""
     halves_: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    profiles_: Profile | None = None
+    """What is in each cluster, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
     na_: Mapping[str, list[Any]] = {}
     """What stood for missing values in the files of all sites, by column, or ``*`` for all."""
+    levels_: Sequence[str] = ()
+    """The columns of text in these files whose categories sites agreed on: another value is of none of them."""
     cost_over_groups = "at most"
     """How a cost over groups compares with the rows' cost."""
 

@@ -48,6 +48,8 @@ class _Model(msgspec.Struct):
     privacy: PrivacySpent | None = None
     na: dict[str, list[Any]] = msgspec.field(default_factory=dict)
     """What stood for missing values, by column of the files."""
+    levels: list[str] = []
+    """The columns of text whose categories sites agreed on."""
 
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
@@ -65,6 +67,7 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         _written(estimator.result_, estimator.result_type),
         estimator.privacy_,
         dict(estimator.na_),
+        list(estimator.levels_),
     )
     path = Path(path)
     path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=_listed), indent=1) + "\n")
@@ -111,7 +114,7 @@ def _fitted(model: _Model) -> FederatedEstimator:
     estimator.begin()
     estimator.n_features_in_ = len(model.columns)
     estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
-    estimator.privacy_, estimator.na_ = model.privacy, model.na
+    estimator.privacy_, estimator.na_, estimator.levels_ = model.privacy, model.na, model.levels
     if not estimator.splits_columns:  # there rows are embedded by their sites
         estimator.transform(np.zeros((1, len(model.columns))))
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
@@ -131,9 +134,11 @@ def table_for(estimator: FederatedEstimator, source: object, how: Reading) -> tu
     if lacking:
         fault = f"lacks {', '.join(map(repr, lacking))} of the model's columns; it has {listed(held)}"
         raise TableProblems([Problem(name, fault)])
-    read = replace(how, **{item: getattr(wanted, item) for item in ("columns", "categories", "transforms")})
-    read = replace(read, na=wanted.for_columns(held).na, normalise_rows=wanted.normalise_rows)
-    table, problems = examined(source, read, name=name)
+    read = replace(how, columns=wanted.columns, transforms=wanted.transforms, normalise_rows=wanted.normalise_rows)
+    levels = {column: tuple(own) for column, own in wanted.categories.items() if column in estimator.levels_}
+    declared = {column: own for column, own in wanted.categories.items() if column not in levels}
+    read = replace(read, na=wanted.for_columns(held).na, categories=declared)
+    table, problems = examined(source, read, levels, name=name)
     own = [column.name for column in table.columns]
     if own != names and not problems:
         fault = f"makes the columns {listed(own)}; the model needs {listed(names)}, in this order"

@@ -9,6 +9,7 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.estimators import baselines, kernels, kmeans
 from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.describing import TableDescriber
 from coterie.estimators.edge import EdgeKMeans
 from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
@@ -32,6 +33,7 @@ _NAMED: tuple[type[FederatedEstimator], ...] = (
     EdgeKMeans,
     VerticalKernelKMeans,
     VerticalKernelPCA,
+    TableDescriber,
     baselines.RandomFeatureKernelKMeans,
     baselines.PooledKernelKMeans,
     baselines.NystroemKernelKMeans,
@@ -72,6 +74,8 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
     if method in METHODS and method not in ESTIMATORS:
         by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
+        if method == "describe":
+            raise InputError("describe finds no clusters; `coterie describe DATA...` shows what columns hold.")
         raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")

@@ -60,7 +60,7 @@ class Holdings(Reading):
     def _opened(self, *, forgives: bool) -> Table:
         privacy = self.rules().privacy
         unit = None if privacy is None else privacy.unit_column
-        table, problems = examined(self.data, reading_of(self), key=self.key, unit=unit, forgives=forgives)
+        table, problems = examined(self.data, reading_of(self), {}, key=self.key, unit=unit, forgives=forgives)
         if problems:
             raise TableProblems(problems)
         return table

@@ -11,6 +11,7 @@ import numpy as np
 from coterie.maths.factors import found_for
 from coterie.messages.codec import answer_header_bytes, encode_body, question_header_bytes
 from coterie.messages.schema import Request
+from coterie.methods.analysis.describe import FINE
 from coterie.methods.edge.pca import View, scatter_request, subspace_request
 from coterie.methods.edge.questions import EdgeSettings, summary_rounds
 from coterie.methods.edge.stages import Pipeline
@@ -38,6 +39,7 @@ from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Preparation
+from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.starts import Summarise, cells_by_round, split_request
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.kernel_pca import VerticalFit, new_row_questions
@@ -129,6 +131,17 @@ def edge_cost(
     asks = summary_rounds(settings, pipeline, k, d, sizes, n_sites, seed)
     steps = lloyd_cost(n_sites, k, d, rounds, method=method)
     return sum((one_round(asked, method=method) for asked in asks), steps)
+
+
+def describe_cost(n_sites: int, names: tuple[str, ...]) -> Cost:
+    """3d + 1 numbers a site, and then 200 d."""
+    d, none = len(names), np.zeros(0)
+    whole, ends = np.zeros((1, d)), np.zeros((1, d))
+    asks = (
+        SumByCluster(names, none, none, whole, ends[0]),
+        CountByCluster(names, none, none, FINE, 1.0, whole, ends, ends),
+    )
+    return to_all(n_sites, *asks, method="describe")
 
 
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:

@@ -54,7 +54,7 @@ def found_encoding(
     for encoding in [given or marked or "utf-8", *guesses]:
         text = _decoded(start, encoding, is_whole)
         if text is not None and not (_CONTROLS if encoding in guesses else _NUL).search(text):
-            return codecs.lookup(encoding).name, text
+            return codecs.lookup(encoding).name.removesuffix("-sig"), text
     tried = f"text in the encoding {given}" if given else "text in UTF-8, UTF-16 or Windows-1252"
     advice = "if it is text, say in which encoding, such as {encoding}"
     raise TableProblems([Problem(name, f"holds bytes that are not {tried}", advice)])

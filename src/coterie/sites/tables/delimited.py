@@ -171,7 +171,10 @@ class CsvSource(Source):
         convert = arrow_csv.ConvertOptions(
             column_types={n: pa.string() for n in names or ()}, include_columns=list(names or ()), null_values=[]
         )
-        how = arrow_csv.ReadOptions(use_threads=False, block_size=self._chunk, encoding=self._form.encoding)
+        encoding = {"utf-8": "utf8"}.get(
+            self._form.encoding, self._form.encoding
+        )  # Arrow's own, which it need not decode
+        how = arrow_csv.ReadOptions(use_threads=False, block_size=self._chunk, encoding=encoding)
         with reading(self.name, "CSV file"), self._stream() as stream:
             try:
                 yield arrow_csv.open_csv(stream, read_options=how, parse_options=parse, convert_options=convert)

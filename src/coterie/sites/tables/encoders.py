@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -25,8 +25,12 @@ from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
 
 LARGEST = 2**53
+OTHER = "other"
+"""The category of values that are none of the others."""
 LOOK = 1 << 14
 """Rows per batch when a source is checked."""
+Levels = Mapping[str, Sequence[str]]
+"""By column the categories that sites agreed on."""
 MOST_VALUES = 20
 """A column of text with more values is none of categories."""
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -165,13 +169,19 @@ def too_large(table: str, column: str, row: int, value: object) -> Problem:
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """A column of declared categories as one column of 0 and 1 for each."""
+    """A column of categories as one column of 0 and 1 for each."""
 
     column: str
     kind: Any
     categories: tuple[str, ...]
+    is_open: bool = False
+    """Whether a value that is none of them is of the category ``other``, or of none; otherwise it is an error."""
     single = False
-    suspect = True
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a value may be an error."""
+        return not self.is_open
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,13 +189,13 @@ class CategoryEncoder:
 
     def put(self, values: Any, out: Rows) -> None:
         """Write 1 where the value is the category, 0 elsewhere, NaN where it is missing."""
-        places = self._places(values)
+        places, there = self._places(values)
         out[:] = places[:, None] == np.arange(len(self.categories))
-        out[places < 0] = np.nan
+        out[~there if self.is_open else places < 0] = np.nan
 
     def faulty(self, values: Any) -> Mask:
-        there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
-        return there & (self._places(values) < 0)
+        places, there = self._places(values)
+        return there & (places < 0) & (not self.is_open)
 
     def complaint(self, table: str, first: int, value: object, n_rows: int) -> Problem:
         return Problem(
@@ -198,10 +208,14 @@ class CategoryEncoder:
             (str(value),),
         )
 
-    def _places(self, values: Any) -> Integers:
-        declared = as_text(pa.array(self.categories, pa.large_string()), self.kind)
-        indices = pc.index_in(as_text(values, self.kind), value_set=declared)
-        return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    def _places(self, values: Any) -> tuple[Integers, Mask]:
+        """The place of each value's category, -1 for none, and whether there is a value."""
+        texts, declared = as_text(values, self.kind), as_text(pa.array(self.categories, pa.large_string()), self.kind)
+        places = np.array(pc.index_in(texts, value_set=declared).fill_null(-1))
+        there: Mask = texts.is_valid().to_numpy(zero_copy_only=False)
+        if self.is_open and OTHER in self.categories:
+            places[there & (places < 0)] = self.categories.index(OTHER)
+        return places, there
 
 
 Encoder = NumberEncoder | CategoryEncoder
@@ -289,17 +303,24 @@ def divide(rows: Rows, columns: Sequence[int], norm: str) -> None:
         rows[:, column] = rows[:, column] / divisor
 
 
-def encoding_of(source: Source, reading: Reading) -> tuple[Encoding, list[Problem]]:
+def encoding_of(source: Source, reading: Reading, levels: Levels) -> tuple[Encoding, list[Problem]]:
     """The encoding of the chosen columns, as far as they can be encoded, and what is wrong with the others.
 
-    The source will return columns with categories as text.
+    The source will return columns with categories as text. ``levels`` are the categories that sites agreed on: other
+    values are no error there.
     """
     names, problems = chosen(source, reading)
-    declared = {column: tuple(str(v) for v in values) for column, values in reading.categories.items()}
-    source.texts = {**source.texts, **{name: frozenset(values) for name, values in declared.items()}}
+    declared = reading.declared
+    source.texts = {
+        **source.texts,
+        **{name: frozenset[str]() for name in levels},
+        **{name: frozenset(values) for name, values in declared.items()},
+    }
     encoders = list[Encoder]()
     for name in names:
         encoder = _encoder(source, name, declared.get(name), reading.transforms.get(name))
+        if name in levels:
+            encoder = CategoryEncoder(name, source.schema.field(name).type, tuple(levels[name]), is_open=True)
         (encoders if isinstance(encoder, Encoder) else problems).append(encoder)  # type: ignore[arg-type]
     encoding = Encoding(tuple(encoders), reading.normalise_rows)
     if reading.normalise_rows is not None and not any(isinstance(e, NumberEncoder) for e in encoders):

@@ -19,10 +19,11 @@ from coterie.errors import InputError
 from coterie.messages.site_api import Column, Table, Units
 from coterie.sites.tables import sources
 from coterie.sites.tables.delimited import CsvSource
-from coterie.sites.tables.encoders import LOOK, Encoding, Kind, as_text, encoding_of, kind_of, owners
+from coterie.sites.tables.encoders import LOOK, Encoding, Kind, Levels, as_text, encoding_of, kind_of, owners
+from coterie.sites.tables.levels import agreed_levels, columns_of_text, level_counts, united, unlike
 from coterie.sites.tables.phrases import no_column, quoted, reading
 from coterie.sites.tables.problems import Problem, TableProblems
-from coterie.sites.tables.reading import Reading, na_of, number_in
+from coterie.sites.tables.reading import Reading, number_in, reading_by
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, Check, StreamedTable, checked_keys
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.text import count_of
@@ -53,6 +54,7 @@ def open_table(
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
     categories: Mapping[str, Sequence[object]] | None = None,
+    levels: Levels | None = None,
     na: Mapping[str, Sequence[object]] | Sequence[object] = (),
     transforms: Mapping[str, str] | None = None,
     normalise_rows: Literal["l1", "l2", "mean"] | None = None,
@@ -77,40 +79,75 @@ def open_table(
     all that is wrong. Files are streamed, except ``.npz``. Separator, decimal sign and encoding of a CSV file are
     found by its first lines, unless they are given. ``key`` is the column that identifies a row at every site that
     holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row it is, for
-    differential privacy of all rows of one person.
+    differential privacy of all rows of one person. ``levels`` are categories that sites agreed on
+    (:func:`open_tables`): a value that is none of them is of the category ``other``, or else of none.
 
     With ``unreadable="missing"`` no cell keeps a table from being opened: text in a column of numbers and values
     outside the declared categories count as missing, larger integers are rounded, and keys are not read. No cell then
     decides how a CSV file is read: its separator is that of the header, and it has decimal points unless it is said
     otherwise.
     """
-    how = Reading(
-        columns=_listed(columns),
-        ignore=_listed(ignore) or [],
-        categories=dict(categories or {}),  # type: ignore[arg-type]
-        na=na_of(na),
-        transforms=dict(transforms or {}),
+    how = reading_by(
+        columns=columns,
+        ignore=ignore,
+        categories=categories,
+        na=na,
+        transforms=transforms,
         normalise_rows=normalise_rows,
         csv_separator=csv_separator,
         csv_decimal=csv_decimal,
         csv_encoding=csv_encoding,
     )
+    forgives = unreadable == "missing"
     table, problems = examined(
-        source, how, key=key, unit=unit, forgives=unreadable == "missing", name=name, block_bytes=block_bytes
+        source, how, levels or {}, key=key, unit=unit, forgives=forgives, name=name, block_bytes=block_bytes
     )
     if problems:
         raise TableProblems(problems)
     return table
 
 
-def _listed(names: Any) -> Any:
-    """Names as a list; text, which is refused, stays text."""
-    return names if names is None or isinstance(names, str) else list(names)
+def open_tables(
+    sources: Mapping[str, object],
+    options: Mapping[str, Mapping[str, Any]],
+    least: Mapping[str, int | None],
+    *,
+    keeps_unlike: bool = False,
+) -> dict[str, Table]:
+    """The table of every site, by its options for :func:`open_table`; text columns by the levels all agree on.
+
+    ``least`` is how many rows of a site must hold a level for the site to name it; None: it names none. A column of
+    which no level is named is refused, or, with ``keeps_unlike``, has one category, ``other``.
+    """
+    readings = {site: reading_by(**options[site]) for site in sources}
+    for site, given in options.items():
+        for column in filter(None, (given.get("key"), given.get("unit"))):
+            readings[site] = readings[site].without(column)
+    names = {site: given.get("name") for site, given in options.items()}
+    levels, problems = named_levels(sources, readings, least, names)
+    problems += [] if keeps_unlike else unlike(levels)
+    if problems:
+        raise TableProblems(problems)
+    return {site: open_table(source, levels=levels, **options[site]) for site, source in sources.items()}
+
+
+def named_levels(
+    sources: Mapping[str, object],
+    readings: Mapping[str, Reading],
+    least: Mapping[str, int | None],
+    names: Mapping[str, str | None],
+) -> tuple[dict[str, tuple[str, ...]], list[Problem]]:
+    """The levels that these sites name together, and what keeps columns from having some; nothing is read at sites
+    that name none."""
+    naming = {site: few for site in sources if (few := least[site]) is not None}
+    readers = {site: source_of(sources[site], names[site], readings[site]) for site in naming}
+    return agreed_levels(readers, readings, naming)
 
 
 def examined(
     source: object,
     how: Reading,
+    levels: Levels,
     *,
     key: str | None = None,
     unit: str | None = None,
@@ -125,7 +162,7 @@ def examined(
     units = None if unit is None else _units(reader, unit)
     for column in filter(None, (key, unit)):
         how = how.without(column)
-    encoding, problems = encoding_of(reader, how)
+    encoding, problems = encoding_of(reader, how, levels)
     if keys is None and isinstance(reader, ArraySource) and _is_unchanged(reader, encoding):
         table: ArrayTable | StreamedTable = ArrayTable(
             reader.values, columns=encoding.names, name=reader.name, block_bytes=block_bytes
@@ -139,7 +176,7 @@ def examined(
         except InputError as problem:
             problems.append(Problem(reader.name, str(problem).removeprefix(f"{reader.name}: ")))
         reader.strays = {} if problems else None  # the other columns can still be looked at
-    table.units, table.na = units, how.na
+    table.units, table.na, table.levels = units, how.na, tuple(levels)
     return table, problems
 
 
@@ -246,11 +283,22 @@ def split_by_site(
     unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
+    least: int | None = None,
+    keeps_unlike: bool = False,
     **options: Any,
 ) -> dict[str, Table]:
-    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`."""
-    how = Reading(**{**options, "na": na_of(options.get("na", ()))})
-    tables, problems = examined_by_site(source, site_column, how, unit=unit, name=name, block_bytes=block_bytes)
+    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`, and
+    as `open_tables` for text columns."""
+    tables, problems = examined_by_site(
+        source,
+        site_column,
+        reading_by(**options),
+        unit=unit,
+        name=name,
+        block_bytes=block_bytes,
+        least=least,
+        keeps_unlike=keeps_unlike,
+    )
     if problems:
         raise TableProblems(problems)
     return dict(tables)
@@ -264,6 +312,8 @@ def examined_by_site(
     unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
+    least: int | None = None,
+    keeps_unlike: bool = False,
 ) -> tuple[Mapping[str, ArrayTable | StreamedTable], list[Problem]]:
     """The tables of the sites of one file, and what is wrong with it; no tables then."""
     how.check()
@@ -272,14 +322,19 @@ def examined_by_site(
     how, units = how.without(site_column), None
     if unit is not None:
         how, units = how.without(unit), _units(reader, unit)
-    encoding, problems = encoding_of(reader, how)
+    levels: dict[str, tuple[str, ...]] = {}
+    if least is not None:
+        counts = level_counts(reader, columns_of_text({"": reader}, {"": how}), site_column)
+        levels = united(counts, dict.fromkeys(counts, least))
+    encoding, problems = encoding_of(reader, how, levels)
+    problems += [] if keeps_unlike else unlike(levels)
     check = Check(reader, encoding)
     sizes = _sizes(reader, check, site_column)
     if problems or check.problems:
         return {}, problems + check.problems
     tables = _parts(reader, encoding, site_column, sizes, block_bytes)
     for table in tables.values():
-        table.na, table.form = how.na, reader.form
+        table.na, table.levels, table.form = how.na, tuple(levels), reader.form
     if units is not None:
         for site, own in _places(reader, site_column, sizes).items():
             tables[site].units = units._replace(codes=units.codes[own])

@@ -39,6 +39,9 @@ class Words:
     def na(self, column: str, value: str) -> str:  # noqa: ARG002
         return "name it in 'na'"
 
+    def declare(self, column: str) -> str:  # noqa: ARG002
+        return "name the column in 'categories' so that every value is a category"
+
     def option(self, name: str, value: str) -> str:
         """An option with a value, to be written as it is."""
         return f"{name}={value!r}"
@@ -69,6 +72,7 @@ class Problem:
         advice = self.advice.format(
             ignore=words.ignore(self.column),
             categories=words.categories(self.column, self.values),
+            declare=words.declare(self.column),
             na=words.na(self.column, self.values[0] if self.values else ""),
             comma=words.option("csv_decimal", ","),
             separator=words.option("csv_separator", ";"),
@@ -85,4 +89,5 @@ class TableProblems(InputError):
         self.problems = tuple(problems)
         texts = [problem.told() for problem in self.problems]
         text = texts[0] if len(texts) == 1 else "; ".join(f"({i + 1}) {told}" for i, told in enumerate(texts))
-        super().__init__(f"{self.problems[0].table}: {text}")
+        table = self.problems[0].table
+        super().__init__(f"{table}: {text}" if table else text)

@@ -58,7 +58,7 @@ class Reading:
         ]
         for column, values in self.categories.items():
             texts = [] if _is_text(values) else [str(value) for value in values]
-            if not texts or len(set(texts)) < len(texts):
+            if _is_text(values) or len(set(texts)) < len(texts):
                 wrong.append(f"the categories of {column!r} are {values!r}; give a list of distinct values")
         for column, values in self.na.items():
             if _is_text(values) or not isinstance(values, list | tuple) or not values:
@@ -81,6 +81,12 @@ class Reading:
         if self.csv_encoding is not None and not is_text_encoding(self.csv_encoding):
             wrong.append(f"csv_encoding={self.csv_encoding!r} is unknown; use utf-8, utf-16, latin-1 or cp1252, say")
         return wrong
+
+    @property
+    def declared(self) -> dict[str, tuple[str, ...]]:
+        """The declared categories by column; a column without any is to have those that sites agree on."""
+        given = {column: tuple(str(value) for value in values) for column, values in self.categories.items()}
+        return {column: values for column, values in given.items() if values}
 
     def without(self, column: str) -> Reading:
         """The same without a column that is used otherwise."""
@@ -122,6 +128,17 @@ def is_text_encoding(name: str) -> bool:
     except (LookupError, ValueError):
         return False
     return True
+
+
+def reading_by(**options: Any) -> Reading:
+    """A reading by options as Python has them; those that say nothing of reading are left out."""
+    given = {item.name: options[item.name] for item in fields(Reading) if options.get(item.name) is not None}
+    for name in ("columns", "ignore"):
+        if name in given and not _is_text(given[name]):
+            given[name] = list(given[name])
+    for name in ("categories", "transforms"):
+        given[name] = dict(given.get(name, {}))
+    return Reading(**{**given, "na": na_of(given.get("na", ()))})
 
 
 def na_of(given: Mapping[str, Sequence[object]] | Sequence[object]) -> dict[str, list[object]]:

@@ -39,6 +39,8 @@ class CheckedTable(ABC):
     """Whose each row is, where the table was opened with a column that says so."""
     na: Mapping[str, Sequence[object]] = {}
     """What stood for missing values, by column of the file."""
+    levels: Sequence[str] = ()
+    """The columns of the file whose categories sites agreed on."""
     form = ""
     """How the file is written, where that is not the usual form."""
     _is_finite = False
