@@ -21,14 +21,14 @@ def test_cluster_leaves_everything_a_person_or_a_program_needs(cli, three, tmp_p
     names = {p.name for p in run.iterdir()}
     assert names >= {"result.json", "centers.csv", "labels", "ledger.jsonl", "ledger.json", "journal", "clusters.png"}
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 1
+    assert result["schema"] == 2
     assert result["bytes_up"] == json.loads((run / "ledger.json").read_text())["total"]["bytes_up"]
     labels = [
         pq.read_table(run / "labels" / f"{n}.parquet")["cluster"].to_numpy() for n in ("north", "south", "west")
     ]
     assert [len(x) for x in labels] == [50, 50, 50]
     assert sum(result["counts"]) == 150
-    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("at most", "whole groups", 5)
+    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("at_most", "whole_groups", 5)
     assert "k-means cost at most" in result["summary"]
     own = np.bincount(np.concatenate(labels), minlength=3)
     assert np.abs(own - result["counts"]).max() <= 10  # rows at the border are in another group's cluster

@@ -13,6 +13,7 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.methods.analysis.choose_k import ChooseKSettings
 from coterie.methods.analysis.describe import METHOD as DESCRIBE
 from coterie.methods.analysis.describe import QUANTILES, DescribeSettings
 from coterie.methods.edge.auto import auto_kmeans
@@ -42,6 +43,7 @@ from coterie.sites.tables import ArrayTable, PairedTable
 from coterie_studies.closed_forms import (
     Cost,
     ce_pca_kmeans_cost,
+    choose_k_cost,
     describe_cost,
     dpca_cost,
     dspgd_dense_cost,
@@ -216,6 +218,7 @@ def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
     return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
 
 
+CHOICE = ChooseKSettings(max_clusters=4)
 LOCAL = LandmarkParameters(gamma=0.02, landmarks="local", n_landmarks=12)
 
 
@@ -547,6 +550,15 @@ CASES = [
         _one_shot,
         lambda fit: [fit.centers, np.array(fit.cost)],
         lambda m, fit: one_shot_cost(m, K, D, method="one-shot") + lloyd_cost(m, K, D, 0, method="one-shot"),
+    ),
+    Case(
+        "numbers of clusters",
+        "choose-k",
+        lambda rows: CHOICE.protocol(RunContext(D, 3)),
+        plain_numbers,
+        lambda m, choice: choose_k_cost(m, CHOICE.ks, D),
+        lambda rows: plain_numbers(pooled(METHODS["choose-k"], CHOICE, rows, 3)),
+        tolerance=1e-9,
     ),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Inputs:
     key: str | None = None
     keeps_unlike: bool = False
     """Whether a text column of which no value is a category is kept."""
+    besides: Collection[str] = ()
+    """Columns that may lack values in any case."""
     problems: list[Problem] = field(default_factory=list)
 
     def of_files(
@@ -179,7 +181,7 @@ class Inputs:
         missing: dict[str, int] = {}
         for column, count in zip(table.columns, scan.missing.tolist(), strict=True):
             raw = raw_name(column.name, names)
-            if count and raw not in told and not self.keeps_missing:
+            if count and raw not in (*told, *self.besides) and not self.keeps_missing:
                 missing[raw] = max(count, missing.get(raw, 0))
         self.problems += [
             Problem(

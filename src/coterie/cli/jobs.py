@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
 import numpy as np
 
-from coterie.cli.options import read_ranges
+from coterie.cli.options import range_of, read_ranges
 from coterie.cli.problems import CommandLine, JobFile
 from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, RunError
@@ -43,7 +43,8 @@ class Job(Reading):
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
-    clusters: int = 8
+    clusters: int | str = 8
+    """How many; ``auto``: the number that the rows support; ``2-15``: judge these numbers instead of clustering."""
     method: str = "federated-kmeans"
     site_column: str | None = None
     reading: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,6 +56,9 @@ class Job(Reading):
     """Differential privacy: epsilon, and delta, tolerated and unit where they are not the default."""
     max_share: float | None = None
     halves: bool = False
+    profile: bool | list[str] | None = None
+    """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
+    profiles in a private run."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -78,8 +82,10 @@ class Job(Reading):
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
-        if self.clusters < 1:
+        if isinstance(self.clusters, int) and self.clusters < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
+        if isinstance(self.clusters, str) and self.clusters != "auto":
+            range_of(self.clusters)
         if "privacy" in self.settings:
             raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
         if self.privacy is not None:
@@ -90,15 +96,15 @@ class Job(Reading):
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
         from coterie.cli.inputs import Inputs, readings_of
-        from coterie.estimators.fitting import level_rows, units_asked
+        from coterie.estimators.given import level_rows, units_asked
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        how, estimator = reading_of(self), self.estimator()
+        how, estimator = self.reading_with_described(), self.estimator()
         how.check()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         is_split = bool(estimator.splits_columns)
-        inputs = Inputs(self.words, self.keeps_missing, not is_split, self.key, self.keeps_unlike)
+        inputs = Inputs(self.words, self.keeps_missing, not is_split, self.key, self.keeps_unlike, self.besides())
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
@@ -115,6 +121,34 @@ class Job(Reading):
         """Whether rows may lack values."""
         return self.missing != "refuse" or self.privacy is not None
 
+    def reading_with_described(self) -> Reading:
+        """How files are read, with the columns that clusters are only described by."""
+        how = reading_of(self)
+        columns = None if how.columns is None else list(dict.fromkeys((*how.columns, *self.described)))
+        return replace(how, columns=columns, ignore=[name for name in how.ignore if name not in self.described])
+
+    @property
+    def profiles_by(self) -> bool | list[str]:
+        """What ``coterie.fit`` is asked for."""
+        return self.privacy is None if self.profile is None else self.profile
+
+    @property
+    def described(self) -> list[str]:
+        """The columns that clusters are described by, and that are named for it."""
+        return self.profile if isinstance(self.profile, list) else []
+
+    def used_columns(self, tables: Mapping[str, Table]) -> list[str] | None:
+        """The columns that clusters are made of, where tables hold others, too."""
+        if not self.described or self.estimator().splits_columns:
+            return None
+        besides = self.besides()
+        columns = (column.name for column in next(iter(tables.values())).columns)
+        return [name for name in columns if raw_name(name, ()) not in besides and name not in besides]
+
+    def besides(self) -> list[str]:
+        """The columns that clusters are only described by."""
+        return [name for name in self.described if name not in (self.columns or ())]
+
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
         sites = list(sites)
@@ -130,12 +164,15 @@ class Job(Reading):
         return find_policy(given if isinstance(given, str) else given.get(site, default))
 
     def estimator(self) -> Any:
-        from coterie.estimators.registry import make_estimator
+        from coterie.estimators.registry import choice_estimator, make_estimator
 
-        parameters = {"n_clusters": self.clusters, "random_state": self.seed, **self.settings}
+        parameters = {"random_state": self.seed, **self.settings}
         if self.privacy is not None:
             parameters["privacy"] = Privacy.of(self.privacy)
-        return make_estimator(self.method, parameters)
+        if isinstance(self.clusters, str) and self.clusters != "auto":
+            low, high = range_of(self.clusters)
+            return choice_estimator(self.method, {"min_clusters": low, "max_clusters": high, **parameters})
+        return make_estimator(self.method, {"n_clusters": self.clusters, **parameters})
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
@@ -150,7 +187,8 @@ class Job(Reading):
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
-        names = [column.name for column in next(iter(tables.values())).columns]
+        used = self.used_columns(tables)
+        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
@@ -172,6 +210,8 @@ class Job(Reading):
                         ranges=ranges,
                         max_share=self.max_share,
                         halves=self.halves,
+                        columns=used,
+                        profile=self.profiles_by,
                         key=self.key,
                         terms=terms,
                         events=events,
@@ -215,7 +255,7 @@ class Job(Reading):
             numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
             if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
                 raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
-        found = {name: ends for name in names if (ends := range_of(name, declared)) is not None}
+        found = {name: ends for name in names if (ends := declared_range(name, declared)) is not None}
         missing = [name for name in names if name not in found]
         if missing:
             why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
@@ -230,7 +270,7 @@ class Job(Reading):
         return [found[name][0] for name in names], [found[name][1] for name in names]
 
 
-def range_of(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
+def declared_range(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
     """The range of a table's column: declared, that of the column it is a transform of, or 0 to 1 of a category."""
     from coterie.sites.tables.encoders import transformed
 

@@ -85,7 +85,13 @@ ledger = _group("ledger", "What left each site, and what the server saw of it.")
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
 SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
-Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="Number of clusters.")]
+Clusters = Annotated[
+    str,
+    typer.Option(
+        "--clusters", "-k", help="Number of clusters; auto: the one that the rows support (federated-kmeans)."
+    ),
+]
+ClusterRange = Annotated[str, typer.Option("--clusters", "-k", help="The numbers of clusters to judge: 2-15.")]
 Method = Annotated[
     str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
@@ -136,6 +142,12 @@ MaxShare = Annotated[
 ]
 Halves = Annotated[
     bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
+]
+Profile = Annotated[
+    str | None, typer.Option(help="Describe the clusters by these columns, too, which they are not made of: age,sex.")
+]
+NoProfile = Annotated[
+    bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
 ]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
@@ -197,6 +209,27 @@ def check_new(path: Path, force: bool) -> None:
         raise InputError(f"{path} already exists; pass --force to overwrite it.")
 
 
+def n_clusters_of(text: str) -> int | str:
+    """``"5"`` as 5; ``"auto"`` stays."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(
+            f"-k {text!r} is neither a whole number nor auto; `coterie choose-k -k 2-15` judges several numbers."
+        ) from None
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """``"2-15"`` as (2, 15)."""
+    low, _, high = text.partition("-")
+    try:
+        return int(low), int(high)
+    except ValueError:
+        raise InputError(f"clusters={text!r}; numbers of clusters are LOW-HIGH, such as 2-15.") from None
+
+
 def names_of(text: str) -> list[str]:
     """``"a, b"`` as ``["a", "b"]``."""
     return [name.strip() for name in text.split(",") if name.strip()]
@@ -254,7 +287,7 @@ def privacy_of(**given: Any) -> dict[str, Any] | None:
     return chosen or None
 
 
-def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+def reads_tables(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options for reading files; it gets those that were given as ``**reading``, by the field
     names of ``Job`` and ``Holdings``."""
     own = inspect.signature(command, eval_str=True)
@@ -262,9 +295,9 @@ def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD] + options
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> None:
+    def with_options(**given: Any) -> Any:
         reading = chosen(**{one.name: given.pop(one.name) for one in options})
-        command(**given, **reading)
+        return command(**given, **reading)
 
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -317,6 +350,13 @@ def transforms_of(texts: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--transform {text!r} is not of the form COLUMN=TRANSFORM, such as pm25=log.")
         transforms[name.strip()] = transform.strip()
     return transforms
+
+
+def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None:
+    """What was said of profiles, for ``Job.profile``."""
+    if profile is not None and no_profile:
+        raise InputError(f"--profile {profile} and --no-profile; use one of them.")
+    return False if no_profile else None if profile is None else names_of(profile)
 
 
 def settings_of(given: Sequence[str] | None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def preview(
     Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
     and this site's share of a sample depend on the other sites.
     """
-    from coterie.estimators.fitting import check_private
+    from coterie.estimators.checks import check_private
     from coterie.sites.policy_files import find_policy
 
     job = Job(

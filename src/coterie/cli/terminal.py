@@ -99,14 +99,22 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    if "choice" in result:
+        _show_choice(out, result)
+        return
+    from coterie.report.labels import rows_head, size_text
+
     privacy = result.get("privacy")
-    about = "about " if privacy else ""
     rows = [
-        [str(i), f"{about}{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        [str(i), size_text(result, count), *(f"{value:.4g}" for value in center)]
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
     ]
-    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
+    show_table(result["title"], ["cluster", rows_head(result), *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
+    if result.get("profiles"):
+        from coterie.report.profiles import distinguishing_table
+
+        show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
     if privacy:
         from coterie.report.privacy import privacy_sentences, releases_table
 
@@ -117,6 +125,28 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if empty and not privacy:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
     console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
+
+
+def _cost_head(cost_is: str) -> str:
+    return "cost" if cost_is == "exact" else f"cost, {cost_is}"
+
+
+def _show_choice(out: str, result: dict[str, Any]) -> None:
+    """Print what is known of each number of clusters, and what is recommended."""
+    choice = result["choice"]
+    heads = ["k", "silhouette", "gap", "its error", "stability", _cost_head(result["cost_is"])]
+    rows = [
+        [
+            str(of["k"]),
+            *(f"{of[name]:.3f}" for name in ("silhouette", "gap", "gap_error", "stability")),
+            f"{of['cost']:.6g}",
+        ]
+        for of in choice["numbers"]
+    ]
+    show_table(result["title"], heads, rows)
+    say(choice["verdict"])
+    say(result["summary"])
+    console.print(f"All results are in [bold]{out}/[/]; see [bold]{out}/choose-k.png[/].", soft_wrap=True)
 
 
 @contextlib.contextmanager

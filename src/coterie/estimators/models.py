@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import typing
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,9 +19,10 @@ from coterie.files import MEGABYTE, read_bounded
 from coterie.messages.site_api import Table
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.privacy import Privacy, PrivacySpent
+from coterie.methods.shared.selection import selected
 from coterie.runtime.ledger import Ledger
-from coterie.sites.tables import Problem, Reading, TableProblems, examined, read_columns, reading_for
-from coterie.sites.tables.phrases import listed
+from coterie.sites.tables import Problem, Reading
+from coterie.sites.tables.alike import examined_alike
 
 T = TypeVar("T")
 
@@ -118,32 +119,17 @@ def _fitted(model: _Model) -> FederatedEstimator:
     if not estimator.splits_columns:  # there rows are embedded by their sites
         estimator.transform(np.zeros((1, len(model.columns))))
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
+    estimator._matches_names = True
     return estimator
 
 
 def table_for(estimator: FederatedEstimator, source: object, how: Reading) -> tuple[Table, list[Problem]]:
-    """Rows read as those were that the model was fitted to, and what is wrong with them.
-
-    The names of the model's columns say how; ``how`` adds codes for missing values, and how a CSV file is written.
-    """
+    """Rows read as those were that the model was fitted to, and what is wrong with them; ``how`` adds codes for
+    missing values, and how a CSV file is written."""
     names = [str(name) for name in estimator.feature_names_in_]
     name = Path(source).name if isinstance(source, str | Path) else "table"
-    held = [column.name for column in read_columns(source, how)]
-    wanted = reading_for(names, held, {**estimator.na_, **how.na})
-    lacking = [column for column in wanted.columns or () if column not in held]
-    if lacking:
-        fault = f"lacks {', '.join(map(repr, lacking))} of the model's columns; it has {listed(held)}"
-        raise TableProblems([Problem(name, fault)])
-    read = replace(how, columns=wanted.columns, transforms=wanted.transforms, normalise_rows=wanted.normalise_rows)
-    levels = {column: tuple(own) for column, own in wanted.categories.items() if column in estimator.levels_}
-    declared = {column: own for column, own in wanted.categories.items() if column not in levels}
-    read = replace(read, na=wanted.for_columns(held).na, categories=declared)
-    table, problems = examined(source, read, levels, name=name)
-    own = [column.name for column in table.columns]
-    if own != names and not problems:
-        fault = f"makes the columns {listed(own)}; the model needs {listed(names)}, in this order"
-        problems = [Problem(name, fault)]
-    return table, problems
+    table, problems = examined_alike(source, names, estimator.na_, estimator.levels_, how, name=name)
+    return (table if problems else selected(table, names)), problems
 
 
 def _written(value: Any, kind: type[Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from coterie.messages.schema import ArraySpec, Content, Request, message_fields,
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
 from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
+from coterie.methods.shared.choosing import LARGEST, MOST, SMALLEST, Choice
 from coterie.methods.shared.cluster_profiles import Profile, run_profile
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
@@ -156,6 +157,32 @@ class ComponentSettings(Settings):
     """Of a method that finds components."""
 
     n_components: int = parameter(2, "How many components.", COUNT)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ChoiceSettings(Settings):
+    """Of a method that judges numbers of clusters."""
+
+    min_clusters: int = parameter(
+        SMALLEST, "The smallest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    max_clusters: int = parameter(
+        LARGEST, "The largest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    result_type = Choice
+
+    @property
+    def ks(self) -> range:
+        """The numbers of clusters that are judged."""
+        return range(self.min_clusters, self.max_clusters + 1)
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        if not self.ks:
+            raise InputError(
+                f"min_clusters={self.min_clusters} is above max_clusters={self.max_clusters}; use at most as many."
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

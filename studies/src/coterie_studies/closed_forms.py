@@ -34,13 +34,14 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, local_
 from coterie.methods.kernel.landmarks.sites import MeanByCell, TryLandmarks
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.shared.alignment import Alignment, Attend, SendTags
+from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
-from coterie.methods.shared.starts import Summarise, cells_by_round, split_request
+from coterie.methods.shared.starts import CELLS_A_CLUSTER, PLACE_MOVES, Summarise, cells_by_round, split_request
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.kernel_pca import VerticalFit, new_row_questions
 from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread
@@ -91,6 +92,21 @@ def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloy
     """k(d+1)+1 numbers a site in each of the rounds, and k+1 to close."""
     centers = np.zeros((k, d))
     return to_all(n_sites, Assign(centers), method=method) * rounds + to_all(n_sites, Close(centers), method=method)
+
+
+def choose_k_cost(n_sites: int, ks: Sequence[int], d: int, *, method: str = "choose-k") -> Cost:
+    """cells(2d+1) a round up to 4K cells, 4K(d+1) in the first two of these rounds, 16K(d+1) for halves, and
+    sum of k^2+k+2 to judge, after 3d+1 twice; K is the largest number of clusters."""
+    n_cells, sizes = CELLS_A_CLUSTER * max(ks), np.array(ks)
+    columns = SumColumns(False, np.zeros(d))
+    splits = [
+        split_request([(0, 0, 0.0)] * (cells - 1), np.zeros(d), np.zeros((n_cells if i < PLACE_MOVES else 0, d)))
+        for i, cells in enumerate(cells_by_round(n_cells))
+    ]
+    centers = np.zeros((int(sizes.sum()), d))
+    rating = RateCandidates(int((sizes**2).sum()), sizes, centers, centers, centers)
+    halves = SumHalves(0, np.zeros(d), np.zeros((2 * n_cells, d)))
+    return to_all(n_sites, columns, columns, *splits, halves, rating, method=method)
 
 
 def standard_cost(n_sites: int, d: int, *, method: str) -> Cost:

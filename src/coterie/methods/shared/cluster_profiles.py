@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,58 @@ class Profile:
         """The columns in which a cluster differs most from all rows, in deviations."""
         size = np.nan_to_num(np.abs(self.differences[cluster]))
         return [int(place) for place in np.argsort(-size, kind="stable")[:count] if size[place] > 0]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A plain record for all rows and for each cluster, by column; the columns that distinguish most first."""
+        lines: list[tuple[str | int, int, dict[str, float]]] = [
+            ("all", place, self._whole(place)) for place in self.order()
+        ]
+        lines += [(i, place, self._of(i, place)) for i in range(len(self.rows)) for place in self.order()]
+        return [
+            {"cluster": cluster, "column": self.columns[place], **{k: _plain(v) for k, v in values.items()}}
+            for cluster, place, values in lines
+        ]
+
+    def to_frame(self) -> Any:
+        """The records as a data frame of pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def _whole(self, place: int) -> dict[str, float]:
+        moments = float(self.whole_means[place]), float(self.whole_deviations[place]), 0.0
+        missing = float(self.missing[:, place].sum())
+        return self._record(place, float(self.rows.sum()), moments, np.full(len(QUARTILES), np.nan), missing)
+
+    def _of(self, cluster: int, place: int) -> dict[str, float]:
+        here = cluster, place
+        moments = float(self.means[here]), float(self.deviations[here]), float(self.differences[here])
+        return self._record(
+            place, float(self.rows[cluster]), moments, self.quartiles[here], float(self.missing[here])
+        )
+
+    def _record(
+        self, place: int, rows: float, moments: tuple[float, float, float], quartiles: Floats, missing: float
+    ) -> dict[str, float]:
+        mean, deviation, difference = moments
+        return {
+            "rows": rows,
+            "mean": mean,
+            "sd": deviation,
+            "difference_in_sd": difference,
+            **dict(zip(("q1", "median", "q3"), map(float, quartiles), strict=True)),
+            "share": mean if self.is_share[place] else np.nan,
+            "missing": missing,
+            "variance_between": float(self.shares_between[place]),
+        }
+
+
+def _plain(value: float) -> float | int | None:
+    """A number of twelve digits, as files have it: whole ones without a point, none where it is not a number."""
+    if value != value:
+        return None
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def profiled(

@@ -36,6 +36,8 @@ def check_private_options(options: PreparationOptions) -> None:
         wrong.append("needs ranges, the lowest and highest value of every column: noise is made for them.")
     if options.max_share is not None:
         wrong.append("cannot check max_share: whether a site refuses would tell how many rows it has; leave it out.")
+    if options.profile:
+        wrong.append("does not describe clusters by columns yet; leave profile out.")
     if options.halves:
         wrong.append("cannot compare halves; leave it out.")
     if wrong:

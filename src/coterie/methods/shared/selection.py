@@ -94,7 +94,7 @@ class SelectedTable:
 
 
 class CompleteTable:
-    """A table without the rows, or whole groups, that lack a value; ``of`` another one, in step with it, that has more
+    """A table without the rows, or whole groups, that lack a value; ``of`` another one, in step with it, with more
     columns."""
 
     def __init__(self, table: Table, of: Table | None = None) -> None:
