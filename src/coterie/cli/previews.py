@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -26,6 +27,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.messages.site_api import CARRIERS, Table
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.choosing import NoneSupported
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
 from coterie.sites.policy import EVERYTHING, Policy
@@ -73,7 +75,7 @@ def preview(
     job = Job(
         [str(data)],
         "",
-        clusters,
+        opt.clusters_of(clusters),
         method,
         scale=scale,
         missing=missing,
@@ -156,17 +158,18 @@ def _answers(
     from coterie.estimators.fitting import fit
 
     with tempfile.TemporaryDirectory() as folder:
-        fit(
-            estimator,
-            tables,
-            journal=Path(folder) / "journal",
-            policy=_played_rules(rules, estimator),
-            sums="plain",
-            scale=options.scale,
-            missing=options.missing,
-            ranges=options.ranges,
-            columns=columns,
-        )
+        with contextlib.suppress(NoneSupported):  # by this site's rows: the run ends here
+            fit(
+                estimator,
+                tables,
+                journal=Path(folder) / "journal",
+                policy=_played_rules(rules, estimator),
+                sums="plain",
+                scale=options.scale,
+                missing=options.missing,
+                ranges=options.ranges,
+                columns=columns,
+            )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]
 

@@ -25,7 +25,7 @@ def choose_k(
     >>> found.n_clusters_, found.choice_.silhouettes  # doctest: +SKIP
     """
     kind = type(choice_estimator(method, {}))
-    names = {item.name for item in fields(kind)} & options.keys()
+    names = {"privacy", *(item.name for item in fields(kind))} & options.keys()
     parameters = {name: options.pop(name) for name in names} | ({} if ks is None else limits_of(ks))
     return fit(choice_estimator(method, parameters), tables, **options)
 

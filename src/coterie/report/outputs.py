@@ -265,13 +265,14 @@ def _write_judged(
         "centers": [],
         "counts": [],
         "choice": choice_facts(choice),
+        "privacy": privacy_facts(estimator),
         "cost_is": estimator.cost_is_.value,
         "counts_are": estimator.counts_are_.value,
         "min_group": estimator.min_group_,
         "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
         "summary": (
-            f"{choice.n_rows:,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes sent."
+            f"{'' if estimator.privacy_ is None else 'about '}{choice.n_rows:,.0f} rows, method {estimator.method}: "
+            f"{ledger.total('rounds')} rounds, {ledger.total('bytes_up'):,} bytes sent."
             f"{choice_words(estimator.min_group_, estimator.cost_is_)}{_dropouts(ledger)}"
         ),
     }
