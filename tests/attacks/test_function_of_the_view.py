@@ -136,8 +136,10 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
         sums = "plain" if level != "standard" and i % 2 else "masked"
         variant = allowed[i % len(allowed)]
         made = _estimator(method, variant, 2 + i % 3, i)
-        is_profiled = not variant.is_pca and method != "describe"
-        yield made, {"sums": sums, "profile": is_profiled, **(scales[i % len(scales)] if method != "describe" else {})}
+        if method == "describe":  # it is about rows as they are
+            yield made, {"sums": sums}
+            continue
+        yield made, {"sums": sums, "profile": not variant.is_pca, **scales[i % len(scales)]}
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:

@@ -105,7 +105,7 @@ def test_with_noise_it_needs_declared_categories_and_ranges_and_says_what_it_too
         assert words in out
     code, _, err = cli("describe", *FILES, *ranges, "--epsilon", 3, "--ignore", "patient")
     assert code == 2
-    assert "'categories'" in err
+    assert "pass --categories sex=male,female" in err
 
 
 def test_what_cannot_be_is_one_error(cli, whole):
