@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.prepared import Missing, Preparation, Spread
 from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.scales import SCALES, Scale, divisors, scale_for
 from coterie.methods.shared.selection import complete
 from coterie.methods.shared.shares import limit_share
 
@@ -62,7 +62,7 @@ def local_column_sums(table: Table, memory: Memory, ask: SumColumns) -> ColumnSu
 class PreparationOptions:
     """How rows are to be prepared before a run begins."""
 
-    scale: Literal["none", "standard", "minmax"] = "none"
+    scale: Scale = "none"
     missing: Missing = "refuse"
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
     """The lowest and the highest value of every column: what lies outside is clipped, with ``minmax`` refused."""
@@ -76,6 +76,8 @@ class PreparationOptions:
     """Whether the final clusters are described by all of these columns, in original units."""
 
     def __post_init__(self) -> None:
+        if self.scale not in SCALES:
+            raise InputError(f"scale={self.scale!r} is unknown; use {', '.join(SCALES[:-1])} or {SCALES[-1]}.")
         if self.max_share is not None and not 0 < self.max_share <= 1:
             raise InputError(f"max_share={self.max_share!r}; it is a share of all rows, above 0 and at most 1.")
 
@@ -107,7 +109,7 @@ def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] 
 def prepare(
     n_columns: int,
     *,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: Scale = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
@@ -116,8 +118,10 @@ def prepare(
     """Any of the preparations by name; with ``missing="mean"`` columns are filled with their mean first.
 
     ``standard``: mean 0 and variance 1 for every column of all rows together, scikit-learn's StandardScaler by sums:
-    two rounds of :func:`spread` and one to announce it. Constant columns are only shifted. ``minmax``: every
-    column to 0..1 by declared ``ranges`` (lows, highs).
+    two rounds of :func:`spread` and one to announce it. Constant columns are only shifted. The columns of one text
+    column, by their ``names``, have variance 1 together, and where there are no others they stay 0 and 1
+    (:mod:`coterie.methods.shared.scales`); ``columns``: each by itself. ``minmax``: every column to 0..1 by declared
+    ``ranges`` (lows, highs).
 
     With declared ``ranges`` every value counts as the nearest one of its column's range, before anything else; with
     ``minmax`` a site that holds a value outside refuses to go on. Masked sums are then sized by the ranges, column by
@@ -125,20 +129,23 @@ def prepare(
 
     With ``max_share`` a site that then holds a larger share of all rows refuses to go on.
     """
+    scale = scale_for(scale, names)
     shift, factor, known = np.zeros(n_columns), np.ones(n_columns), None
     if scale == "minmax" and ranges is None:
         raise InputError("scale='minmax' needs ranges, the lowest and highest value of every column")
     within = None if ranges is None else Ranges.of(ranges, n_columns, refuses=scale == "minmax")
     low, high = (np.zeros(0), np.zeros(0)) if within is None else (within.low, within.high)
-    if within is not None and (scale == "standard" or missing == "mean"):  # sums before the rows are prepared
+    if within is not None and (
+        scale in ("standard", "columns") or missing == "mean"
+    ):  # sums before the rows are prepared
         yield from total(Preparation("keep", shift, shift, factor, within.refuses, None, low, high).request())
-    if scale == "standard":
+    if scale in ("standard", "columns"):
         columns = yield from spread(n_columns, missing=missing, names=names)
-        shift, factor = columns.mean, np.where(columns.deviation > 0, columns.deviation, 1.0)
-        known = Spread(columns.rows, np.zeros(n_columns), np.where(columns.deviation > 0, 1.0, 0.0))
+        shift, factor = columns.mean, divisors(columns.deviation, scale, names)
+        known = Spread(columns.rows, np.zeros(n_columns), columns.deviation / factor)
     elif scale == "minmax":
         shift, factor = low, np.where(high > low, high - low, 1.0)
-    fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale != "standard" else shift
+    fill = (yield from _mean(n_columns, names)) if missing == "mean" and scale in ("none", "minmax") else shift
     preparation = Preparation(missing, fill, shift, factor, scale == "minmax", known, low, high)
     if scale != "none" or missing != "refuse" or within is not None:
         yield from total(preparation.request())
