@@ -118,7 +118,8 @@ def _fitted(model: _Model) -> FederatedEstimator:
     estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
     estimator.privacy_, estimator.na_, estimator.levels_ = model.privacy, model.na, model.levels
     if not estimator.splits_columns:  # there rows are embedded by their sites
-        estimator.transform(np.zeros((1, len(model.columns))))
+        ranges = None if model.preparation is None else model.preparation.ranges
+        estimator.transform(np.zeros((1, len(model.columns))) if ranges is None else ranges.low[None])
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
     estimator._matches_names = True
     return estimator
