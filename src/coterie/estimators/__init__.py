@@ -1,5 +1,7 @@
 """scikit-learn's face: thin, no algorithm inside."""
 
+from coterie.estimators.comparing import Comparison as Comparison
+from coterie.estimators.comparing import compare as compare
 from coterie.estimators.edge import EdgeKMeans as EdgeKMeans
 from coterie.estimators.fitting import fit as fit
 from coterie.estimators.kernels import DSPGDKernelKMeans as DSPGDKernelKMeans

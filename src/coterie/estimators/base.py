@@ -81,8 +81,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     @property
     def cost_is_(self) -> CostIs:
         """How ``inertia_`` compares with the cost of the rows counted: ``exact`` but for rounding, ``at_most`` (the
-        rows' cost is no more), or an ``estimate``: with noise, in a kernel's space, and where groups that lack a value
-        are left out, since sites may apportion squares to those that are used."""
+        rows' cost is no more), or an ``estimate``: with noise, in a kernel's space, and where groups that lack a
+        value are left out, since sites may apportion squares to those that are used."""
         is_apportioned = self.options_ is not None and self.options_.missing == "drop"
         return cost_compares(self.counts_are_, CostIs.ESTIMATE if is_apportioned else self.cost_over_groups)
 

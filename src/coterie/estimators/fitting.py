@@ -71,7 +71,7 @@ def fit(
     ``categories``, are those of :func:`coterie.open_table`. Sites first agree on the columns to use: ``columns`` by
     name, or all of them, which every site must then hold, in any order. They prepare them as ``scale`` and
     ``missing`` say, all by questions. The fitted estimator applies the same preparation and takes raw rows, columns
-    in the order of ``columns`` or of the first table; data frames it matches by the columns' names, and encodes their text.
+    in the order of ``columns`` or of the first table; data frames it matches by name, and encodes their text.
 
     Sums are masked, and every site protects its rows by ``policy``, the default one if none is given: a policy, its
     name or its file, for all sites or by site. If one owner holds all tables, use ``sums="plain"`` and

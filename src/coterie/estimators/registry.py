@@ -9,6 +9,7 @@ from typing import Any
 from coterie.errors import InputError
 from coterie.estimators import baselines, kernels, kmeans
 from coterie.estimators.base import FederatedEstimator
+from coterie.estimators.comparing import ModelComparison
 from coterie.estimators.edge import EdgeKMeans
 from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
@@ -32,6 +33,7 @@ _NAMED: tuple[type[FederatedEstimator], ...] = (
     EdgeKMeans,
     VerticalKernelKMeans,
     VerticalKernelPCA,
+    ModelComparison,
     baselines.RandomFeatureKernelKMeans,
     baselines.PooledKernelKMeans,
     baselines.NystroemKernelKMeans,
@@ -71,6 +73,8 @@ def estimator_of(order: Order, seed: int) -> FederatedEstimator:
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
     if method in METHODS and method not in ESTIMATORS:
+        if method == "compare":
+            raise InputError("compare finds no clusters; `coterie compare RUN RUN` compares those of two runs.")
         by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
         raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
