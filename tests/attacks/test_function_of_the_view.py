@@ -31,6 +31,7 @@ from coterie.methods.shared.agreement import UseColumns
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -127,8 +128,9 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
     scales: list[dict[str, Any]] = [{"scale": "standard"}, {}, {"scale": "minmax", "ranges": (box[0], box[1])}]
     for i in range(n_runs):
         sums = "plain" if level != "standard" and i % 2 else "masked"
-        made = _estimator(method, allowed[i % len(allowed)], 2 + i % 3, i)
-        yield made, {"sums": sums, **scales[i % len(scales)]}
+        variant = allowed[i % len(allowed)]
+        made = _estimator(method, variant, 2 + i % 3, i)
+        yield made, {"sums": sums, "profile": not variant.is_pca, **scales[i % len(scales)]}
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:
@@ -251,6 +253,10 @@ def _chosen_questions(rng: np.random.Generator, d: int, n_groups: int) -> Iterat
         yield "lloyd", Close(rng.normal(size=(2, d)) * spread)
         origin, column = rng.normal(size=d) * spread, int(rng.integers(d))
         yield "lloyd", Split(2, np.zeros(1, int), np.array([column]), rng.normal(size=1) * spread[column], origin)
+        names, at = tuple(f"x{i}" for i in range(d)), rng.normal(size=(3, d)) * spread
+        none = np.zeros(0)
+        yield "lloyd", SumByCluster(names, none, none, at, origin, 3)
+        yield "lloyd", CountByCluster(names[:2], none, none, 5, 1.0, at, at[:, :2] - 9, at[:, :2] + 9)
         yield "lloyd", Summarise(int(rng.integers(2, 9)), d, int(rng.integers(1 << 20)), 0)
         yield "lloyd", sum_columns(d, drop=bool(rng.integers(2)))
         view = View(d, int(rng.integers(1 << 20)), origin).projected(3, "gaussian")

@@ -67,6 +67,7 @@ from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -129,6 +130,12 @@ BY_HAND: tuple[Request[Any], ...] = (
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0))),
     LimitShare(1e6, 1.0),
     CompareHalf(np.ones((2, 2))),
+    MeasureColumns(("x1",), *np.zeros((2, 0)), np.full(1, 5e4)),
+    SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
+    SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
+    CountByCluster(
+        ("x0",), *np.zeros((2, 0)), 4, 0.5, np.array([[1e4, 1e4], [9e4, 9e4]]), *np.array([[[1e4]] * 2, [[9e4]] * 2])
+    ),
     Split(1, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2)),
     Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4)),
     Summarise(2, 2, 100, 1),

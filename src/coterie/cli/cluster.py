@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from coterie.cli import options as opt
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
+from coterie.cli.shared_options import asked_of_files, taking
 from coterie.cli.terminal import Interrupted, console, print_json, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.files import private_file
@@ -60,38 +61,13 @@ def _check_demo_folder(out: Path) -> None:
 
 
 @app.command()
+@taking(asked_of_files)
 def cluster(
-    data: Annotated[
-        list[Path],
-        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
-    ],
+    asked: dict[str, Any],
     clusters: opt.Clusters,
-    site_column: opt.SiteColumn = None,
-    method: opt.Method = "federated-kmeans",
-    settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
-    ranges: opt.Ranges = None,
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    tolerated: opt.Tolerated = None,
-    unit: opt.Unit = None,
-    rows_per_unit: opt.RowsPerUnit = None,
-    max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="The sites' policy: private, strict, standard, research, a policy file, or simulation if all data "
-            "is yours (no protection, plain sums). Default: standard, with --epsilon private; with --site-column, "
-            "simulation."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
+    profile: opt.Profile = None,
+    no_profile: opt.NoProfile = False,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -99,10 +75,13 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
-    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
-    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
+    distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
+    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
+
+    coterie cluster north.csv south.csv west.csv -k auto --scale standard
 
     coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
 
@@ -110,26 +89,9 @@ def cluster(
 
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
-    job = Job(
-        [str(path) for path in data],
-        str(out),
-        clusters,
-        method,
-        site_column,
-        scale=scale,
-        missing=missing,
-        ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(
-            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
-        ),
-        max_share=max_share,
-        halves=halves,
-        seed=seed,
-        policy=policy,
-        settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
-    )
-    _run(job, resume, as_json)
+    profiled = opt.profile_of(profile, no_profile)
+    job = Job(**asked, clusters=opt.n_clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    run_job(job, resume, as_json)
 
 
 @app.command()
@@ -153,7 +115,7 @@ def run(
     if engine == "inprocess":
         if kit is not None:
             raise InputError("--kit is only used with --engine nvflare.")
-        _run(read_job(config), resume, as_json)
+        run_job(read_job(config), resume, as_json)
         return
     if engine != "nvflare":
         raise InputError(f"--engine {engine} is unknown; use inprocess or nvflare.")
@@ -164,7 +126,10 @@ def run(
     run_remotely(config, kit, resume=resume, attempts=attempts, patience=patience, as_json=as_json)
 
 
-def _run(job: Job, resume: bool, as_json: bool) -> None:
+def run_job(job: Job, resume: bool, as_json: bool) -> None:
+    """Run a job, show its progress and its result."""
+    from coterie.methods.shared.choosing import NoneSupported, verdict
+
     try:
         with watching(read_state(Path(job.out)) if resume else None, quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)
@@ -172,6 +137,10 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
         kept = (Path(job.out) / "journal" / "header.json").exists()
         again = f"run the same command with --resume to continue from the journal in {job.out}"
         raise Interrupted(again if kept else "nothing was sent or written") from None
+    except NoneSupported as problem:
+        raise InputError(
+            f"{verdict(problem.choice)} Choose a number yourself, -k K; `coterie choose-k` shows all of them."
+        ) from None
     show_result(job.out, result, as_json)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,9 +40,19 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
     from coterie.methods.shared.preparation import PreparationOptions
 
     estimator = job.estimator()
-    columns = [] if estimator.splits_columns else _columns(job)
+    columns = [] if estimator.splits_columns else _columns(job, job.columns or ())
     ranges = job.ranges_of(columns)
-    options = PreparationOptions(job.scale, job.missing, ranges, job.max_share, job.halves)  # type: ignore[arg-type]
+    besides = tuple(Column(name) for name in _columns(job, job.described) if name not in columns)
+    profile = job.profiles_by is not False
+    options = PreparationOptions(
+        job.scale,  # type: ignore[arg-type]
+        job.missing,  # type: ignore[arg-type]
+        ranges,
+        job.max_share,
+        job.halves,
+        besides,
+        profile,
+    )
     order = Order.of(estimator, tuple(map(Column, columns)), options)
     remote = RemoteJob(
         SignedOrder.by(analyst, order),
@@ -55,10 +66,10 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
     return remote
 
 
-def _columns(job: Job) -> list[str]:
-    """The columns by name, text columns as one name per category."""
+def _columns(job: Job, chosen: Sequence[str]) -> list[str]:
+    """Columns by name, text columns as one name per category."""
     names: list[str] = []
-    for name in job.columns or ():
+    for name in chosen:
         names += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
     return names
 

@@ -99,6 +99,9 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    if "choice" in result:
+        _show_choice(out, result)
+        return
     from coterie.report.labels import rows_head, size_text
 
     privacy = result.get("privacy")
@@ -108,6 +111,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     ]
     show_table(result["title"], ["cluster", rows_head(result), *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
+    if result.get("profiles"):
+        from coterie.report.profiles import distinguishing_table
+
+        show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
     if privacy:
         from coterie.report.privacy import privacy_sentences, releases_table
 
@@ -118,6 +125,26 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if empty and not privacy:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
     console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
+
+
+def _show_choice(out: str, result: dict[str, Any]) -> None:
+    """Print what is known of each number of clusters, and what is recommended."""
+    from coterie.report.labels import cost_head
+
+    choice = result["choice"]
+    heads = ["k", "silhouette", "gap", "its error", "stability", cost_head(result)]
+    rows = [
+        [
+            str(of["k"]),
+            *(f"{of[name]:.3f}" for name in ("silhouette", "gap", "gap_error", "stability")),
+            f"{of['cost']:.6g}",
+        ]
+        for of in choice["numbers"]
+    ]
+    show_table(result["title"], heads, rows)
+    say(choice["verdict"])
+    say(result["summary"])
+    console.print(f"All results are in [bold]{out}/[/]; see [bold]{out}/choose-k.png[/].", soft_wrap=True)
 
 
 @contextlib.contextmanager

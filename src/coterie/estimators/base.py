@@ -22,6 +22,7 @@ from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunContext, RunResult, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
+from coterie.methods.shared.cluster_profiles import Profile
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
@@ -58,6 +59,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What the sites of the run allow; simulated sites allow everything."""
     halves_: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    profiles_: Profile | None = None
+    """What is in each cluster, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
     _matches_names = False

@@ -13,15 +13,14 @@ from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.exactness import CostIs, CountsAre, cost_compares
 from coterie.estimators.fitting import fit
-from coterie.estimators.given import named_tables, split_tables
-from coterie.maths.contingency import adjusted_rand
+from coterie.estimators.given import named_tables
 from coterie.maths.landmarks import LandmarkMap
+from coterie.maths.separation import adjusted_rand
 from coterie.methods.analysis.compare import ClusterRule, Compared, CompareSettings
 from coterie.methods.shared.plain import plain
 from coterie.parameters import described
 from coterie.runtime.ledger import Ledger
-from coterie.sites.tables.alike import raw_columns, table_alike
-from coterie.sites.tables.opening import source_of
+from coterie.sites.tables.alike import table_alike
 
 
 @described
@@ -85,16 +84,16 @@ class Comparison:
         return {**facts, **kinds, "table": self.table.tolist(), "centers": centers, **sent}
 
 
-def compare(model_a: Any, model_b: Any, tables: Any, *, site_column: str | None = None, **options: Any) -> Comparison:
+def compare(model_a: Any, model_b: Any, tables: Any, **options: Any) -> Comparison:
     """How far two fitted models of clusters agree on the rows of ``tables``, by one sum over all sites.
 
-    Each site labels its rows, or groups, under both models. ``tables`` and ``site_column`` are those of
-    :func:`coterie.fit`, and so are the ``options``: ``policy``, ``sums``, ``journal``, ``events``. Columns are found
-    by name, and text is encoded by the models' columns.
+    Each site labels its rows, or groups, under both models. ``tables`` are those of :func:`coterie.fit`,
+    one for each site, and so are the ``options``: ``policy``, ``sums``, ``journal``, ``events``. Columns are found by
+    name, and text is encoded by the models' columns.
     """
     comparer = ModelComparison(first=rule_of(model_a), second=rule_of(model_b))
     needed = comparer.columns()
-    fit(comparer, _opened(tables, site_column, needed), columns=needed, **options)
+    fit(comparer, _opened(tables, needed), columns=needed, **options)
     compared = comparer.compared_
     drops = "drop" in (getattr(model.preparation_, "missing", "") for model in (model_a, model_b))
     return Comparison(
@@ -110,11 +109,8 @@ def compare(model_a: Any, model_b: Any, tables: Any, *, site_column: str | None 
     )
 
 
-def _opened(tables: Any, site_column: str | None, needed: list[str]) -> dict[str, Any]:
+def _opened(tables: Any, needed: list[str]) -> dict[str, Any]:
     """Tables with the columns that the models need; an array has them in the models' order."""
-    if site_column is not None:
-        columns, categories = raw_columns(needed, set(source_of(tables, None).schema.names))
-        return split_tables(tables, site_column, None, {"columns": columns, "categories": categories})
     return {
         name: table if hasattr(table, "raw_blocks") or isinstance(table, np.ndarray) else table_alike(table, needed)
         for name, table in named_tables(tables).items()

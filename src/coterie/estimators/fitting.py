@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ from coterie.estimators.labelled import Labelled
 from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table, keys_of, units_of
+from coterie.methods.method import Settings
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
@@ -34,7 +35,7 @@ from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.policy import Policy
-from coterie.sites.tables import BLOCK_BYTES, open_table
+from coterie.sites.tables import BLOCK_BYTES, open_tables
 from coterie.sites.views.units import taken, unit_rule
 from coterie.text import count_of
 
@@ -56,6 +57,7 @@ def fit(
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
     halves: bool = False,
+    profile: bool | Sequence[str] = False,
     columns: Sequence[str] | None = None,
     key: str | None = None,
     terms: Terms | None = None,
@@ -84,6 +86,10 @@ def fit(
     refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
     final clusters over two halves of the sites, where policies allow it: ``halves_``.
 
+    ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
+    two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
+    without ``columns`` these are all others.
+
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
     """
@@ -95,14 +101,18 @@ def fit(
     if site_column is None:
         named = named_tables(tables)
         rules = rules_of(policy, named)
-        opened = opened_tables(named, key, units_asked(estimator, rules), reading)
+        opened = opened_tables(
+            named, key, units_asked(estimator, rules), level_rows(estimator, rules), reading=reading
+        )
     else:
-        opened = split_tables(tables, site_column, unit_asked(estimator, policy), reading)
+        opened = split_tables(tables, site_column, *split_asked(estimator, policy), reading)
         rules = rules_of(policy, opened)
     layers_of(sums)
     check_rules(estimator, opened, rules, is_masked=sums == "masked")
-    used = columns_used(estimator, opened, columns)
-    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    described = columns_described(profile, opened)
+    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
     options.check(len(opened))
     estimator.check_options(options)
     estimator.check(len(column_names(estimator, used)))
@@ -176,7 +186,7 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_, estimator.halves_, estimator.options_ = outcome.capabilities, outcome.halves, options
-    estimator._matches_names = True
+    estimator.profiles_, estimator._matches_names = outcome.profile, True
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
@@ -201,23 +211,41 @@ def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> d
     return {name: column for name, column in found.items() if column is not None}
 
 
-def unit_asked(estimator: FederatedEstimator, policy: Rules | Mapping[str, Rules] | None) -> str | None:
-    """The column that says whose row it is, in one table of all sites."""
+def split_asked(
+    estimator: FederatedEstimator, policy: Rules | Mapping[str, Rules] | None
+) -> tuple[str | None, int | None]:
+    """Of one table of all sites the column that says whose row it is, and the fewest rows that hold a level."""
     policies = policy.values() if isinstance(policy, Mapping) else [policy]
-    units = units_asked(estimator, {str(i): policy_of(each) for i, each in enumerate(policies)})
-    return next(iter(units.values()), None)
+    rules = {str(i): policy_of(each) for i, each in enumerate(policies)}
+    few = level_rows(estimator, rules).values()
+    return next(iter(units_asked(estimator, rules).values()), None), None if None in few else max(filter(None, few))
+
+
+def level_rows(estimator: Settings, rules: Mapping[str, Policy]) -> dict[str, int | None]:
+    """By site the fewest rows that hold a level of a text column for the site to name it; None where it names none:
+    columns of a private run must not depend on a row, and sites with their own columns have nobody to agree with."""
+    names_none = estimator.privacy is not None or estimator.splits_columns
+    return {name: None if names_none else policy.level_rows for name, policy in rules.items()}
 
 
 def opened_tables(
-    tables: Any, key: str | None, units: Mapping[str, str] | None = None, reading: Mapping[str, Any] | None = None
+    tables: Any,
+    key: str | None,
+    units: Mapping[str, str] | None = None,
+    least: Mapping[str, int | None] | None = None,
+    *,
+    keeps_unlike: bool = False,
+    reading: Mapping[str, Any] | None = None,
 ) -> dict[str, Table]:
-    """Every site's table, opened if it is not yet."""
-    opened = {
-        name: table
-        if hasattr(table, "raw_blocks")
-        else open_table(table, name=name, key=key, unit=(units or {}).get(name), **(reading or {}))
-        for name, table in named_tables(tables).items()
+    """Every site's table, opened if it is not yet; text columns as :func:`coterie.sites.tables.open_tables` does."""
+    named = named_tables(tables)
+    closed = {name: table for name, table in named.items() if not hasattr(table, "raw_blocks")}
+    options = {
+        name: {**(reading or {}), "name": name, "key": key, "unit": (units or {}).get(name)} for name in closed
     }
+    few = {name: None if least is None else least[name] for name in closed}
+    now = open_tables(closed, options, few, keeps_unlike=keeps_unlike)
+    opened: dict[str, Table] = {name: now.get(name, table) for name, table in named.items()}
     for name, column in (units or {}).items():
         own = units_of(opened[name])
         if own is None or own.column != column:
@@ -345,10 +373,31 @@ def check_roster(rules: Mapping[str, Policy]) -> None:
         )
 
 
+def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]) -> tuple[Column, ...]:
+    """The columns to describe clusters by that are named; one of text by its categories."""
+    if isinstance(profile, bool):
+        return ()
+    if isinstance(profile, str):
+        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
+    held = next(iter(tables.values())).columns
+    named = {name: [c for c in held if c.name == name or c.name.startswith(f"{name}=")] for name in profile}
+    absent = [name for name, columns in named.items() if not columns]
+    if absent:
+        raise InputError(
+            f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
+            f"{listed([column.name for column in held])}."
+        )
+    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+
+
 def columns_used(
-    estimator: FederatedEstimator, tables: Mapping[str, Table], names: Sequence[str] | None
+    estimator: FederatedEstimator,
+    tables: Mapping[str, Table],
+    names: Sequence[str] | None,
+    described: Collection[str] = (),
 ) -> dict[str, tuple[Column, ...]]:
-    """The columns that sites are to agree on: the named ones, or all, which every site must then hold."""
+    """The columns that sites are to agree on: the named ones, or all but those that clusters are ``described`` by
+    alone. Every site must then hold all of them."""
     if estimator.splits_columns:
         if names is not None:
             raise InputError(f"columns: with {type(estimator).__name__} every site uses its own; leave columns out.")
@@ -370,7 +419,7 @@ def columns_used(
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         remedy = f"use columns={shared}, which all sites hold" if shared else "no column is held by all of them"
         raise ColumnsDiffer(f"sites do not hold the same columns. {where}; {remedy}.", differences)
-    return {"": first.columns}
+    return {"": tuple(column for column in first.columns if column.name not in described)}
 
 
 def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
@@ -392,6 +441,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "max_share": options.max_share,
         "halves": options.halves,
+        "profile": options.profile,
         "besides": [column.name for column in options.besides],
         "block_bytes": BLOCK_BYTES,
     }

@@ -16,7 +16,7 @@ from coterie.text import nearest_name
 
 Rules = Policy | str | Path
 """A policy, its name or its file."""
-READING = frozenset(inspect.signature(open_table).parameters) - {"source", "columns", "key", "unit", "name"}
+READING = frozenset(inspect.signature(open_table).parameters) - {"source", "columns", "levels", "key", "unit", "name"}
 """The options of :func:`~coterie.open_table` that hold for all tables."""
 
 
@@ -36,15 +36,17 @@ def named_tables(tables: Any) -> Mapping[str, Any]:
     return named
 
 
-def split_tables(table: Any, site_column: str, unit: str | None, reading: Mapping[str, Any]) -> dict[str, Table]:
-    """The table of every site that a column of one table names."""
+def split_tables(
+    table: Any, site_column: str, unit: str | None, least: int | None, reading: Mapping[str, Any]
+) -> dict[str, Table]:
+    """The table of every site that a column of one table names; ``least`` is how many rows hold a level of text."""
     if isinstance(table, Mapping) or (isinstance(table, Sequence) and not isinstance(table, str)):
         raise InputError(f"site_column={site_column!r} splits one table, and there are {len(table)}; give one.")
     if hasattr(table, "raw_blocks"):
         raise InputError(
             f"site_column={site_column!r}: an opened table cannot be split; give the file or the data frame."
         )
-    return split_by_site(table, site_column, unit=unit, **reading)
+    return split_by_site(table, site_column, unit=unit, least=least, **reading)
 
 
 def check_reading(reading: Mapping[str, Any], tables: Any) -> None:

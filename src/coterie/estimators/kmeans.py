@@ -16,9 +16,11 @@ from coterie.estimators.base import FederatedEstimator, Rows
 from coterie.estimators.labelled import Labelled
 from coterie.estimators.to_sklearn import sklearn_model
 from coterie.maths.clustering import nearest
+from coterie.methods.kmeans.chosen import AUTO, ChosenFit
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.kmeans.lloyd import LloydSettings
 from coterie.methods.kmeans.one_shot import OneShotSettings
+from coterie.methods.shared.choosing import Choice
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
 
@@ -26,7 +28,7 @@ from coterie.parameters import described
 class ClusterModel(Labelled, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
     """What estimators of clusters have in common, of rows or of embedded rows."""
 
-    n_clusters: int
+    n_clusters: Any
     cluster_centers_: npt.NDArray[np.float64]
     _fewest_rows = 1
 
@@ -50,7 +52,7 @@ class ClusterModel(Labelled, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             if not (weights > 0).any():
                 raise InputError("every sample weight is 0; there is nothing to cluster.")
         held = len(rows) if weights is None else int((weights > 0).sum())
-        if held < self.n_clusters:
+        if held < (1 if self.n_clusters == AUTO else self.n_clusters):
             raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
         self._simulate(rows, sites, weights, ranges, units)
         self.labels_ = self.label_rows(rows)
@@ -104,6 +106,9 @@ class ClusterModel(Labelled, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 class KMeansModel(ClusterModel):
     """k-means of rows as they are: from a start to centers, by sums."""
 
+    choice_: Choice | None = None
+    """What is known of each number of clusters, where the rows were to say how many there are."""
+
     def fit(
         self,
         X: npt.ArrayLike,
@@ -120,6 +125,7 @@ class KMeansModel(ClusterModel):
 
     def _set_attributes(self, result: KMeansFit) -> None:
         preparation = self.preparation_
+        self.choice_ = result.choice if isinstance(result, ChosenFit) else None
         self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
         self._set_clusters(result)
 

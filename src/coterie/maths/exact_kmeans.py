@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,17 +25,21 @@ class Solution(NamedTuple):
     centers: Floats
 
 
-def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Solution:
-    """The best of some solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
+def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> list[Solution]:
+    """Solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
     rng = np.random.default_rng(seed)
     middle = (weights[:, None] * points).sum(axis=0) / weights.sum()
     near = points - middle
     tol = TOLERANCE * float((weights[:, None] * near * near).sum() / weights.sum() / points.shape[1])
     apart = squared_distances(near, near)
     starts = [near[_start(apart, weights, n_clusters, rng)] for _ in range(n_init)]
-    found = [_improved(near, weights, start, tol) for start in starts]
-    best = found[_first_least([solution.cost for solution in found])]
-    return Solution(best.cost, best.centers + middle)
+    ends = [_improved(near, weights, start, tol) for start in starts]
+    return [Solution(end.cost, end.centers + middle) for end in ends]
+
+
+def best(solutions: Sequence[Solution]) -> Solution:
+    """The first of the best."""
+    return solutions[_first_least([solution.cost for solution in solutions])]
 
 
 def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator) -> list[int]:

@@ -111,6 +111,20 @@ class ByCell(Contribution):
 
 
 @dataclass(frozen=True)
+class OneEach(Contribution):
+    """Row i adds 1 to place ``places[i, j]`` of each row j of an array; nothing where that is negative."""
+
+    places: Labels
+
+    def norms_squared(self) -> Floats:
+        return np.asarray((self.places >= 0).sum(axis=1), np.float64)
+
+    def added_up(self, shape: tuple[int, ...]) -> Integers:
+        cells = np.minimum(self.places, shape[1] - 1) + shape[1] * np.arange(shape[0])
+        return np.asarray(np.bincount(cells[self.places >= 0], minlength=shape[0] * shape[1]).reshape(shape))
+
+
+@dataclass(frozen=True)
 class Gram(Contribution):
     """Row i adds the products of ``rows[i]`` with itself: the triangle, row by row."""
 

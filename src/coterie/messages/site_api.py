@@ -103,6 +103,12 @@ def new_rows_of(table: Table) -> Table | None:
     return new
 
 
+def unprepared(table: Table) -> Table:
+    """The site's own table, of the rows that a prepared, embedded or selected one shows, in the same order."""
+    own: Table | None = getattr(table, "unprepared", None)
+    return table if own is None else own
+
+
 def rows_behind(table: Table) -> int:
     """The number of a site's rows that a table represents."""
     return int(getattr(table, "n_grouped", table.n_rows))

@@ -55,6 +55,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: tuple[list[float], list[float]] | None = None
     max_share: float | None = None
     halves: bool = False
+    profile: bool = False
     versions: dict[str, Range] = {}
     """By library the lowest version that may be used, and the first that may not."""
 
@@ -76,6 +77,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges),
             options.max_share,
             options.halves,
+            options.profile,
             supported(),
         )
 
@@ -158,7 +160,9 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def options(self) -> PreparationOptions:
         """How rows are prepared, and what limits a site that lies."""
         besides = tuple(Column(name, kind) for name, kind in self.besides)
-        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves, besides)
+        return PreparationOptions(
+            self.scale, self.missing, self.ranges, self.max_share, self.halves, besides, self.profile
+        )
 
     def protocol(self, seed: int) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 import coterie
 from coterie.errors import InputError, Unaligned
+from coterie.estimators.choosing import ChoiceModel
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
@@ -29,11 +30,13 @@ from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.selection import selected
+from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
 from coterie.report.in_force import in_force
-from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, facts_of, rows_sentence
+from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, exactness_of, facts_of, rows_sentence
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
+from coterie.report.profiles import PROFILES, profile_facts, write_profiles
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
@@ -43,7 +46,7 @@ RESULT_SCHEMA = 2
 """1 had other words for how exact costs and sizes are, and did not say what was in force."""
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", CERTIFICATE),
+    *("model.json", "clusters.png", "report.html", PROFILES, CERTIFICATE, CHOICE, CHOICE_PICTURE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -97,22 +100,15 @@ def result_of(
     exactness = facts_of(estimator, n_held(estimator, tables))
     facts = {**exactness, "cost": estimator.inertia_}
     return {
-        "schema": RESULT_SCHEMA,
-        "coterie": coterie.__version__,
-        "method": estimator.method,
-        "settings": dict(settings),
+        **_run_facts(estimator, settings, policies),
         "columns": columns,
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
         **exactness,
         "privacy": privacy_facts(estimator),
-        "public_seed": getattr(estimator, "public_seed_", None),
-        "in_force": in_force(estimator, policies),
-        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
-        "asked": asked_of(ledger),
-        "lost": ledger.lost(),
+        "profiles": profile_facts(estimator.profiles_),
         "title": " over ".join(
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
@@ -134,6 +130,22 @@ def n_held(estimator: Any, tables: Mapping[str, Table] | None) -> int | None:
         return None
     sizes = [table.n_rows for table in tables.values()]
     return sizes[0] if estimator.splits_columns else sum(sizes)
+
+
+def _run_facts(estimator: Any, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None) -> dict[str, Any]:
+    """What ``result.json`` says of any run."""
+    ledger = estimator.ledger_
+    return {
+        "schema": RESULT_SCHEMA,
+        "coterie": coterie.__version__,
+        "method": estimator.method,
+        "settings": dict(settings),
+        "public_seed": getattr(estimator, "public_seed_", None),
+        "in_force": in_force(estimator, policies),
+        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
+        "asked": asked_of(ledger),
+        "lost": ledger.lost(),
+    }
 
 
 def halves_of(halves: Halves | None) -> dict[str, Any] | None:
@@ -187,6 +199,11 @@ def write_run(
     A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    choice = getattr(estimator, "choice_", None)
+    if choice is not None:
+        write_choice(folder, choice, estimator.preparation_)
+    if isinstance(estimator, ChoiceModel):
+        return _write_judged(folder, estimator, settings, policies)
     if not estimator.splits_columns:
         names = [str(name) for name in estimator.feature_names_in_]
         tables = {name: selected(table, names) for name, table in tables.items()}
@@ -212,13 +229,44 @@ def write_run(
         writer.writerow(["cluster", ROWS_COLUMN[estimator.counts_are_], *columns])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
             writer.writerow([i, f"{count:.15g}", *center])
+    _write_records(folder, estimator)
+    save_model(estimator, folder / "model.json")
+    if estimator.profiles_ is not None:
+        write_profiles(folder / PROFILES, estimator.profiles_)
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
+    return result
+
+
+def _write_records(folder: Path, estimator: Any) -> None:
+    """What the server has of a run: its ledger, and what the sites signed."""
     estimator.ledger_.write(folder)
     if estimator.certificate_ is not None:
         text = msgspec.json.format(msgspec.json.encode(estimator.certificate_), indent=2)
         (folder / CERTIFICATE).write_bytes(text + b"\n")
-    save_model(estimator, folder / "model.json")
+
+
+def _write_judged(
+    folder: Path, estimator: ChoiceModel, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None
+) -> dict[str, Any]:
+    """Write the files of a run that judged numbers of clusters: no clusters, so no labels and no model."""
+    _write_records(folder, estimator)
+    ledger, choice = estimator.ledger_, estimator.choice_
+    result = {
+        **_run_facts(estimator, settings, policies),
+        "columns": [str(name) for name in estimator.feature_names_in_],
+        "centers": [],
+        "counts": [],
+        "choice": choice_facts(choice),
+        **exactness_of(estimator),
+        "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
+        "summary": (
+            f"{choice.n_rows:,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{ledger.total('bytes_up'):,} bytes sent."
+            f"{choice_words(estimator.min_group_, estimator.cost_is_)}{_dropouts(ledger)}"
+        ),
+    }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
     return result
 
 

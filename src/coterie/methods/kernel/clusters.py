@@ -20,11 +20,11 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.restarts import AssignEach, best_of, n_init_parameter, n_starts
-from coterie.methods.shared.starts import Split, Summarise, starts_of
+from coterie.methods.shared.restarts import JUDGED, chosen_start, n_init_parameter
+from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
-CLUSTERING: Requests = (Assign, AssignEach, Close, Split, Summarise, SumCost, SampleCoreset)
+CLUSTERING: Requests = (Assign, Close, Split, *JUDGED, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
 
 
@@ -138,8 +138,7 @@ def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunConte
     spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
     if settings.init != "random":  # the first component has one sign: nearly all of it is its mean
         spread.deviation[:1] = 0.0
-    most = n_starts(settings.n_init, settings.init)
-    start = yield from best_of((yield from starts_of(settings.init, k, spread, seed=context.seed, most=most)))
+    start = yield from chosen_start(settings.init, settings.n_init, k, spread, seed=context.seed)
     tol = settings.tol * float(np.mean(deviation**2))
     return (yield from lloyd(start, max_rounds=settings.max_rounds, tol=tol))
 

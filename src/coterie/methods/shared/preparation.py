@@ -72,6 +72,8 @@ class PreparationOptions:
     """Whether the final clusters are summed up over two halves of the sites as well, to be compared."""
     besides: tuple[Column, ...] = ()
     """Columns that the method does not see, but that sites must hold to describe clusters by them."""
+    profile: bool = False
+    """Whether the final clusters are described by all of these columns, in original units."""
 
     def __post_init__(self) -> None:
         if self.max_share is not None and not 0 < self.max_share <= 1:

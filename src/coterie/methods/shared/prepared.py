@@ -21,11 +21,12 @@ from coterie.messages.site_api import (
     answers,
     remembers,
     rows_behind,
+    unprepared,
     within_columns,
     within_scatter,
 )
 from coterie.methods.shared.ranges import RangedTable, Ranges
-from coterie.methods.shared.selection import complete, complete_rows
+from coterie.methods.shared.selection import CompleteTable, complete, complete_rows
 
 Missing = Literal["refuse", "mean", "drop"]
 
@@ -190,6 +191,14 @@ class PreparedTable:
     def complete(self) -> Table:
         """The same without what lacks a value."""
         return PreparedTable(complete(self.raw), self._preparation)
+
+    @property
+    def unprepared(self) -> Table:
+        """The site's own table, without the rows that are dropped."""
+        whole = unprepared(self.raw)
+        if self._preparation.missing != "drop":
+            return whole
+        return complete(whole) if set(whole.columns) == set(self.columns) else CompleteTable(self.raw, whole)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from coterie.arrays import Mask
 from coterie.errors import InputError, MissingValues
 from coterie.messages.schema import Floats
-from coterie.messages.site_api import Block, Table, rows_behind, within_columns, within_scatter
+from coterie.messages.site_api import Block, Table, rows_behind, unprepared, within_columns, within_scatter
 
 
 def selected(table: Table, names: Sequence[str]) -> Table:
@@ -34,6 +34,11 @@ class SelectedTable:
         self.raw, self._names, self._places = table, tuple(names), [places[name] for name in names]
         self.columns = tuple(table.columns[place] for place in self._places)
         self.name = str(getattr(table, "name", "table"))
+
+    @property
+    def unprepared(self) -> Table:
+        """The table that these columns are selected of."""
+        return unprepared(self.raw)
 
     @property
     def n_rows(self) -> int:
@@ -89,10 +94,12 @@ class SelectedTable:
 
 
 class CompleteTable:
-    """A table without the rows, or whole groups, that lack a value."""
+    """A table without the rows, or whole groups, that lack a value; ``of`` another one, in step with it, with more
+    columns."""
 
-    def __init__(self, table: Table) -> None:
-        self.columns, self._table = table.columns, table
+    def __init__(self, table: Table, of: Table | None = None) -> None:
+        self._table, self._shown = table, of or table
+        self.columns = self._shown.columns
 
     @cached_property
     def n_rows(self) -> int:
@@ -106,7 +113,10 @@ class CompleteTable:
 
     def raw_blocks(self) -> Iterator[Block]:
         """The rows that are left."""
-        return map(complete_rows, self._table.raw_blocks())
+        if self._shown is self._table:
+            return map(complete_rows, self._table.raw_blocks())
+        pairs = zip(self._shown.raw_blocks(), self._table.raw_blocks(), strict=True)
+        return (shown.part(_is_whole(block)) for shown, block in pairs)
 
     blocks = raw_blocks
 
@@ -118,7 +128,7 @@ class CompleteTable:
             if block.within is not None:
                 kept += float(block.within[_is_whole(block)].sum())
                 squares += float(block.within.sum())
-        return within_columns(self._table) * (kept / max(squares, 1e-300))
+        return within_columns(self._shown) * (kept / max(squares, 1e-300))
 
 
 def complete(table: Table) -> Table:

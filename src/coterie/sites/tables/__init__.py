@@ -1,6 +1,7 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
 from coterie.sites.tables.opening import open_table as open_table
+from coterie.sites.tables.opening import open_tables as open_tables
 from coterie.sites.tables.opening import read_columns as read_columns
 from coterie.sites.tables.opening import read_keys as read_keys
 from coterie.sites.tables.opening import split_by_site as split_by_site

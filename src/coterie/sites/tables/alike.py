@@ -29,9 +29,11 @@ def raw_columns(names: Sequence[str], held: Collection[str]) -> tuple[list[str],
 
 
 def table_alike(source: object, names: Sequence[str], *, name: str = "the rows") -> Table:
-    """A table with exactly these columns, of a file, a data frame or an Arrow table that may hold others besides."""
-    columns, categories = raw_columns(names, set(source_of(source, name).schema.names))
-    table = open_table(source, columns=columns, categories=categories, name=name)
+    """A table with exactly these columns, of a file, a data frame or an Arrow table that may hold others besides.
+
+    A value of a text column that none of them names is of the category ``other``, or of none, as at the sites."""
+    columns, levels = raw_columns(names, set(source_of(source, name).schema.names))
+    table = open_table(source, columns=columns, levels=levels, name=name)
     own = [column.name for column in table.columns]
     if own != list(names):
         raise InputError(f"{name}: the columns are {', '.join(own)}; needed are {', '.join(names)}.")

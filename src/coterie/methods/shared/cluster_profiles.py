@@ -1,0 +1,264 @@
+"""What distinguishes clusters, in original units: the profile of each, over all sites, from two rounds of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from coterie.arrays import Floats, Mask
+from coterie.maths.quantiles import QUARTILES, bins_for, from_bins, spans
+from coterie.messages.verbs import Protocol, total
+from coterie.methods.shared.prepared import Preparation
+from coterie.methods.shared.profiles import FREE, ClusterSums, CountByCluster, SumByCluster, count_unit
+from coterie.methods.shared.ranges import Ranges
+
+FAR = 1e-6
+"""Digits are lost where the variance of a column is less than this share of its mean square about the origin: then it
+is summed up again about its mean."""
+ROUNDING = 1e-12
+"""What is less than this share of the mean square over all rows is no variance."""
+WHOLE = 1e-9
+"""How near sums of squares are to sums where all values are 0 or 1."""
+HIDDEN = 0.5
+"""Groups hide a normal spread of at most this share of the one they show: more is in the tails of few groups."""
+PHASE = "profile"
+"""Of these questions in the ledger."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Each cluster by column: arrays have a row a cluster and a column a column, not a number where no value is."""
+
+    columns: tuple[str, ...]
+    rows: Floats
+    """Of each cluster."""
+    present: Floats
+    """How many values are there."""
+    means: Floats
+    """Of a column of 0 and 1, the share of 1."""
+    deviations: Floats
+    quartiles: Floats
+    """Along a last axis; none of columns of 0 and 1."""
+    is_share: Mask
+    """By column, whether all its values are 0 or 1."""
+    over_groups: bool
+    """Whether sites showed groups of rows: rows are then counted by whole groups; deviations and quartiles are
+    estimates."""
+
+    @property
+    def missing(self) -> Floats:
+        """How many values are missing."""
+        return np.asarray(self.rows[:, None] - self.present)
+
+    @property
+    def whole_means(self) -> Floats:
+        """By column, over all clusters."""
+        return _ratio((self.present * np.nan_to_num(self.means)).sum(axis=0), self.present.sum(axis=0))
+
+    @property
+    def whole_deviations(self) -> Floats:
+        """By column, over all clusters."""
+        about = np.nan_to_num(self.deviations**2 + (self.means - self.whole_means) ** 2)
+        return np.sqrt(_ratio((self.present * about).sum(axis=0), self.present.sum(axis=0)))
+
+    @property
+    def differences(self) -> Floats:
+        """How far each mean is from that of all rows, in their deviations."""
+        return np.where(self.present > 0, _ratio(self.means - self.whole_means, self.whole_deviations), np.nan)
+
+    @property
+    def shares_between(self) -> Floats:
+        """By column, the share of the variance that is between clusters; 0 where nothing varies."""
+        between = (self.present * np.nan_to_num((self.means - self.whole_means) ** 2)).sum(axis=0)
+        return np.nan_to_num(_ratio(between, self.present.sum(axis=0) * self.whole_deviations**2))
+
+    def order(self) -> list[int]:
+        """The columns by what distinguishes clusters, most first."""
+        return [int(place) for place in np.argsort(-self.shares_between, kind="stable")]
+
+    def distinguishing(self, cluster: int, count: int = 3) -> list[int]:
+        """The columns in which a cluster differs most from all rows, in deviations."""
+        size = np.nan_to_num(np.abs(self.differences[cluster]))
+        return [int(place) for place in np.argsort(-size, kind="stable")[:count] if size[place] > 0]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A plain record for all rows and for each cluster, by column; the columns that distinguish most first."""
+        lines: list[tuple[str | int, int, dict[str, float]]] = [
+            ("all", place, self._whole(place)) for place in self.order()
+        ]
+        lines += [(i, place, self._of(i, place)) for i in range(len(self.rows)) for place in self.order()]
+        return [
+            {"cluster": cluster, "column": self.columns[place], **{k: _plain(v) for k, v in values.items()}}
+            for cluster, place, values in lines
+        ]
+
+    def to_frame(self) -> Any:
+        """The records as a data frame of pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def _whole(self, place: int) -> dict[str, float]:
+        moments = float(self.whole_means[place]), float(self.whole_deviations[place]), 0.0
+        missing = float(self.missing[:, place].sum())
+        return self._record(place, float(self.rows.sum()), moments, np.full(len(QUARTILES), np.nan), missing)
+
+    def _of(self, cluster: int, place: int) -> dict[str, float]:
+        here = cluster, place
+        moments = float(self.means[here]), float(self.deviations[here]), float(self.differences[here])
+        return self._record(
+            place, float(self.rows[cluster]), moments, self.quartiles[here], float(self.missing[here])
+        )
+
+    def _record(
+        self, place: int, rows: float, moments: tuple[float, float, float], quartiles: Floats, missing: float
+    ) -> dict[str, float]:
+        mean, deviation, difference = moments
+        return {
+            "rows": rows,
+            "mean": mean,
+            "sd": deviation,
+            "difference_in_sd": difference,
+            **dict(zip(("q1", "median", "q3"), map(float, quartiles), strict=True)),
+            "share": mean if self.is_share[place] else np.nan,
+            "missing": missing,
+            "variance_between": float(self.shares_between[place]),
+        }
+
+
+def _plain(value: float) -> float | int | None:
+    """A number of twelve digits, as files have it: whole ones without a point, none where it is not a number."""
+    if value != value:
+        return None
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def profiled(
+    centers: Floats,
+    columns: Sequence[str],
+    *,
+    grouped: bool,
+    origin: Floats | None = None,
+    ranges: Ranges | None = None,
+    levels: Sequence[float] = QUARTILES,
+    bins: int | None = None,
+    phase: str = PHASE,
+) -> Protocol[Profile]:
+    """The profile of the clusters that rows, as they were seen last, are nearest to; a single one holds all rows.
+
+    ``levels`` are quantiles to give in place of quartiles, from ``bins`` rather than as few as will do. One round of
+    sums about ``origin`` (two, where digits would be lost), and one that counts values in bins.
+    """
+    names = tuple(columns)
+    ends = (np.zeros(0), np.zeros(0)) if ranges is None else (ranges.low, ranges.high)
+    moments = yield from _summed(
+        centers, names, ends, np.zeros(len(names)) if origin is None else origin, grouped, phase
+    )
+    quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
+    counted = np.flatnonzero(~moments.is_share & (moments.variance > 0).any(axis=0))
+    if len(counted):
+        deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
+        first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
+        chosen, unit = tuple(names[i] for i in counted), count_unit(moments.n_rows)
+        low, high = (end[counted] if len(end) else end for end in ends)
+        ask = CountByCluster(chosen, low, high, bins or bins_for(levels), unit, centers, first, last)
+        reply = yield from total(ask, phase=phase)
+        hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
+        quartiles[:, counted] = from_bins(reply.counts * ask.unit, first, last, levels, hidden)
+    constant = (moments.variance == 0) & ~moments.is_share
+    quartiles[constant] = moments.means[constant][:, None]
+    return moments.profile(names, quartiles, grouped)
+
+
+def run_profile(
+    centers: Floats, columns: Sequence[str], preparation: Preparation, *, grouped: bool
+) -> Protocol[Profile]:
+    """The profile of a run's final clusters by its columns, which come first, and others.
+
+    Values count as nearest to the run's declared ranges, as they did in the run.
+    """
+    n_others = len(columns) - len(preparation.shift)
+    shift, ranges = preparation.shift, preparation.ranges
+    if ranges is not None:
+        low, high = (
+            np.append(end, np.full(n_others, far)) for end, far in ((ranges.low, -FREE), (ranges.high, FREE))
+        )
+        ranges = Ranges(low, high)
+    origin = np.append(shift, np.zeros(n_others))
+    return (yield from profiled(centers, columns, grouped=grouped, origin=origin, ranges=ranges))
+
+
+def _summed(
+    centers: Floats, names: tuple[str, ...], ends: tuple[Floats, Floats], origin: Floats, grouped: bool, phase: str
+) -> Protocol[_Moments]:
+    """The moments of all clusters, about another origin where that is far from the values."""
+    for attempt in range(2):
+        ask = SumByCluster(names, *ends, centers, origin, len(centers) if grouped else 0)
+        box = {} if ask.measure else {"box": Ranges(*ends).box(origin, np.ones(len(names)))}
+        moments = _Moments.of((yield from total(ask, limits=box, phase=phase)), origin)
+        if attempt or not moments.is_far.any():
+            break
+        origin = np.where(moments.is_far, moments.whole_means, origin)
+    return moments
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Moments by cluster and column, of values as they are; where no value is, those of a constant."""
+
+    rows: Floats
+    present: Floats
+    means: Floats
+    variance: Floats
+    """Of the rows shown."""
+    within: Floats
+    """What groups hide of the variance."""
+    whole_means: Floats
+    is_share: Mask
+    is_far: Mask
+    """By column, whether the origin is so far from the values that digits are lost."""
+
+    @classmethod
+    def of(cls, sums: ClusterSums, origin: Floats) -> _Moments:
+        """Additions in one order: server and sites come to the same bits."""
+        n, shown, within = sums.present, sums.squares, sums.within if len(sums.within) else 0 * sums.squares
+        n_whole, first, second = added(n), added(sums.sums), added(shown + within)
+        mean, square = _ratio(first, n_whole), _ratio(second, n_whole)
+        about = np.where(n > 0, _ratio(sums.sums, n), mean)
+        variance = np.maximum(_ratio(shown, n) - about**2, 0.0)
+        variance = np.where(variance > ROUNDING * _ratio(second, n), variance, 0.0)
+        raw, raw_square = first + origin * n_whole, second + 2 * origin * first + origin**2 * n_whole
+        is_share = (np.abs(raw_square - raw) <= WHOLE * np.abs(raw)) & (raw >= 0)
+        is_far = ~is_share & (square - mean**2 < FAR * square)
+        parts = about + origin, variance, _ratio(within, n), mean + origin
+        return cls(sums.rows, n, *parts, is_share, is_far)
+
+    @property
+    def n_rows(self) -> float:
+        """Of all clusters."""
+        return float(added(self.rows))
+
+    def profile(self, names: tuple[str, ...], quartiles: Floats, grouped: bool) -> Profile:
+        """With quartiles from bins; a column of 0 and 1 has the deviation of its share."""
+        share = np.clip(self.means, 0.0, 1.0)
+        variance = np.where(self.is_share, share * (1 - share), self.variance + self.within)
+        there = self.present > 0
+        means, deviations = (np.where(there, part, np.nan) for part in (self.means, np.sqrt(variance)))
+        quartiles = np.where(there[..., None], quartiles, np.nan)
+        return Profile(names, self.rows, self.present, means, deviations, quartiles, self.is_share, grouped)
+
+
+def added(rows: Floats) -> Floats:
+    """The sum of rows, one after the other."""
+    return reduce(np.add, rows)
+
+
+def _ratio(values: Floats, counts: Floats) -> Floats:
+    """The quotient; 0 where nothing is counted."""
+    values, counts = np.broadcast_arrays(values, counts)
+    return np.divide(values, counts, out=np.zeros(values.shape), where=counts > 0)
