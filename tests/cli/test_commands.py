@@ -80,7 +80,7 @@ def test_run_reads_a_file_and_names_the_nearest_key(cli, three, tmp_path):
     assert code == 2
     assert "there is no key 'clutsers'; did you mean 'clusters'?" in err
     job.write_text('data = ["north.csv"]\nclusters = "three"\n')
-    assert "clusters = 'three': Expected `int`, got `str`" in cli("run", job)[2]
+    assert "clusters='three'; it is a whole number of at least 1" in cli("run", job)[2]
     job.write_text('data = ["north.csv"]\nclusters = 3\n[settings]\nepoch = 2\n')
     assert "has no parameter 'epoch'; did you mean 'epochs'?" in cli("run", job)[2]
     job.write_text("clusters = 3\n")
@@ -203,6 +203,7 @@ def test_methods_and_audits(cli):
         "ck",
         "sk",
         "ce-pca",
+        "choose-k",
         "nr",
         "fss",
         "jl+fss",

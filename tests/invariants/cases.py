@@ -36,7 +36,8 @@ from coterie.methods.shared.alignment import Alignment, row_tags
 from coterie.methods.shared.lloyd import lloyd
 from coterie.methods.shared.preparation import SumColumns, prepare, spread
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import Split, choose_start, one_shot, var_part
+from coterie.methods.shared.restarts import chosen_start
+from coterie.methods.shared.starts import one_shot, split_request, var_part
 from coterie.methods.vertical.dpca import dpca
 from coterie.methods.vertical.kernel_pca import VerticalSettings, project, vertical_kernel_pca
 from coterie.sites.tables import ArrayTable, PairedTable
@@ -109,8 +110,7 @@ def _prepared_pooled(rows: Rows) -> list[Rows]:
 
 def _first_split_cost(n_sites: int, method: str) -> Cost:
     """What is saved where the mean is known before cells are split."""
-    none = np.zeros(0)
-    first = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
+    first = split_request([], np.zeros(D))
     assert (first.layout.numbers, first.layout.n_bytes) == (2 * D + 1, 8 * (2 * D + 1))
     return one_round([first] * n_sites, method=method)
 
@@ -141,7 +141,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
-    start = yield from choose_start("var-part", K, found, seed=1)
+    start = yield from chosen_start("var-part", 1, K, found, seed=1)
     return (yield from federated_kmeans(start, FederatedSettings(max_rounds=5), tol=0.0))
 
 

@@ -16,7 +16,7 @@ from coterie.methods.shared.choosing import RateCandidates, SumHalves, Support, 
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.starts import Points
 from coterie.runtime.run import run
-from coterie.sites.policy import Policy
+from coterie.sites.policy import Policy, PrivacyRules
 from coterie.sites.tables import ArrayTable
 from tests.federations import Cut, blobs, split_evenly
 from tests.mixtures import mixture, without_clusters
@@ -227,6 +227,51 @@ def test_what_cannot_be_judged_is_said_before_anything_is_asked(options, words):
     tables = {f"s{i}": ROWS[i::3][:20] for i in range(3)}
     with pytest.raises(InputError, match=words):
         coterie.choose_k(tables, **options)
+
+
+# ---------------------------------------------------------------- with differential privacy
+
+
+def enlarged(dealt, n_rows=10_000):
+    """As many rows of the same kind: the rows many times, each with a little noise."""
+    rows = np.concatenate(list(dealt.tables.values()))
+    times = -(-n_rows // len(rows))
+    noise = 0.3 * np.random.default_rng(0).normal(size=(times * len(rows), rows.shape[1]))
+    return np.tile(rows, (times, 1)) + noise * rows.std(axis=0) / 3
+
+
+def privately(rows, **options):
+    ranges = np.floor(rows.min(axis=0)), np.ceil(rows.max(axis=0))
+    tables = {f"s{i}": rows[i::4] for i in range(4)}
+    policy = Policy(privacy=PrivacyRules(2.0), verification="off")
+    given = {"privacy": coterie.Privacy(epsilon=1.0), "ranges": ranges, "policy": policy, "random_state": 0}
+    return coterie.choose_k(tables, range(2, 9), **{**given, **options})
+
+
+def test_noisy_sums_recommend_the_number_and_spend_what_was_ordered():
+    dealt = mixture(3)
+    found = privately(enlarged(dealt))
+    assert found.n_clusters_ == dealt.n_clusters
+    assert sum(release.share for release in found.privacy_.releases) == pytest.approx(1)
+    choice = found.choice_
+    assert np.isfinite(choice.gaps).sum() == np.isfinite(choice.stabilities).sum() == 1
+    assert [row["gap"] is None for row in found.rows()] == [k != choice.best for k in range(2, 9)]
+    assert choice.n_rows == pytest.approx(10_000, rel=0.06)
+
+
+def test_noisy_sums_recommend_nothing_where_there_are_no_clusters():
+    assert privately(enlarged(without_clusters(4, kind="uniform"))).n_clusters_ is None
+    assert privately(enlarged(without_clusters(4, kind="gaussian"))).n_clusters_ is None
+
+
+def test_where_noise_hides_the_clusters_nothing_is_recommended():
+    found = privately(enlarged(mixture(3), 1000), privacy=coterie.Privacy(epsilon=0.3))
+    assert found.n_clusters_ is None
+
+
+def test_kernel_clusters_are_not_judged_privately():
+    with pytest.raises(InputError, match="landmarks"):
+        privately(ROWS, method="landmarks")
 
 
 # ---------------------------------------------------------------- how often it is right

@@ -34,5 +34,5 @@ def choose_k(
 
     coterie choose-k north.csv south.csv west.csv -k 2-6 --method landmarks --set gamma=4
     """
-    low, high = opt.range_of(clusters)
-    run_job(Job(**asked, clusters=f"{low}-{high}", out=str(out)), resume, as_json)
+    opt.range_of(clusters)
+    run_job(Job(**asked, clusters=clusters, out=str(out)), resume, as_json)

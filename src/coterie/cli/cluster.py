@@ -90,7 +90,11 @@ def cluster(
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
     profiled = opt.profile_of(profile, no_profile)
-    job = Job(**asked, clusters=opt.n_clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    if job.judged:
+        raise InputError(
+            f"-k {clusters} names several numbers; `coterie choose-k` judges them, -k auto takes the best."
+        )
     run_job(job, resume, as_json)
 
 

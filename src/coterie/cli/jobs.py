@@ -52,7 +52,7 @@ class Job:
     halves: bool = False
     profile: bool | list[str] | None = None
     """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
-    profiles in a private run."""
+    profiles in a private run, or where numbers of clusters are judged."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -78,10 +78,8 @@ class Job:
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
-        if isinstance(self.clusters, int) and self.clusters < 1:
+        if self.judged is None and self.clusters != "auto" and int(self.clusters) < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
-        if isinstance(self.clusters, str) and self.clusters != "auto":
-            range_of(self.clusters)
         if "privacy" in self.settings:
             raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
         if self.privacy is not None:
@@ -89,9 +87,14 @@ class Job:
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
+    @property
+    def judged(self) -> tuple[int, int] | None:
+        """The smallest and the largest number of clusters that are judged; None where rows are to be clustered."""
+        return range_of(self.clusters) if isinstance(self.clusters, str) and self.clusters != "auto" else None
+
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import level_rows, units_asked
+        from coterie.estimators.given import level_rows, units_asked
         from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
@@ -126,7 +129,7 @@ class Job:
     @property
     def profiles_by(self) -> bool | list[str]:
         """What ``coterie.fit`` is asked for."""
-        return self.privacy is None if self.profile is None else self.profile
+        return self.privacy is None and self.judged is None if self.profile is None else self.profile
 
     @property
     def described(self) -> list[str]:
@@ -197,8 +200,8 @@ class Job:
         parameters = {"random_state": self.seed, **self.settings}
         if self.privacy is not None:
             parameters["privacy"] = Privacy.of(self.privacy)
-        if isinstance(self.clusters, str) and self.clusters != "auto":
-            low, high = range_of(self.clusters)
+        if self.judged is not None:
+            low, high = self.judged
             return choice_estimator(self.method, {"min_clusters": low, "max_clusters": high, **parameters})
         return make_estimator(self.method, {"n_clusters": self.clusters, **parameters})
 

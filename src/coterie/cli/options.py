@@ -182,16 +182,9 @@ def check_new(path: Path, force: bool) -> None:
         raise InputError(f"{path} already exists; pass --force to overwrite it.")
 
 
-def n_clusters_of(text: str) -> int | str:
-    """``"5"`` as 5; ``"auto"`` stays."""
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(
-            f"-k {text!r} is neither a whole number nor auto; `coterie choose-k -k 2-15` judges several numbers."
-        ) from None
+def clusters_of(text: str) -> int | str:
+    """``"5"`` as 5; ``"auto"`` and ``"2-15"`` stay."""
+    return int(text) if text.isdecimal() else text
 
 
 def range_of(text: str) -> tuple[int, int]:
@@ -200,7 +193,9 @@ def range_of(text: str) -> tuple[int, int]:
     try:
         return int(low), int(high)
     except ValueError:
-        raise InputError(f"clusters={text!r}; numbers of clusters are LOW-HIGH, such as 2-15.") from None
+        raise InputError(
+            f"clusters={text!r}; it is a whole number of at least 1, auto, or numbers to judge, such as 2-15."
+        ) from None
 
 
 def names_of(text: str) -> list[str]:

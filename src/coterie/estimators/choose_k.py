@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -13,7 +13,7 @@ from coterie.estimators.registry import choice_estimator
 
 
 def choose_k(
-    tables: Mapping[str, Any], ks: Sequence[int] | None = None, *, method: str = "federated-kmeans", **options: Any
+    tables: Any, ks: Sequence[int] | None = None, *, method: str = "federated-kmeans", **options: Any
 ) -> ChoiceModel:
     """How many clusters the rows of all sites support: a fitted :class:`~coterie.NumberOfClusters`.
 
@@ -25,7 +25,7 @@ def choose_k(
     >>> found.n_clusters_, found.choice_.silhouettes  # doctest: +SKIP
     """
     kind = type(choice_estimator(method, {}))
-    names = {item.name for item in fields(kind)} & options.keys()
+    names = {"privacy", *(item.name for item in fields(kind))} & options.keys()
     parameters = {name: options.pop(name) for name in names} | ({} if ks is None else limits_of(ks))
     return fit(choice_estimator(method, parameters), tables, **options)
 

@@ -25,10 +25,13 @@ class ChoiceModel(FederatedEstimator):
     choice_: Choice
     n_clusters_: int | None
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None) -> Self:
-        """Judge numbers of clusters of ``X``, simulating one site for every distinct label in ``sites``."""
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, *, sites: Any = None, ranges: Any = None, units: Any = None
+    ) -> Self:
+        """Judge numbers of clusters of ``X``, simulating one site for every distinct label in ``sites``; with
+        differential privacy, within ``ranges``, the lows and highs of all columns, and of ``units``."""
         rows: Rows = validate_data(self, X, dtype=[np.float64, np.float32], order="C", ensure_min_samples=2)
-        self._simulate(rows, sites, None)
+        self._simulate(rows, sites, None, ranges, units)
         return self
 
     def _set_attributes(self, result: Choice) -> None:
@@ -42,22 +45,23 @@ class ChoiceModel(FederatedEstimator):
             raise InputError("to_frame needs pandas; install it, or use rows().") from None
         return pandas.DataFrame(list(self.rows())).set_index("k")
 
-    def rows(self) -> Iterator[dict[str, float]]:
+    def rows(self) -> Iterator[dict[str, float | None]]:
         """What is known of each number of clusters, by name."""
         return rows_of(self.choice_)
 
 
-def rows_of(choice: Choice) -> Iterator[dict[str, float]]:
-    """What is known of each number of clusters, by name."""
+def rows_of(choice: Choice) -> Iterator[dict[str, float | None]]:
+    """What is known of each number of clusters, by name; None where a private run did not ask."""
+    columns = {
+        "cost": choice.costs,
+        "silhouette": choice.silhouettes,
+        "gap": choice.gaps,
+        "gap_error": choice.gap_errors,
+        "stability": choice.stabilities,
+    }
     for i, k in enumerate(choice.ks.tolist()):
-        yield {
-            "k": k,
-            "cost": float(choice.costs[i]),
-            "silhouette": float(choice.silhouettes[i]),
-            "gap": float(choice.gaps[i]),
-            "gap_error": float(choice.gap_errors[i]),
-            "stability": float(choice.stabilities[i]),
-        }
+        known = {name: float(values[i]) for name, values in columns.items()}
+        yield {"k": k, **{name: value if np.isfinite(value) else None for name, value in known.items()}}
 
 
 @described

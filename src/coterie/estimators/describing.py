@@ -14,7 +14,8 @@ from sklearn.utils.validation import validate_data
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.findings import ColumnDescription, Note, Scale, listed_columns, notes_of, suggested_scale
-from coterie.estimators.fitting import fit, level_rows, opened_tables, rules_of, units_asked
+from coterie.estimators.fitting import fit
+from coterie.estimators.given import Rules, opened_sites
 from coterie.messages.site_api import Table
 from coterie.methods.analysis.describe import QUANTILES, DescribeSettings, Description
 from coterie.methods.shared.privacy import Privacy, PrivacySpent
@@ -22,7 +23,6 @@ from coterie.parameters import described
 from coterie.runtime.events import Write
 from coterie.runtime.ledger import Ledger
 from coterie.secure.certificates import RunCertificate
-from coterie.sites.policy import Policy
 
 
 @described
@@ -109,21 +109,23 @@ class TableDescription:
 
 
 def describe(
-    tables: Mapping[str, Any],
+    tables: Any,
     *,
-    policy: Policy | Mapping[str, Policy] | None = None,
+    site_column: str | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
     sums: Literal["masked", "plain"] = "masked",
     privacy: Privacy | None = None,
     ranges: Mapping[str, Sequence[float]] | None = None,
     random_state: int | None = None,
     journal: str | Path | None = None,
     events: Write | None = None,
+    **reading: Any,
 ) -> TableDescription:
     """What the columns of all sites' tables hold, by sums, before any clustering.
 
-    ``tables``, ``policy``, ``sums`` and ``journal`` are those of :func:`coterie.fit`. With ``privacy`` the numbers
-    have noise; ``ranges`` then has the lowest and the highest plausible value of every column, columns of categories
-    excepted.
+    ``tables``, ``site_column``, ``policy``, ``sums``, ``journal`` and options of reading are those of
+    :func:`coterie.fit`. With ``privacy`` the numbers have noise; ``ranges`` then has the lowest and the highest
+    plausible value of every column, columns of categories excepted.
 
     >>> import numpy as np, coterie
     >>> from coterie.sites.policy import Policy
@@ -134,9 +136,9 @@ def describe(
     (30.0, 30.0, 0.0)
     """
     describer = TableDescriber(privacy=privacy, random_state=random_state)
-    rules = rules_of(policy, map(str, tables))
-    least = level_rows(describer, rules)
-    opened = opened_tables(tables, None, units_asked(describer, rules), least, keeps_unlike=True)
+    opened, rules = opened_sites(
+        describer, tables, policy, site_column=site_column, reading=reading, keeps_unlike=True
+    )
     return described_tables(describer, opened, ranges, policy=rules, sums=sums, journal=journal, events=events)
 
 
@@ -150,7 +152,9 @@ def described_tables(
     first = next(iter(tables.values()))
     names = [column.name for column in first.columns]
     blocks = {name: (start, stop) for name, start, stop in category_blocks(first)}
-    if ranges is not None or describer.privacy is not None:
+    if ranges is not None and describer.privacy is None:
+        raise InputError("ranges are for a private description; give privacy, an epsilon, or leave them out.")
+    if describer.privacy is not None:
         options["ranges"] = _ends(names, blocks, ranges or {})
     fit(describer, tables, **options)
     found, ledger = describer.description_, describer.ledger_
@@ -188,7 +192,7 @@ def _ends(
     if without or unknown:
         problems = [f"a range is missing for {listed_columns(without)}"] if without else []
         problems += [f"ranges names {listed_columns(unknown)}, which is none of the columns"] if unknown else []
-        raise InputError(f"{'; '.join(problems)}; give ranges={{'age': (0, 120)}}, say, for every column of numbers.")
+        raise InputError(f"{'; '.join(problems)}; declare one, such as 0 to 120, for every column of numbers.")
     return [declared[name][0] for name in names], [declared[name][1] for name in names]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -12,18 +12,15 @@ import numpy.typing as npt
 from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import ColumnsDiffer, InputError
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.given import Rules, check_reading, named_tables, policy_of, split_tables
+from coterie.estimators.checks import check_rules
+from coterie.estimators.given import Rules, opened_sites
 from coterie.estimators.labelled import Labelled
-from coterie.maths.accounting import epsilon_of
 from coterie.messages.identity import Identity
-from coterie.messages.site_api import Column, Table, keys_of, units_of
-from coterie.methods.method import Settings
+from coterie.messages.site_api import Column, Table
 from coterie.methods.order import Order, SignedOrder
-from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
-from coterie.methods.shared.privacy import Privacy, Releases, unit_words
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -34,10 +31,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
-from coterie.sites.policy import Policy
-from coterie.sites.tables import BLOCK_BYTES, open_tables
-from coterie.sites.views.units import taken, unit_rule
-from coterie.text import count_of
+from coterie.sites.tables import BLOCK_BYTES
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -73,7 +67,8 @@ def fit(
     ``categories``, are those of :func:`coterie.open_table`. Sites first agree on the columns to use: ``columns`` by
     name, or all of them, which every site must then hold, in any order. They prepare them as ``scale`` and
     ``missing`` say, all by questions. The fitted estimator applies the same preparation and takes raw rows, columns
-    in the order of ``columns`` or of the first table; data frames it matches by name, and encodes their text.
+    in the order of ``columns`` or of the first table; data frames it matches by the columns' names, and encodes
+    their text.
 
     Sums are masked, and every site protects its rows by ``policy``, the default one if none is given: a policy, its
     name or its file, for all sites or by site. If one owner holds all tables, use ``sums="plain"`` and
@@ -97,16 +92,7 @@ def fit(
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    check_reading(reading, tables)
-    if site_column is None:
-        named = named_tables(tables)
-        rules = rules_of(policy, named)
-        opened = opened_tables(
-            named, key, units_asked(estimator, rules), level_rows(estimator, rules), reading=reading
-        )
-    else:
-        opened = split_tables(tables, site_column, *split_asked(estimator, policy), reading)
-        rules = rules_of(policy, opened)
+    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
     layers_of(sums)
     check_rules(estimator, opened, rules, is_masked=sums == "masked")
     described = columns_described(profile, opened)
@@ -200,177 +186,6 @@ def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
     if sums not in ("masked", "plain"):
         raise InputError(f"sums={sums!r} is neither 'masked' nor 'plain'.")
     return [MaskedSums()] if sums == "masked" else [PlainSums()]
-
-
-def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> dict[str, str]:
-    """By site the column that says whose row it is, where all rows of one unit are protected together."""
-    privacy = Privacy.of(estimator.privacy)
-    found = {
-        name: None if privacy is None else unit_rule(privacy, policy.privacy).column for name, policy in rules.items()
-    }
-    return {name: column for name, column in found.items() if column is not None}
-
-
-def split_asked(
-    estimator: FederatedEstimator, policy: Rules | Mapping[str, Rules] | None
-) -> tuple[str | None, int | None]:
-    """Of one table of all sites the column that says whose row it is, and the fewest rows that hold a level."""
-    policies = policy.values() if isinstance(policy, Mapping) else [policy]
-    rules = {str(i): policy_of(each) for i, each in enumerate(policies)}
-    few = level_rows(estimator, rules).values()
-    return next(iter(units_asked(estimator, rules).values()), None), None if None in few else max(filter(None, few))
-
-
-def level_rows(estimator: Settings, rules: Mapping[str, Policy]) -> dict[str, int | None]:
-    """By site the fewest rows that hold a level of a text column for the site to name it; None where it names none:
-    columns of a private run must not depend on a row, and sites with their own columns have nobody to agree with."""
-    names_none = estimator.privacy is not None or estimator.splits_columns
-    return {name: None if names_none else policy.level_rows for name, policy in rules.items()}
-
-
-def opened_tables(
-    tables: Any,
-    key: str | None,
-    units: Mapping[str, str] | None = None,
-    least: Mapping[str, int | None] | None = None,
-    *,
-    keeps_unlike: bool = False,
-    reading: Mapping[str, Any] | None = None,
-) -> dict[str, Table]:
-    """Every site's table, opened if it is not yet; text columns as :func:`coterie.sites.tables.open_tables` does."""
-    named = named_tables(tables)
-    closed = {name: table for name, table in named.items() if not hasattr(table, "raw_blocks")}
-    options = {
-        name: {**(reading or {}), "name": name, "key": key, "unit": (units or {}).get(name)} for name in closed
-    }
-    few = {name: None if least is None else least[name] for name in closed}
-    now = open_tables(closed, options, few, keeps_unlike=keeps_unlike)
-    opened: dict[str, Table] = {name: now.get(name, table) for name, table in named.items()}
-    for name, column in (units or {}).items():
-        own = units_of(opened[name])
-        if own is None or own.column != column:
-            raise InputError(
-                f"unit={column!r}: the table of {name} was opened without that column; pass the unit to open_table."
-            )
-    without = [name for name, table in opened.items() if keys_of(table) is None]
-    if key is not None and without:
-        raise InputError(
-            f"key={key!r}: the table of {without[0]} was opened without a key; pass the key to open_table."
-        )
-    return opened
-
-
-def rules_of(policy: Rules | Mapping[str, Rules] | None, names: Iterable[str]) -> dict[str, Policy]:
-    """Every site's policy: its own, the one for all, or the default."""
-    names = list(names)
-    if not isinstance(policy, Mapping):
-        return dict.fromkeys(names, policy_of(policy))
-    unknown = [str(name) for name in policy if name not in names]
-    if unknown:
-        raise InputError(f"policy names {listed(unknown)}; the sites are {listed(names)}.")
-    return {name: policy_of(policy.get(name)) for name in names}
-
-
-def check_rules(
-    estimator: FederatedEstimator, tables: Mapping[str, Table], rules: Mapping[str, Policy], *, is_masked: bool
-) -> None:
-    """Raise, before anything is sent, whatever a site's policy would refuse."""
-    if estimator.sends_rows:
-        check_rows_allowed(estimator, rules)
-    check_private(estimator, rules)
-    privacy = Privacy.of(estimator.privacy)
-    if privacy is None:
-        check_groups(tables, rules, estimator.method)
-    else:
-        Releases(privacy, len(tables))
-    if estimator.splits_columns:  # no sums are asked for
-        check_alignment(tables, rules)
-    elif is_masked:
-        check_roster(rules)
-
-
-def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site would refuse questions for rows."""
-    method = estimator.method
-    against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
-    if against:
-        raise InputError(
-            f"{method} sends rows, projected or not, which the policy of {listed(against)} does not allow. Set "
-            'per_site_results = "rows" there, or choose a method that sends only sums or averages (coterie methods '
-            "lists them)."
-        )
-    protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
-    if METHODS[method].needs_rows and protected:
-        raise InputError(
-            f"{method} needs single rows, which the policy of {listed(protected)} protects by groups. Exempt the "
-            f'method there with protection = "none" under [method.{method}], or choose a method that works with '
-            "groups (coterie methods lists them)."
-        )
-
-
-def check_private(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site would refuse the order for its privacy, or for want of it."""
-    method, privacy = estimator.method, Privacy.of(estimator.privacy)
-    asked = {name: policy for name, policy in rules.items() if policy.protection_of(method) != "none"}
-    if privacy is None:
-        noisy = [name for name, policy in asked.items() if policy.protection_of(method) == "noise"]
-        if noisy:
-            check_can_be_private(method)
-            raise InputError(
-                f"the policy of {listed(noisy)} answers only differentially private orders; give the run privacy: an "
-                "epsilon, and the ranges of all columns."
-            )
-        return
-    without = [name for name, policy in asked.items() if policy.privacy is None]
-    if without:
-        raise InputError(
-            f"the policy of {listed(without)} has no budget for differentially private orders; add a section "
-            "[privacy] with epsilon = 4.0, say, or use the policy 'private'."
-        )
-    for name, policy in asked.items():  # what earlier runs took, only the sites know
-        budget = policy.privacy
-        if budget is not None and not budget.affords(taken(privacy, budget)):
-            takes = epsilon_of(taken(privacy, budget) ** 0.5, budget.delta)
-            raise InputError(
-                f"the run takes epsilon={takes:.3g} of the budget of {name}, which is epsilon={budget.epsilon:g} at "
-                f"delta={budget.delta:g} for {unit_words(budget.unit, budget.rows_per_unit)}; use less."
-            )
-
-
-def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
-    """Raise, before anything is sent, if a site holds fewer rows than a group."""
-    few = [
-        f"{name} holds {count_of(table.n_rows, 'row')}"
-        for name, table in tables.items()
-        if rules[name].protection_of(method) == "groups" and table.n_rows < rules[name].min_group
-    ]
-    if few:
-        least = max(policy.min_group for policy in rules.values())
-        raise InputError(
-            f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
-            "out; if one owner holds all tables, use the policy 'simulation'."
-        )
-
-
-def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site could not tag the keys of its rows."""
-    without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
-    if without:
-        raise InputError(
-            f"rows are matched by key, but the policy of {without[0]} has no alignment_key, the secret that all "
-            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use the policy "
-            "'simulation'."
-        )
-
-
-def check_roster(rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if there are too few sites for a sum."""
-    smallest = max(policy.min_roster for policy in rules.values())
-    if len(rules) < smallest:
-        raise InputError(
-            f"there are {len(rules)} sites, but their policy allows no sum over fewer than {smallest} (min_roster). "
-            "If one owner holds all tables, use sums='plain' and policy=Policy.simulation()."
-        )
 
 
 def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]) -> tuple[Column, ...]:

@@ -42,7 +42,9 @@ class _Model(msgspec.Struct):
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
     """Write a fitted model: its columns, its preparation, and its centers, its embedding or both."""
-    if type(estimator).__name__ not in KINDS or not hasattr(estimator, "result_"):
+    if type(estimator).__name__ not in KINDS or not (
+        hasattr(estimator, "result_") and hasattr(estimator, "transform")
+    ):
         raise InputError(f"{type(estimator).__name__} is not a fitted model; fit it before saving.")
     names = getattr(estimator, "feature_names_in_", None)
     model = _Model(

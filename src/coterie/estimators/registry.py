@@ -17,7 +17,7 @@ from coterie.estimators.kmeans import KMeansModel
 from coterie.estimators.pca import FederatedPCA
 from coterie.estimators.vertical import VerticalKernelKMeans, VerticalKernelPCA
 from coterie.methods.kmeans.lloyd import KMeansSettings
-from coterie.methods.method import ClusterSettings, Settings
+from coterie.methods.method import ClusterSettings, PrivateSettings, Settings
 from coterie.methods.order import Order
 from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.lloyd import KMeansFit
@@ -102,7 +102,10 @@ def choice_estimator(method: str, parameters: Mapping[str, Any]) -> ChoiceModel:
         if method in METHODS:
             raise InputError(f"numbers of clusters are not judged for {method}; use {', '.join(CHOICES)}.")
         raise InputError(f"there is no method {method!r}{nearest_name(method, CHOICES)}")
-    return _estimator(CHOICES[method], method, parameters)
+    kind = CHOICES[method]
+    if parameters.get("privacy") is not None and not issubclass(kind, PrivateSettings):
+        raise InputError(f"numbers of clusters of {method} cannot be judged privately; leave the method out.")
+    return _estimator(kind, method, parameters)
 
 
 def _estimator(kind: type[E], method: str, parameters: Mapping[str, Any]) -> E:

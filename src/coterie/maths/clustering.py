@@ -266,7 +266,7 @@ def _all_solutions(
     distinct = np.unique(points, axis=0)
     if len(distinct) <= n_clusters:
         return [exact_kmeans.Solution(0.0, np.resize(distinct, (n_clusters, points.shape[1])))]
-    return exact_kmeans.solve(points, weights, n_clusters, seed=seed, n_init=n_init)
+    return exact_kmeans.solutions(points, weights, n_clusters, seed=seed, n_init=n_init)
 
 
 def _solved(solver: KMeans, points: Rows, weights: Floats) -> Floats:

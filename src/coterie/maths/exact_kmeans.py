@@ -25,7 +25,12 @@ class Solution(NamedTuple):
     centers: Floats
 
 
-def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> list[Solution]:
+def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Solution:
+    """The first of the best of some solutions."""
+    return best(solutions(points, weights, n_clusters, seed=seed, n_init=n_init))
+
+
+def solutions(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int) -> list[Solution]:
     """Solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
     rng = np.random.default_rng(seed)
     middle = (weights[:, None] * points).sum(axis=0) / weights.sum()
@@ -37,9 +42,9 @@ def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init
     return [Solution(end.cost, end.centers + middle) for end in ends]
 
 
-def best(solutions: Sequence[Solution]) -> Solution:
+def best(each: Sequence[Solution]) -> Solution:
     """The first of the best."""
-    return solutions[_first_least([solution.cost for solution in solutions])]
+    return each[_first_least([solution.cost for solution in each])]
 
 
 def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator) -> list[int]:

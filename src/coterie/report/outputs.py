@@ -124,14 +124,6 @@ def result_of(
     }
 
 
-def n_held(estimator: Any, tables: Mapping[str, Table] | None) -> int | None:
-    """How many rows the sites' tables hold; None where they are at their sites, or noise hides how many there are."""
-    if not tables or estimator.privacy_ is not None:
-        return None
-    sizes = [table.n_rows for table in tables.values()]
-    return sizes[0] if estimator.splits_columns else sum(sizes)
-
-
 def _run_facts(estimator: Any, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None) -> dict[str, Any]:
     """What ``result.json`` says of any run."""
     ledger = estimator.ledger_
@@ -146,6 +138,14 @@ def _run_facts(estimator: Any, settings: Mapping[str, Any], policies: Mapping[st
         "asked": asked_of(ledger),
         "lost": ledger.lost(),
     }
+
+
+def n_held(estimator: Any, tables: Mapping[str, Table] | None) -> int | None:
+    """How many rows the sites' tables hold; None where they are at their sites, or noise hides how many there are."""
+    if not tables or estimator.privacy_ is not None:
+        return None
+    sizes = [table.n_rows for table in tables.values()]
+    return sizes[0] if estimator.splits_columns else sum(sizes)
 
 
 def halves_of(halves: Halves | None) -> dict[str, Any] | None:
@@ -258,11 +258,12 @@ def _write_judged(
         "centers": [],
         "counts": [],
         "choice": choice_facts(choice),
+        "privacy": privacy_facts(estimator),
         **exactness_of(estimator),
         "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
         "summary": (
-            f"{choice.n_rows:,.0f} rows, method {estimator.method}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes sent."
+            f"{'' if estimator.privacy_ is None else 'about '}{choice.n_rows:,.0f} rows, method {estimator.method}: "
+            f"{ledger.total('rounds')} rounds, {ledger.total('bytes_up'):,} bytes sent."
             f"{choice_words(estimator.min_group_, estimator.cost_is_)}{_dropouts(ledger)}"
         ),
     }

@@ -20,7 +20,7 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.restarts import JUDGED, chosen_start, n_init_parameter
+from coterie.methods.shared.restarts import JUDGED, check_n_init, chosen_start, n_init_parameter
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
@@ -128,6 +128,11 @@ class EmbeddedKMeans(ClusterSettings):
         1e-4, "The shift of the centers at which to stop; see :class:`FederatedKMeans`.", Allowed(low=0)
     )
     max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        check_n_init(self.n_init, self.init)
 
 
 def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunContext) -> Protocol[KMeansFit]:

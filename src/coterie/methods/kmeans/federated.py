@@ -151,10 +151,11 @@ class FederatedSettings(PrivateSettings, KMeansSettings):
     _: KW_ONLY
     init: str | npt.ArrayLike = parameter(
         "auto",
-        "Where to start; never a row of a site. ``var-part``: by splitting cells, sums only; ``cells``: the same for "
-        "four times as many cells, whose means are then clustered; ``random``: within two deviations of the mean; "
-        "``auto``: cells, and as many random places moved twice, clustered apart and together; ``one-shot``: every "
-        "site's own centers, clustered (per-site results are seen). Or an array of centers.",
+        "Where to start; never a row of a site. ``auto``: cells, and public random places that moved to the rows "
+        "near them, clustered apart and together; ``cells``: the means of four cells a cluster, clustered; "
+        "``var-part``: the means of as many cells as clusters; ``random``: within two deviations of the mean; "
+        "``one-shot``: every site's own centers, clustered (per-site results are seen; the others need sums only). "
+        "Or an array of centers.",
         chooses="points",
     )
     n_init: str | int = n_init_parameter()
@@ -296,8 +297,8 @@ METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
     (Train, Close, Split, *JUDGED, Summarise, *CHOOSING, *PRIVATE),
-    "k(d+1) a round from each sampled site and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: "
-    "k(d+1)",
+    "k(d+1) a round from each sampled site and k+1 to close; start: at most 4k(2d+1) + 16k(d+1) a round, then at "
+    "most 8k(d+1) a round while starts are compared; one-shot start: k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",
     optional="only with a one-shot start",
     settings=(FederatedSettings,),

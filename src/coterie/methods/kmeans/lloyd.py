@@ -58,9 +58,7 @@ class LloydSettings(KMeansSettings):
     """Parameters of Lloyd's algorithm."""
 
     _: KW_ONLY
-    init: str | npt.ArrayLike = parameter(
-        "var-part", "Where to start, as in :class:`FederatedKMeans`.", chooses="points"
-    )
+    init: str | npt.ArrayLike = parameter("auto", "Where to start, as in :class:`FederatedKMeans`.", chooses="points")
     n_init: str | int = n_init_parameter()
     max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
     tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
@@ -72,7 +70,8 @@ METHOD = Method(
     "lloyd",
     "Lloyd's k-means over all rows, by sums",
     (Assign, Close, Split, *JUDGED, Summarise),
-    "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
+    "k(d+1)+1 a round and k+1 to close; start: at most 4k(2d+1) + 16k(d+1) a round, then at most 8k(d+1) a round "
+    "while starts are compared; one-shot start: k(d+1)",
     "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
     optional="only with a one-shot start",
     settings=(LloydSettings,),

@@ -180,6 +180,13 @@ class Choice:
         return np.asarray(self.centers[first : first + k])
 
 
+def supported_by(stability: float, gap: float, error: float) -> Support:
+    """Whether the number of clusters with the largest silhouette is supported; decided alike on every machine."""
+    if round(float(stability), 9) < STABLE:
+        return Support.UNSTABLE
+    return Support.SUPPORTED if round(float(gap - error), 9) > 0 else Support.NO_GAP
+
+
 def verdict(choice: Choice) -> str:
     """What is recommended, or why nothing is, in a sentence."""
     best, place = choice.best, choice.ks.tolist().index(choice.best)
@@ -256,12 +263,7 @@ def _choice(
     gaps = expected.mean - np.log(np.maximum(ratings.costs, 1e-300) / max(one, 1e-300))
     errors = ERRORS * expected.deviation * np.sqrt(1 + 1 / separation.REFERENCES)
     place = int(np.argmax(np.round(silhouettes, 9)))
-    support = Support.NOT_JUDGED
-    if judged:
-        has_gap = round(float(gaps[place] - errors[place]), 9) > 0
-        support = Support.SUPPORTED if has_gap else Support.NO_GAP
-        if round(float(stabilities[place]), 9) < STABLE:
-            support = Support.UNSTABLE
+    support = supported_by(stabilities[place], gaps[place], errors[place]) if judged else Support.NOT_JUDGED
     return Choice(
         sizes,
         ratings.costs,

@@ -18,7 +18,7 @@ from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import points_of, starts_of
+from coterie.methods.shared.starts import START_BITS, points_of, starts_of
 from coterie.parameters import Allowed, parameter
 
 
@@ -95,6 +95,11 @@ def check_n_init(n_init: str | int, init: object) -> None:
         )
 
 
+def wanted_starts(n_init: str | int) -> int:
+    """How many starts there are to be."""
+    return STARTS if isinstance(n_init, str) else int(n_init)
+
+
 def _n_starts(n_init: str | int, init: object, n_clusters: int, spread: Spread) -> int:
     if not isinstance(n_init, str):
         return int(n_init)
@@ -116,7 +121,7 @@ def best_of(starts: Sequence[Floats], most: int) -> Protocol[Floats]:
     """Centers from the best of some starts, of which so many improve together before the better half goes on."""
     left, steps = list(starts), iter(STEPS)
     if len(left) > most:
-        costs = (yield from total(CompareStarts(np.array(left)))).costs
+        costs = (yield from total(CompareStarts(np.array(left)), bits=START_BITS)).costs
         left = [left[i] for i in clustering.smallest_first(costs)[:most]]
     while len(left) > 1:
         kept, n_steps = (len(left) + 1) // 2, next(steps, STEPS[-1])
@@ -128,6 +133,6 @@ def best_of(starts: Sequence[Floats], most: int) -> Protocol[Floats]:
 
 def _improved(starts: Sequence[Floats]) -> Protocol[list[Floats]]:
     """Starts after a step of Lloyd's algorithm, the best first; one of those that cost the same."""
-    m = yield from total(AssignEach(np.array(starts)))
+    m = yield from total(AssignEach(np.array(starts)), bits=START_BITS)
     moved = [clustering.means(*parts, fallback=own) for *parts, own in zip(m.sums, m.counts, starts, strict=True)]
     return [moved[i] for i in clustering.distinct_first(m.costs)]

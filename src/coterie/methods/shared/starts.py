@@ -28,8 +28,10 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
 
 CELLS_A_CLUSTER, PLACES_A_CLUSTER = 4, 16
 """Of the start ``auto``: cells cut along columns, and public places that move to the rows near them."""
-PLACE_MOVES = 2
+PLACE_MOVES = 3
 """How often places move, in the rounds that cut cells."""
+START_BITS = 48
+"""Of a ring for masked sums that only decide where to start."""
 FEWEST_ROWS, MOST_NUMBERS = 5, 1 << 18
 """There are at most as many places as leave each so many rows, and each question at most so many numbers."""
 
@@ -195,9 +197,10 @@ def _split_cells(
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
+    bits = None if places is None else START_BITS
     near, moves = Points(np.zeros((0, n_columns)) if places is None else places, np.zeros(0)), PLACE_MOVES
     while True:
-        m = yield from total(split_request(taken, origin, near.points if moves else None))
+        m = yield from total(split_request(taken, origin, near.points if moves else None), bits=bits)
         if moves:
             near = Points(origin + clustering.means(m.near_sums, m.near, fallback=near.points - origin), m.near)
             moves -= 1
@@ -237,10 +240,11 @@ def starts_of(
         return [(yield from one_shot(n_clusters, d, seed=seed))]
     if init != "auto":
         raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
-    n_places = min(PLACES_A_CLUSTER * n_clusters, points_of(n_clusters, spread))
+    a_cluster = max(CELLS_A_CLUSTER, min(PLACES_A_CLUSTER, most))  # few where few starts are asked for
+    n_places = min(a_cluster * n_clusters, points_of(n_clusters, spread))
     cells, near = yield from cells_and_places(n_clusters, spread, seed=seed, n_places=n_places)
     both = Points(np.concatenate([cells.points, near.points]), np.concatenate([cells.weights, near.weights]))
-    return solutions([cells, near, both], n_clusters, most, seed=seed)
+    return solutions([both, cells, near], n_clusters, most, seed=seed)
 
 
 def points_of(n_clusters: int, spread: Spread) -> int:

@@ -19,6 +19,7 @@ from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, Pri
 from coterie.methods.shared.choosing import CHOOSING
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
+from coterie.methods.shared.restarts import wanted_starts
 from coterie.parameters import Allowed, parameter
 
 
@@ -52,8 +53,9 @@ class LandmarkClusterSettings(PrivateLandmarks, EmbeddedKMeans):
             box, k = Box(*context.preparation.box), int(self.n_clusters)
             return (yield from private_clusters_by_landmarks(self, k, box, context.releases, context.seed))
         if self.n_components is None:
-            k, max_rounds = int(self.n_clusters), self.max_rounds
-            return (yield from cluster_by_landmarks(self, k, context, max_rounds=max_rounds, tol=self.tol))
+            k, n_starts = int(self.n_clusters), wanted_starts(self.n_init)
+            steps = {"max_rounds": self.max_rounds, "n_starts": n_starts}
+            return (yield from cluster_by_landmarks(self, k, context, tol=self.tol, **steps))
         fit = yield from embed_by_landmarks(self, self.n_components, context, center=False, announce=True)
         return replace(fit, clusters=(yield from cluster_embedded(fit, self, context)))
 
