@@ -141,7 +141,7 @@ def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
     ("words", "told"),
     [
         (["-k", "2", "--method", "kmeans"], "there is no method 'kmeans'"),
-        (["-k", "2", "--scale", "log"], "scale='log' is unknown; use none, standard, columns or minmax"),
+        (["-k", "2", "--scale", "log"], "scale='log' is unknown; use none, standard, columns, robust or minmax"),
         (["-k", "2", "--scale", "minmax"], "needs a range for every column"),
         (["-k", "2", "--missing", "guess"], "missing='guess'"),
         (["-k", "2", "--columns", "a,z"], "'z'"),

@@ -102,7 +102,7 @@ Scale = Annotated[
     str,
     typer.Option(
         help="none, standard (mean 0 and variance 1 over all sites; the categories of a text column together), "
-        "columns (each category by itself, too), or minmax (0 to 1, with --ranges)."
+        "columns (each category by itself, too), robust (by median and quartiles), or minmax (0 to 1, with --ranges)."
     ),
 ]
 Missing = Annotated[

@@ -91,7 +91,8 @@ def preview(
     job.check_key(estimator)
     tables = {name: table for name, (table, _) in job.scanned_tables().items()}
     names = [column.name for column in next(iter(tables.values())).columns]
-    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
+    profile = job.profiles_by is not False
+    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names), profile=profile)  # type: ignore[arg-type]
     rules = find_policy(policy)
     check_private(estimator, {data.name: rules})
     budget, answers = taken_facts(Privacy.of(estimator.privacy), rules), played(estimator, tables, options, rules)
@@ -169,6 +170,7 @@ def _answers(
                 missing=options.missing,
                 ranges=options.ranges,
                 columns=columns,
+                profile=[column.name for column in options.besides] or options.profile,
             )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]

@@ -32,7 +32,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
-from coterie.sites.tables import BLOCK_BYTES
+from coterie.sites.tables import BLOCK_BYTES, identifying_columns
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -215,7 +215,15 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
             f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
             f"{listed([column.name for column in held])}."
         )
-    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    described = tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    for site, table in tables.items() if described else ():
+        identifying = [column.name for column in described if column.name in identifying_columns(table)]
+        if identifying:
+            raise InputError(
+                f"profile names {listed(list(map(repr, identifying)))}: at {site} every row has a whole number of "
+                "its own there, which identifies it. Leave it out of profile."
+            )
+    return described
 
 
 def columns_used(

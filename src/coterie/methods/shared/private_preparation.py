@@ -38,6 +38,8 @@ def check_private_options(options: PreparationOptions) -> None:
         wrong.append("cannot check max_share: whether a site refuses would tell how many rows it has; leave it out.")
     if options.profile:
         wrong.append("does not describe clusters by columns yet; leave profile out.")
+    if options.scale == "robust":
+        wrong.append("cannot scale by quartiles (scale='robust'); use 'standard' or 'minmax'.")
     if options.halves:
         wrong.append("cannot compare halves; leave it out.")
     if wrong:

@@ -15,8 +15,9 @@ import numpy as np
 
 from coterie.arrays import Floats
 
-Scale = Literal["none", "standard", "columns", "minmax"]
-"""``standard``: variance 1; ``columns``: also of each category by itself; ``minmax``: ranges become 0 to 1."""
+Scale = Literal["none", "standard", "columns", "robust", "minmax"]
+"""``standard``: variance 1; ``columns``: also of each category by itself; ``robust``: median 0 and interquartile
+range 1; ``minmax``: ranges become 0 to 1."""
 SCALES: tuple[str, ...] = get_args(Scale)
 
 
@@ -26,9 +27,9 @@ def category_blocks(names: Sequence[str]) -> list[list[int]]:
 
 
 def scale_for(scale: Scale, names: Sequence[str] | None) -> Scale:
-    """The scale in effect: where all columns are of categories, ``standard`` leaves them as 0 and 1."""
+    """The scale in effect: where all columns are of categories, ``standard`` and ``robust`` leave them as 0 and 1."""
     only_text = names is not None and len(names) > 0 and all(is_text for is_text, _ in _blocks(names))
-    return "none" if scale == "standard" and only_text else scale
+    return "none" if scale in ("standard", "robust") and only_text else scale
 
 
 def divisors(deviation: Floats, scale: Scale, names: Sequence[str] | None) -> Floats:

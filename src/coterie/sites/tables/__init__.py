@@ -1,5 +1,6 @@
 """A site's rows, read a block at a time from files, arrays and data frames."""
 
+from coterie.sites.tables.identifying import identifying_columns as identifying_columns
 from coterie.sites.tables.opening import examined as examined
 from coterie.sites.tables.opening import examined_by_site as examined_by_site
 from coterie.sites.tables.opening import named_levels as named_levels
