@@ -37,7 +37,7 @@ def trained_on_it(made):
 
 def cut_around_it(made):
     """The same by a cut between the row and everybody."""
-    found = made.ask(Split(2, np.array([0]), np.array([0]), np.array([20.0]), np.zeros(D)))
+    found = made.ask(Split(2, np.array([0]), np.array([0]), np.array([20.0]), np.zeros(D), np.zeros((0, D))))
     return means(found.counts, found.sums)
 
 

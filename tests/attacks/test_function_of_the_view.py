@@ -28,10 +28,12 @@ from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.method import PREPARATION, Method
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import UseColumns
+from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
+from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -252,11 +254,17 @@ def _chosen_questions(rng: np.random.Generator, d: int, n_groups: int) -> Iterat
         yield "lloyd", Assign(rng.normal(size=(int(rng.integers(1, 6)), d)) * spread)
         yield "lloyd", Close(rng.normal(size=(2, d)) * spread)
         origin, column = rng.normal(size=d) * spread, int(rng.integers(d))
-        yield "lloyd", Split(2, np.zeros(1, int), np.array([column]), rng.normal(size=1) * spread[column], origin)
         names, at = tuple(f"x{i}" for i in range(d)), rng.normal(size=(3, d)) * spread
         none = np.zeros(0)
         yield "lloyd", SumByCluster(names, none, none, at, origin, 3)
         yield "lloyd", CountByCluster(names[:2], none, none, 5, 1.0, at, at[:, :2] - 9, at[:, :2] + 9)
+        places, cut = rng.normal(size=(int(rng.integers(4)), d)) * spread, rng.normal(size=1) * spread[column]
+        yield "lloyd", Split(2, np.zeros(1, int), np.array([column]), cut, origin, places)
+        starts = rng.normal(size=(int(rng.integers(1, 4)), 2, d)) * spread
+        yield "lloyd", (AssignEach if rng.integers(2) else CompareStarts)(starts)
+        yield "choose-k", SumHalves(int(rng.integers(1 << 20)), origin, rng.normal(size=(5, d)) * spread)
+        candidates = rng.normal(size=(3, 5, d)) * spread
+        yield "choose-k", RateCandidates(13, np.array([2, 3]), *candidates)
         yield "lloyd", Summarise(int(rng.integers(2, 9)), d, int(rng.integers(1 << 20)), 0)
         yield "lloyd", sum_columns(d, drop=bool(rng.integers(2)))
         view = View(d, int(rng.integers(1 << 20)), origin).projected(3, "gaussian")

@@ -13,7 +13,7 @@ ROWS = np.sort(np.random.default_rng(7).normal(size=(60, 1)), axis=0)
 def cut_before(*places):
     """Split the rows before these."""
     n, cuts = len(places), [(ROWS[i - 1, 0] + ROWS[i, 0]) / 2 for i in places]
-    return Split(n + 1, np.arange(n), np.zeros(n, int), np.array(cuts), np.zeros(1))
+    return Split(n + 1, np.arange(n), np.zeros(n, int), np.array(cuts), np.zeros(1), np.zeros((0, 1)))
 
 
 def guessed(policy):

@@ -22,7 +22,7 @@ def line(n):
 
 def cut_at(*places):
     n = len(places)
-    return Split(n + 1, np.arange(n), np.zeros(n, int), np.array(places, float) - 1e-9, np.zeros(1))
+    return Split(n + 1, np.arange(n), np.zeros(n, int), np.array(places, float) - 1e-9, np.zeros(1), np.zeros((0, 1)))
 
 
 # sets and totals are not held against each other

@@ -57,7 +57,7 @@ def peak_while_answering(site: Site, frame: bytes) -> tuple[int, bytes]:
         Summarise(2**40, 2, 10, 0),
         Summarise(2**20, 2**20, 10, 0),
         Agree(2**40, (), ()),
-        Split(2**40, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2)),
+        Split(2**40, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2), np.zeros((0, 2))),
         Summarise(2**64 - 1, 2**64 - 1, 10, 0),
     ],
     ids=lambda request: request.kind,

@@ -13,6 +13,9 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.methods.analysis.choose_k import ChooseKSettings
+from coterie.methods.analysis.describe import METHOD as DESCRIBE
+from coterie.methods.analysis.describe import QUANTILES, DescribeSettings
 from coterie.methods.edge.auto import auto_kmeans
 from coterie.methods.edge.pca import PCASettings
 from coterie.methods.edge.pipelines import edge_kmeans
@@ -33,13 +36,16 @@ from coterie.methods.shared.alignment import Alignment, row_tags
 from coterie.methods.shared.lloyd import lloyd
 from coterie.methods.shared.preparation import SumColumns, prepare, spread
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.starts import Split, choose_start, one_shot, var_part
+from coterie.methods.shared.restarts import chosen_start
+from coterie.methods.shared.starts import one_shot, split_request, var_part
 from coterie.methods.vertical.dpca import dpca
 from coterie.methods.vertical.kernel_pca import VerticalSettings, project, vertical_kernel_pca
 from coterie.sites.tables import ArrayTable, PairedTable
 from coterie_studies.closed_forms import (
     Cost,
     ce_pca_kmeans_cost,
+    choose_k_cost,
+    describe_cost,
     dpca_cost,
     dspgd_dense_cost,
     dspgd_gram_cost,
@@ -104,8 +110,7 @@ def _prepared_pooled(rows: Rows) -> list[Rows]:
 
 def _first_split_cost(n_sites: int, method: str) -> Cost:
     """What is saved where the mean is known before cells are split."""
-    none = np.zeros(0)
-    first = Split(1, none.astype(int), none.astype(int), none, np.zeros(D))
+    first = split_request([], np.zeros(D))
     assert (first.layout.numbers, first.layout.n_bytes) == (2 * D + 1, 8 * (2 * D + 1))
     return one_round([first] * n_sites, method=method)
 
@@ -136,7 +141,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
-    start = yield from choose_start("var-part", K, found, seed=1)
+    start = yield from chosen_start("var-part", 1, K, found, seed=1)
     return (yield from federated_kmeans(start, FederatedSettings(max_rounds=5), tol=0.0))
 
 
@@ -213,6 +218,7 @@ def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
     return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
 
 
+CHOICE = ChooseKSettings(max_clusters=4)
 LOCAL = LandmarkParameters(gamma=0.02, landmarks="local", n_landmarks=12)
 
 
@@ -350,6 +356,25 @@ EDGE = [
     ),
 ]
 
+
+def _described(rows: Rows) -> list[Rows]:
+    """Moments as they are written down; quantiles as one site has them, near those of the values."""
+    quantiles = pooled(DESCRIBE, DescribeSettings(), rows, 3).quantiles
+    true = np.quantile(rows, QUANTILES, axis=0).T
+    assert (np.abs(quantiles - true) < 0.05 * rows.std(0)[:, None] + 0.3).all()  # 90 rows are far from each other
+    return [np.full(D, len(rows)), rows.mean(0), rows.std(0), quantiles]
+
+
+DESCRIBING = Case(
+    "what columns hold",
+    "describe",
+    lambda rows: DescribeSettings().protocol(RunContext(D, 3)),
+    lambda made: [made.present, made.means, made.deviations, made.quantiles],
+    lambda m, made: describe_cost(m, made.columns),
+    _described,
+    tolerance=1e-9,
+)
+
 # ---------------------------------------------------------------- columns split
 
 
@@ -456,6 +481,7 @@ CASES = [
     *BASELINES,
     *EDGE,
     *VERTICAL,
+    DESCRIBING,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",
@@ -524,6 +550,15 @@ CASES = [
         _one_shot,
         lambda fit: [fit.centers, np.array(fit.cost)],
         lambda m, fit: one_shot_cost(m, K, D, method="one-shot") + lloyd_cost(m, K, D, 0, method="one-shot"),
+    ),
+    Case(
+        "numbers of clusters",
+        "choose-k",
+        lambda rows: CHOICE.protocol(RunContext(D, 3)),
+        plain_numbers,
+        lambda m, choice: choose_k_cost(m, CHOICE.ks, D),
+        lambda rows: plain_numbers(pooled(METHODS["choose-k"], CHOICE, rows, 3)),
+        tolerance=1e-9,
     ),
 ]
 

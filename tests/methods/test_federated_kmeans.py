@@ -19,10 +19,9 @@ from coterie.methods.kmeans.federated import (
     local_weighted_centers,
 )
 from coterie.methods.shared.preparation import spread
-from coterie.methods.shared.starts import choose_start
+from coterie.methods.shared.restarts import chosen_start
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
-from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
 from coterie_studies.closed_forms import federated_kmeans_cost
 from tests.federations import blobs, central_lloyd, split_evenly, tables_of
@@ -150,26 +149,15 @@ def test_as_many_sites_are_asked_as_the_paper_says(fraction, m):
     assert ledger.total("bytes_up") == cost.bytes_up
 
 
-def started(init, policy=None, n=200, k=3):
-    rows, ledger = blobs(n, 2, 3, seed=3, spread=2.0), Ledger()
+def started(init):
+    rows = blobs(200, 2, 3, seed=3, spread=2.0)
 
     def protocol():
         found = yield from spread(2)
-        return (yield from choose_start(init, k, found, seed=1))
+        return (yield from chosen_start(init, 1, 3, found, seed=1))
 
-    with in_process(split_evenly(rows, 3), policy=policy) as channel:
-        return run(protocol(), channel, method=FED, ledger=ledger), ledger
-
-
-def test_auto_starts_one_shot_where_every_site_lets_averages_be_seen_and_by_sums_where_centers_are_too_few():
-    auto, ledger = started("auto")
-    np.testing.assert_array_equal(auto, started("one-shot")[0])
-    assert "shared.Summarise" in {e.asked for e in ledger.exchanges}
-    open_ = Policy(per_site_results="averages", protection="none")
-    np.testing.assert_array_equal(started("auto", dict.fromkeys(("site-0", "site-1"), open_))[0], auto)
-    few = {"n": 12, "k": 7}  # two centers a site
-    np.testing.assert_array_equal(started("auto", **few)[0], started("cells", **few)[0])
-    assert not np.array_equal(started("auto", **few)[0], started("var-part", **few)[0])
+    with in_process(split_evenly(rows, 3)) as channel:
+        return run(protocol(), channel, method=FED)
 
 
 def test_a_start_that_is_no_start_is_an_input_error():
@@ -178,7 +166,7 @@ def test_a_start_that_is_no_start_is_an_input_error():
 
 
 def test_random_starts_lie_within_two_deviations_of_the_mean():
-    centers, _ = started("random")
+    centers = started("random")
     rows = blobs(200, 2, 3, seed=3)
     assert (np.abs(centers - rows.mean(0)) <= 2 * rows.std(0) + 1e-9).all()
 

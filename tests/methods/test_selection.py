@@ -10,7 +10,7 @@ import pytest
 import coterie
 from coterie import FederatedKMeans
 from coterie.errors import ColumnsDiffer, MissingValues
-from coterie.estimators.fitting import opened_tables
+from coterie.estimators.given import opened_tables
 from coterie.estimators.kmeans import LloydKMeans
 from coterie.methods.shared.selection import complete, selected
 from coterie.report.outputs import write_run

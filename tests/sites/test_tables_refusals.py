@@ -154,7 +154,7 @@ def test_columns_that_are_not_there_are_met_with_the_nearest_names(tmp_path):
         ({"columns": "a"}, "columns='a' is text; give a list of names"),
         ({"ignore": "a"}, "ignore='a' is text; give a list of names"),
         ({"ignore": ["a", "b"]}, "no columns are left of its 2; ignore fewer"),
-        ({"categories": {"b": []}}, "categories of 'b' are []; give a list of distinct values"),
+        ({"categories": {"b": []}}, "column 'b' holds text ('x' in row 1); declare its values in 'categories'"),
         ({"categories": {"b": "xy"}}, "categories of 'b' are 'xy'; give a list"),
         ({"categories": {"b": ["x", "x"]}}, "give a list of distinct values"),
     ],

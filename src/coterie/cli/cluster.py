@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,8 @@ from coterie.cli import options as opt
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
-from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
+from coterie.cli.shared_options import asked_of_files, taking
+from coterie.cli.terminal import Interrupted, console, print_json, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.files import private_file
 from coterie.text import count_of
@@ -39,7 +40,10 @@ def demo(
     page = write_demo(results, out)
     heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
-    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
+    say(
+        "ARI, NMI and the cost, relative to the pooled optimum, are exact, over all birds without missing "
+        "measurements. Values and bytes are those sent by all islands."
+    )
     console.print(
         f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
         soft_wrap=True,
@@ -57,40 +61,13 @@ def _check_demo_folder(out: Path) -> None:
 
 
 @app.command()
+@taking(asked_of_files)
 def cluster(
-    data: Annotated[
-        list[Path],
-        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
-    ],
+    asked: dict[str, Any],
     clusters: opt.Clusters,
-    site_column: opt.SiteColumn = None,
-    method: opt.Method = "federated-kmeans",
-    settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
-    ranges: opt.Ranges = None,
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    tolerated: opt.Tolerated = None,
-    unit: opt.Unit = None,
-    rows_per_unit: opt.RowsPerUnit = None,
-    max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
     profile: opt.Profile = None,
     no_profile: opt.NoProfile = False,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="The sites' policy: private, strict, standard, research, a policy file, or simulation if all data "
-            "is yours (no protection, plain sums). Default: standard, with --epsilon private; with --site-column, "
-            "simulation."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -104,33 +81,21 @@ def cluster(
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
+    coterie cluster north.csv south.csv west.csv -k auto --scale standard
+
     coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
 
     coterie cluster north.csv south.csv west.csv -k 5 --epsilon 1 --ranges ranges.toml
 
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
-    job = Job(
-        [str(path) for path in data],
-        str(out),
-        clusters,
-        method,
-        site_column,
-        scale=scale,
-        missing=missing,
-        ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(
-            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
-        ),
-        max_share=max_share,
-        halves=halves,
-        profile=opt.profile_of(profile, no_profile),
-        seed=seed,
-        policy=policy,
-        settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
-    )
-    _run(job, resume, as_json)
+    profiled = opt.profile_of(profile, no_profile)
+    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    if job.judged:
+        raise InputError(
+            f"-k {clusters} names several numbers; `coterie choose-k` judges them, -k auto takes the best."
+        )
+    run_job(job, resume, as_json)
 
 
 @app.command()
@@ -154,7 +119,7 @@ def run(
     if engine == "inprocess":
         if kit is not None:
             raise InputError("--kit is only used with --engine nvflare.")
-        _run(read_job(config), resume, as_json)
+        run_job(read_job(config), resume, as_json)
         return
     if engine != "nvflare":
         raise InputError(f"--engine {engine} is unknown; use inprocess or nvflare.")
@@ -165,7 +130,10 @@ def run(
     run_remotely(config, kit, resume=resume, attempts=attempts, patience=patience, as_json=as_json)
 
 
-def _run(job: Job, resume: bool, as_json: bool) -> None:
+def run_job(job: Job, resume: bool, as_json: bool) -> None:
+    """Run a job, show its progress and its result."""
+    from coterie.methods.shared.choosing import NoneSupported, verdict
+
     try:
         with watching(read_state(Path(job.out)) if resume else None, quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)
@@ -173,6 +141,10 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
         kept = (Path(job.out) / "journal" / "header.json").exists()
         again = f"run the same command with --resume to continue from the journal in {job.out}"
         raise Interrupted(again if kept else "nothing was sent or written") from None
+    except NoneSupported as problem:
+        raise InputError(
+            f"{verdict(problem.choice)} Choose a number yourself, -k K; `coterie choose-k` shows all of them."
+        ) from None
     show_result(job.out, result, as_json)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
 import numpy as np
 
-from coterie.cli.options import read_ranges
+from coterie.cli.options import range_of, read_ranges
 from coterie.cli.run_state import Claimed, check_fingerprints
 from coterie.errors import CoterieError, InputError, MissingValues, RunError
 from coterie.messages.site_api import Table
@@ -36,7 +36,8 @@ class Job:
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
-    clusters: int = 8
+    clusters: int | str = 8
+    """How many; ``auto``: the number that the rows support; ``2-15``: judge these numbers instead of clustering."""
     method: str = "federated-kmeans"
     site_column: str | None = None
     columns: list[str] | None = None
@@ -51,7 +52,7 @@ class Job:
     halves: bool = False
     profile: bool | list[str] | None = None
     """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
-    profiles in a private run."""
+    profiles in a private run, or where numbers of clusters are judged."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -63,6 +64,8 @@ class Job:
     """The column that identifies each row, where sites hold columns of the same rows."""
     sums: str | None = None
     """``masked`` or ``plain``; by default masked, unless every policy is simulation."""
+    keeps_unlike: ClassVar[bool] = False
+    """Whether a text column of which no value is a category is kept, to be described."""
     sites: list[str] = field(default_factory=list)
     """The sites that must be connected before a run over a federation begins; default: those that are."""
 
@@ -75,7 +78,7 @@ class Job:
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
-        if self.clusters < 1:
+        if self.judged is None and self.clusters != "auto" and int(self.clusters) < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
         if "privacy" in self.settings:
             raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
@@ -84,38 +87,49 @@ class Job:
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
+    @property
+    def judged(self) -> tuple[int, int] | None:
+        """The smallest and the largest number of clusters that are judged; None where rows are to be clustered."""
+        return range_of(self.clusters) if isinstance(self.clusters, str) and self.clusters != "auto" else None
+
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import units_asked
-        from coterie.sites.tables import open_table, split_by_site
+        from coterie.estimators.given import level_rows, units_asked
+        from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
         columns = None if self.columns is None else list(dict.fromkeys((*self.columns, *self.described)))
         ignore = [name for name in self.ignore if name not in self.described]
         options: dict[str, Any] = {"columns": columns, "ignore": ignore, "categories": self.categories}
+        estimator = self.estimator()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
-        else:
-            by_site = (
-                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
+            rules = {"": self._policy_of("")}
+            unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
+            tables: dict[str, Table] = dict(
+                split_by_site(
+                    path, self.site_column, unit=unit, least=least, keeps_unlike=self.keeps_unlike, **options
+                )
             )
-            units = units_asked(self.estimator(), self.policies(named))
-            tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
-                for name, path in named.items()
-            }
+        else:
+            rules = self.policies(named)
+            by_site, units = dict.fromkeys(named, options), units_asked(estimator, rules)
+            if estimator.splits_columns:
+                by_site = self._chosen_by_site(named)
+            for name, path in named.items():
+                own = {"name": Path(path).name, "key": self.key, "unit": units.get(name)}
+                by_site[name] = {**by_site[name], **own}
+            tables = open_tables(named, by_site, level_rows(estimator, rules), keeps_unlike=self.keeps_unlike)
         return {name: (table, self._scan(table)) for name, table in tables.items()}
 
     @property
     def profiles_by(self) -> bool | list[str]:
         """What ``coterie.fit`` is asked for."""
-        return self.privacy is None if self.profile is None else self.profile
+        return self.privacy is None and self.judged is None if self.profile is None else self.profile
 
     @property
     def described(self) -> list[str]:
@@ -181,12 +195,15 @@ class Job:
         return find_policy(given if isinstance(given, str) else given.get(site, default))
 
     def estimator(self) -> Any:
-        from coterie.estimators.registry import make_estimator
+        from coterie.estimators.registry import choice_estimator, make_estimator
 
-        parameters = {"n_clusters": self.clusters, "random_state": self.seed, **self.settings}
+        parameters = {"random_state": self.seed, **self.settings}
         if self.privacy is not None:
             parameters["privacy"] = Privacy.of(self.privacy)
-        return make_estimator(self.method, parameters)
+        if self.judged is not None:
+            low, high = self.judged
+            return choice_estimator(self.method, {"min_clusters": low, "max_clusters": high, **parameters})
+        return make_estimator(self.method, {"n_clusters": self.clusters, **parameters})
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
@@ -205,7 +222,7 @@ class Job:
         names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
+        sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
         with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
@@ -289,7 +306,7 @@ def check_privacy(privacy: Mapping[str, Any]) -> None:
     Privacy.of(privacy)
 
 
-def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
+def sums_of(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
     """Plain sums if every policy is simulation; otherwise masked sums, which need enough sites."""
     from coterie.sites.policy import Policy
 
@@ -324,7 +341,8 @@ def named_files(paths: list[str]) -> dict[str, str]:
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file. Over a federation it needs no data: sites use their own."""
-    kinds = get_type_hints(Job)
+    hints = get_type_hints(Job)
+    kinds = {item.name: hints[item.name] for item in fields(Job)}
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]

@@ -83,7 +83,13 @@ ledger = _group("ledger", "What left each site, and what the server saw of it.")
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
 SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
-Clusters = Annotated[int, typer.Option("--clusters", "-k", min=1, help="Number of clusters.")]
+Clusters = Annotated[
+    str,
+    typer.Option(
+        "--clusters", "-k", help="Number of clusters; auto: the one that the rows support (federated-kmeans)."
+    ),
+]
+ClusterRange = Annotated[str, typer.Option("--clusters", "-k", help="The numbers of clusters to judge: 2-15.")]
 Method = Annotated[
     str, typer.Option(help="The method, such as federated-kmeans or landmarks; `coterie methods` lists all.")
 ]
@@ -141,7 +147,11 @@ NoProfile = Annotated[
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[
-    list[str] | None, typer.Option(help="One-hot encode a text column by its categories: sex=f,m (may be repeated).")
+    list[str] | None,
+    typer.Option(
+        help="One-hot encode a column by these categories: sex=f,m (may be repeated). Text columns need none: sites "
+        "agree on the values that enough rows hold. A name alone, such as ward, does so with a column of numbers."
+    ),
 ]
 Key = Annotated[
     str | None, typer.Option(help="The column that identifies a row, where sites hold columns of the same rows.")
@@ -172,19 +182,37 @@ def check_new(path: Path, force: bool) -> None:
         raise InputError(f"{path} already exists; pass --force to overwrite it.")
 
 
+def clusters_of(text: str) -> int | str:
+    """``"5"`` as 5; ``"auto"`` and ``"2-15"`` stay."""
+    return int(text) if text.isdecimal() else text
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """``"2-15"`` as (2, 15)."""
+    low, _, high = text.partition("-")
+    try:
+        return int(low), int(high)
+    except ValueError:
+        raise InputError(
+            f"clusters={text!r}; it is a whole number of at least 1, auto, or numbers to judge, such as 2-15."
+        ) from None
+
+
 def names_of(text: str) -> list[str]:
     """``"a, b"`` as ``["a", "b"]``."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def categories_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """``["sex=f,m"]`` as ``{"sex": ["f", "m"]}``."""
-    categories = {}
+    """``["sex=f,m", "ward"]`` as ``{"sex": ["f", "m"], "ward": []}``: without values, sites agree on them."""
+    categories: dict[str, list[str]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
-        if not sign or not values:
-            raise InputError(f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m.")
-        categories[name.strip()] = [value.strip() for value in values.split(",")]
+        if bool(sign) != bool(values) or not name.strip():
+            raise InputError(
+                f"--categories {text!r} is not of the form COLUMN=VALUE,VALUE, such as sex=f,m, or a COLUMN alone."
+            )
+        categories |= {name.strip(): names_of(values)} if sign else {column: [] for column in names_of(name)}
     return categories
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -26,6 +27,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.messages.site_api import CARRIERS, Table
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.choosing import NoneSupported
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
 from coterie.sites.policy import EVERYTHING, Policy
@@ -69,13 +71,13 @@ def preview(
     Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
     and this site's share of a sample depend on the other sites.
     """
-    from coterie.estimators.fitting import check_private
+    from coterie.estimators.checks import check_private
     from coterie.sites.policy_files import find_policy
 
     job = Job(
         [str(data)],
         "",
-        clusters,
+        opt.clusters_of(clusters),
         method,
         scale=scale,
         missing=missing,
@@ -159,18 +161,19 @@ def _answers(
     from coterie.estimators.fitting import fit
 
     with tempfile.TemporaryDirectory() as folder:
-        fit(
-            estimator,
-            tables,
-            journal=Path(folder) / "journal",
-            policy=_played_rules(rules, estimator),
-            sums="plain",
-            scale=options.scale,
-            missing=options.missing,
-            ranges=options.ranges,
-            columns=columns,
-            profile=[column.name for column in options.besides] or options.profile,
-        )
+        with contextlib.suppress(NoneSupported):  # by this site's rows: the run ends here
+            fit(
+                estimator,
+                tables,
+                journal=Path(folder) / "journal",
+                policy=_played_rules(rules, estimator),
+                sums="plain",
+                scale=options.scale,
+                missing=options.missing,
+                ranges=options.ranges,
+                columns=columns,
+                profile=[column.name for column in options.besides] or options.profile,
+            )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]
 

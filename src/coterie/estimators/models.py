@@ -106,6 +106,7 @@ def _fitted(model: _Model) -> FederatedEstimator:
     if not estimator.splits_columns:  # there rows are embedded by their sites
         estimator.transform(np.zeros((1, len(model.columns))))
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
+    estimator._matches_names = True
     return estimator
 
 

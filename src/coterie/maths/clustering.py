@@ -124,8 +124,24 @@ def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Gene
 def largest_first(values: Floats) -> list[int]:
     """Positions from the largest value down. Values equal up to rounding keep their order: scaled columns all have
     the same variance, and the last digits depend on how rows are split among sites."""
-    steps = np.log(np.maximum(values / max(float(values.max()), 1e-300), 1e-300))
-    return [int(i) for i in np.argsort(-np.round(steps, 9), kind="stable")]
+    return [int(i) for i in np.argsort(-_steps(values, 9), kind="stable")]
+
+
+def smallest_first(values: Floats) -> list[int]:
+    """Positions from the smallest value up, values equal up to rounding in their order."""
+    return [int(i) for i in np.argsort(_steps(values, 9), kind="stable")]
+
+
+def distinct_first(values: Floats) -> list[int]:
+    """The same for the first position of every value; values that differ by a millionth are the same."""
+    steps = _steps(values, 6)
+    return [int(i) for i in np.unique(steps, return_index=True)[1]]
+
+
+def _steps(values: Floats, digits: int) -> Floats:
+    """Logarithms of shares of the largest value, rounded."""
+    shares = np.maximum(values / max(float(values.max()), 1e-300), 1e-300)
+    return np.asarray(np.round(np.log(shares), digits))
 
 
 def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, int, float]]:
@@ -181,9 +197,9 @@ def rough_centers(points: Floats, weights: Floats, n_clusters: int, *, seed: int
 
 def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, *, seed: int) -> list[Floats]:
     """The best few distinct solutions of a weighted k-means problem, best first."""
+    n_init = max(20, 3 * most)
     solutions: dict[float, Floats] = {}
-    for i in range(max(20, 3 * most)):
-        cost, centers = best_centers(points, weights, n_clusters, seed=(seed + 7919 * i) % 2**32, n_init=1)
+    for cost, centers in _all_solutions(points, weights, n_clusters, seed=seed, n_init=n_init):
         if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
             solutions[cost] = centers
     return [solutions[cost] for cost in sorted(solutions)[:most]]
@@ -239,11 +255,18 @@ def best_centers(
     points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10
 ) -> exact_kmeans.Solution:
     """The same for few points, with the same bits on every machine: for what the server does with sums."""
+    return exact_kmeans.best(_all_solutions(points, weights, n_clusters, seed=seed, n_init=n_init))
+
+
+def _all_solutions(
+    points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int
+) -> list[exact_kmeans.Solution]:
+    """The solution from each start; the points themselves, repeated, where they are as few as clusters."""
     points, weights = points[weights > 0], weights[weights > 0]
     distinct = np.unique(points, axis=0)
     if len(distinct) <= n_clusters:
-        return exact_kmeans.Solution(0.0, np.resize(distinct, (n_clusters, points.shape[1])))
-    return exact_kmeans.solve(points, weights, n_clusters, seed=seed, n_init=n_init)
+        return [exact_kmeans.Solution(0.0, np.resize(distinct, (n_clusters, points.shape[1])))]
+    return exact_kmeans.solutions(points, weights, n_clusters, seed=seed, n_init=n_init)
 
 
 def _solved(solver: KMeans, points: Rows, weights: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,16 +26,25 @@ class Solution(NamedTuple):
 
 
 def solve(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int = 10) -> Solution:
-    """The best of some solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
+    """The first of the best of some solutions."""
+    return best(solutions(points, weights, n_clusters, seed=seed, n_init=n_init))
+
+
+def solutions(points: Floats, weights: Floats, n_clusters: int, *, seed: int, n_init: int) -> list[Solution]:
+    """Solutions by Lloyd's algorithm, each from a start by greedy k-means++."""
     rng = np.random.default_rng(seed)
     middle = (weights[:, None] * points).sum(axis=0) / weights.sum()
     near = points - middle
     tol = TOLERANCE * float((weights[:, None] * near * near).sum() / weights.sum() / points.shape[1])
     apart = squared_distances(near, near)
     starts = [near[_start(apart, weights, n_clusters, rng)] for _ in range(n_init)]
-    found = [_improved(near, weights, start, tol) for start in starts]
-    best = found[_first_least([solution.cost for solution in found])]
-    return Solution(best.cost, best.centers + middle)
+    ends = [_improved(near, weights, start, tol) for start in starts]
+    return [Solution(end.cost, end.centers + middle) for end in ends]
+
+
+def best(each: Sequence[Solution]) -> Solution:
+    """The first of the best."""
+    return each[_first_least([solution.cost for solution in each])]
 
 
 def _start(apart: Floats, weights: Floats, n_clusters: int, rng: np.random.Generator) -> list[int]:

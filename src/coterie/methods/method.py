@@ -15,6 +15,7 @@ from coterie.messages.schema import ArraySpec, Content, Request, message_fields,
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
 from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
+from coterie.methods.shared.choosing import LARGEST, MOST, SMALLEST, Choice
 from coterie.methods.shared.cluster_profiles import Profile, run_profile
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
@@ -56,6 +57,10 @@ class RunContext:
     releases: Releases | None = None
     """What divides the run's privacy among its releases, where it is a private one."""
     preparation: Preparation | None = None
+    names: tuple[str, ...] = ()
+    """Of the columns; of none where one owner's rows are used as they are."""
+    grouped: bool = False
+    """Whether sites may show groups of rows."""
 
 
 class RunResult(NamedTuple):
@@ -112,7 +117,7 @@ class Settings:
         if privacy is not None:
             releases = Releases(privacy, len((yield from present())))
             preparation = yield from prepare_privately(options, names, releases)
-            private = RunContext(n_columns, seed, None, False, options, releases, preparation)
+            private = RunContext(n_columns, seed, None, False, options, releases, preparation, tuple(names))
             result = yield from self.protocol(private)
             return RunResult(preparation, result, capabilities, privacy=releases.spent)
         preparation = yield from prepare(
@@ -123,7 +128,8 @@ class Settings:
             max_share=options.max_share,
             names=names,
         )
-        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
+        known = options, None, preparation, tuple(names), capabilities.min_group > 0
+        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)
         result, halves, profile = (yield from self.protocol(context)), None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
@@ -152,6 +158,32 @@ class ComponentSettings(Settings):
     """Of a method that finds components."""
 
     n_components: int = parameter(2, "How many components.", COUNT)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ChoiceSettings(Settings):
+    """Of a method that judges numbers of clusters."""
+
+    min_clusters: int = parameter(
+        SMALLEST, "The smallest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    max_clusters: int = parameter(
+        LARGEST, "The largest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    result_type = Choice
+
+    @property
+    def ks(self) -> range:
+        """The numbers of clusters that are judged."""
+        return range(self.min_clusters, self.max_clusters + 1)
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        if not self.ks:
+            raise InputError(
+                f"min_clusters={self.min_clusters} is above max_clusters={self.max_clusters}; use at most as many."
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

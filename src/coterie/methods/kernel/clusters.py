@@ -22,11 +22,11 @@ from coterie.methods.shared.coresets import SampleCoreset, SumCost, coreset
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed, lloyd
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.restarts import AssignEach, best_of, n_init_parameter, n_starts
-from coterie.methods.shared.starts import Split, Summarise, starts_of
+from coterie.methods.shared.restarts import JUDGED, check_n_init, chosen_start, n_init_parameter
+from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
-CLUSTERING: Requests = (Assign, AssignEach, Close, Split, Summarise, SumCost, SampleCoreset)
+CLUSTERING: Requests = (Assign, Close, Split, *JUDGED, Summarise, SumCost, SampleCoreset)
 """The questions by which embedded rows are clustered."""
 
 
@@ -133,6 +133,11 @@ class EmbeddedKMeans(ClusterSettings):
     )
     max_rounds: int = parameter(100, "The most rounds of Lloyd's algorithm.", Allowed(whole=True, low=0))
 
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        check_n_init(self.n_init, self.init)
+
 
 def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunContext) -> Protocol[KMeansFit]:
     """Linear k-means of the embedded rows by sums (ours: no embedded row leaves a site)."""
@@ -142,8 +147,7 @@ def cluster_embedded(fit: KernelFit, settings: EmbeddedKMeans, context: RunConte
     spread = Spread(fit.n_rows, np.zeros(len(values)), deviation.copy())
     if settings.init != "random":  # the first component has one sign: nearly all of it is its mean
         spread.deviation[:1] = 0.0
-    most = n_starts(settings.n_init, settings.init)
-    start = yield from best_of((yield from starts_of(settings.init, k, spread, seed=context.seed, most=most)))
+    start = yield from chosen_start(settings.init, settings.n_init, k, spread, seed=context.seed)
     tol = settings.tol * float(np.mean(deviation**2))
     return (yield from lloyd(start, max_rounds=settings.max_rounds, tol=tol))
 

@@ -16,8 +16,8 @@ from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, lloyd
 from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
-from coterie.methods.shared.restarts import AssignEach, best_of, n_init_parameter, n_starts
-from coterie.methods.shared.starts import Split, Summarise, starts_of
+from coterie.methods.shared.restarts import JUDGED, check_n_init, chosen_start, n_init_parameter
+from coterie.methods.shared.starts import Split, Summarise
 from coterie.parameters import Allowed, parameter
 
 
@@ -37,7 +37,7 @@ class KMeansSettings(ClusterSettings):
             raise InputError(
                 f"init has shape {np.shape(self.init)}; centers of shape {(self.n_clusters, n_columns)} are needed."
             )
-        n_starts(self.n_init, self.init)
+        check_n_init(self.n_init, self.init)
 
     def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
         """A start, and rounds from there."""
@@ -45,9 +45,7 @@ class KMeansSettings(ClusterSettings):
         columns = context.spread or (yield from spread(context.n_columns))
         check_rows(columns.rows, self.n_clusters)
         init = self.init if isinstance(self.init, str) else np.asarray(self.init, np.float64)
-        most = n_starts(self.n_init, init)
-        starts = yield from starts_of(init, self.n_clusters, columns, seed=context.seed, most=most)
-        start = yield from best_of(starts)
+        start = yield from chosen_start(init, self.n_init, self.n_clusters, columns, seed=context.seed)
         return (yield from self.improve(start, columns, context.seed))
 
     def improve(self, start: Floats, columns: Spread, seed: int) -> Protocol[KMeansFit]:
@@ -60,9 +58,7 @@ class LloydSettings(KMeansSettings):
     """Parameters of Lloyd's algorithm."""
 
     _: KW_ONLY
-    init: str | npt.ArrayLike = parameter(
-        "var-part", "Where to start, as in :class:`FederatedKMeans`.", chooses="points"
-    )
+    init: str | npt.ArrayLike = parameter("auto", "Where to start, as in :class:`FederatedKMeans`.", chooses="points")
     n_init: str | int = n_init_parameter()
     max_rounds: int = parameter(100, "The most rounds.", Allowed(whole=True, low=0))
     tol: float = parameter(1e-4, "When to stop, as in :class:`FederatedKMeans`.", Allowed(low=0))
@@ -73,8 +69,9 @@ class LloydSettings(KMeansSettings):
 METHOD = Method(
     "lloyd",
     "Lloyd's k-means over all rows, by sums",
-    (Assign, AssignEach, Close, Split, Summarise),
-    "k(d+1)+1 a round and k+1 to close; start by sums: cells(2d+1) a round; one-shot start: k(d+1)",
+    (Assign, Close, Split, *JUDGED, Summarise),
+    "k(d+1)+1 a round and k+1 to close; start: at most 4k(2d+1) + 16k(d+1) a round, then at most 8k(d+1) a round "
+    "while starts are compared; one-shot start: k(d+1)",
     "per cluster the sum and number of rows, over all sites; with a one-shot start each site's own centers",
     optional="only with a one-shot start",
     settings=(LloydSettings,),

@@ -156,7 +156,7 @@ class Asks(Interface):
         """Columns summed up by cluster, about an origin."""
         ...
 
-    def bins(self, places: Indices, first: Floats, last: Floats, unit: float) -> Protocol[BinCounts]:
+    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
         """Values of some of the columns, counted by cluster and bin."""
         ...
 
@@ -186,17 +186,18 @@ class ByCenters(_Chosen):
 
     centers: Floats
     grouped: bool
+    phase: str = PHASE
 
     def sums(self, origin: Floats) -> Protocol[ClusterSums]:
         """One round, over all sites."""
         ask = SumByCluster(*self.all(), self.centers, origin, len(self.centers) if self.grouped else 0)
         box = {} if ask.measure or not self.ranges else {"box": self.ranges.box(origin, np.ones(len(origin)))}
-        return (yield from total(ask, limits=box, phase=PHASE))
+        return (yield from total(ask, limits=box, phase=self.phase))
 
-    def bins(self, places: Indices, first: Floats, last: Floats, unit: float) -> Protocol[BinCounts]:
+    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
         """One round, over all sites."""
-        ask = CountByCluster(*self.at(places), bins_for(QUARTILES), unit, self.centers, first, last)
-        return (yield from total(ask, phase=PHASE))
+        ask = CountByCluster(*self.at(places), bins, unit, self.centers, first, last)
+        return (yield from total(ask, phase=self.phase))
 
 
 @dataclass(frozen=True)
@@ -211,29 +212,38 @@ class ByLabels(_Chosen):
         asks = {site: SumByLabel(*self.all(), self.n_clusters, own, origin) for site, own in self.labels.items()}
         return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
 
-    def bins(self, places: Indices, first: Floats, last: Floats, unit: float) -> Protocol[BinCounts]:
+    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
         """One round; the sites' answers added up."""
-        chosen, bins = self.at(places), bins_for(QUARTILES)
+        chosen = self.at(places)
         asks = {site: CountByLabel(*chosen, bins, unit, own, first, last) for site, own in self.labels.items()}
         return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
 
 
 def profiled(
-    asks: Asks, columns: Sequence[str], *, grouped: bool = False, origin: Floats | None = None
+    asks: Asks,
+    columns: Sequence[str],
+    *,
+    grouped: bool = False,
+    origin: Floats | None = None,
+    levels: Sequence[float] = QUARTILES,
+    bins: int | None = None,
 ) -> Protocol[Profile]:
     """The profile of clusters by columns, in two questions: sums about ``origin`` (asked twice, where digits would be
-    lost), then counts of values in bins."""
+    lost), then counts of values in bins.
+
+    ``levels`` are quantiles to give in place of quartiles, from ``bins`` rather than as few as will do.
+    """
     names = tuple(columns)
     moments = yield from _summed(asks, np.zeros(len(names)) if origin is None else origin)
-    quartiles = np.full((*moments.present.shape, len(QUARTILES)), np.nan)
+    quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
     counted = np.flatnonzero(~moments.is_share & (moments.variance > 0).any(axis=0))
     if len(counted):
-        deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(QUARTILES)
+        deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
         unit = count_unit(moments.n_rows)
-        reply = yield from asks.bins(counted, first, last, unit)
+        reply = yield from asks.counts(counted, bins or bins_for(levels), unit, first, last)
         hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
-        quartiles[:, counted] = from_bins(reply.counts * unit, first, last, QUARTILES, hidden)
+        quartiles[:, counted] = from_bins(reply.counts * unit, first, last, levels, hidden)
     constant = (moments.variance == 0) & ~moments.is_share
     quartiles[constant] = moments.means[constant][:, None]
     return moments.profile(names, quartiles, grouped)

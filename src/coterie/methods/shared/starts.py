@@ -1,4 +1,4 @@
-"""Where k-means starts: :func:`choose_start` lists the ways. A start is never a row of a site."""
+"""Where k-means starts: :func:`starts_of` lists the ways. A start is never a row of a site."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ def random_start(low: npt.ArrayLike, high: npt.ArrayLike, n_clusters: int, *, se
     return clustering.random_in_box(bottom, top, n_clusters, np.random.default_rng([seed, 0]))
 
 
-CELLS_A_CLUSTER = 4
-PLACE_MOVES = 2
+CELLS_A_CLUSTER, PLACES_A_CLUSTER = 4, 16
+"""Of the start ``auto``: cells cut along columns, and public places that move to the rows near them."""
+PLACE_MOVES = 3
+"""How often places move, in the rounds that cut cells."""
+START_BITS = 48
+"""Of a ring for masked sums that only decide where to start."""
+FEWEST_ROWS, MOST_NUMBERS = 5, 1 << 18
+"""There are at most as many places as leave each so many rows, and each question at most so many numbers."""
 
 
 class LocalCenters(Reply, content="averages"):
@@ -191,9 +197,10 @@ def _split_cells(
         origin = m.sums[0] / max(float(m.counts[0]), 1e-300)
     else:
         origin = about.mean
+    bits = None if places is None else START_BITS
     near, moves = Points(np.zeros((0, n_columns)) if places is None else places, np.zeros(0)), PLACE_MOVES
     while True:
-        m = yield from total(split_request(taken, origin, near.points if moves else None))
+        m = yield from total(split_request(taken, origin, near.points if moves else None), bits=bits)
         if moves:
             near = Points(origin + clustering.means(m.near_sums, m.near, fallback=near.points - origin), m.near)
             moves -= 1
@@ -224,6 +231,8 @@ def starts_of(
         return [random_start(spread.low, spread.high, n_clusters, seed=own) for own in seeds]
     if init == "var-part":
         return [(yield from var_part(n_clusters, d, about=spread))]
+    if init == "cells" and most == 1:
+        return [(yield from cells_start(n_clusters, d, seed=seed, about=spread))]
     if init == "cells":
         cells, _ = yield from _split_cells(CELLS_A_CLUSTER * n_clusters, d, spread)
         return solutions([cells], n_clusters, most, seed=seed)
@@ -231,17 +240,35 @@ def starts_of(
         return [(yield from one_shot(n_clusters, d, seed=seed))]
     if init != "auto":
         raise InputError(f"init={init!r} must be auto, one-shot, cells, var-part, random or an array of centers.")
-    places = np.random.default_rng([seed, 2]).normal(spread.mean, spread.deviation, (CELLS_A_CLUSTER * n_clusters, d))
-    cells, near = yield from _split_cells(len(places), d, spread, places=places)
+    a_cluster = max(CELLS_A_CLUSTER, min(PLACES_A_CLUSTER, most))  # few where few starts are asked for
+    n_places = min(a_cluster * n_clusters, points_of(n_clusters, spread))
+    cells, near = yield from cells_and_places(n_clusters, spread, seed=seed, n_places=n_places)
     both = Points(np.concatenate([cells.points, near.points]), np.concatenate([cells.weights, near.weights]))
-    return solutions([cells, near, both], n_clusters, most, seed=seed)
+    return solutions([both, cells, near], n_clusters, most, seed=seed)
+
+
+def points_of(n_clusters: int, spread: Spread) -> int:
+    """How many points one question may ask about: no more than rows can tell apart, or than is worth sending."""
+    fewest = min(spread.rows / FEWEST_ROWS, MOST_NUMBERS / (len(spread.mean) + 1))
+    return max(n_clusters, int(fewest))
+
+
+def cells_and_places(
+    n_clusters: int, spread: Spread, *, seed: int, n_places: int | None = None
+) -> Protocol[tuple[Points, Points]]:
+    """Two sets of points that stand for all rows: the means of four cells a cluster, and public places, as many
+    unless stated, that moved to the means of the rows near them."""
+    d, n_cells = len(spread.mean), min(CELLS_A_CLUSTER * n_clusters, points_of(n_clusters, spread))
+    drawn = np.random.default_rng([seed, 2]).standard_normal((n_cells if n_places is None else n_places, d))
+    return (yield from _split_cells(n_cells, d, spread, places=spread.mean + spread.deviation * drawn))
 
 
 def solutions(sets: Sequence[Points], n_clusters: int, most: int, *, seed: int) -> list[Floats]:
     """At most so many distinct solutions of weighted k-means problems, the best of each first."""
+    each = -(-most // len(sets))
     ranked = [
-        clustering.several_starts(points, weights, n_clusters, most, seed=(seed + 104729 * i) % 2**32)
+        clustering.several_starts(points, weights, n_clusters, each, seed=(seed + 104729 * i) % 2**32)
         for i, (points, weights) in enumerate(sets)
     ]
-    in_turn = [found[i] for i in range(most) for found in ranked if i < len(found)]
+    in_turn = [centers[i] for i in range(each) for centers in ranked if i < len(centers)]
     return in_turn[:most]

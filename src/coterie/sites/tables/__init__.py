@@ -2,6 +2,7 @@
 
 from coterie.sites.tables.identifying import identifying_columns as identifying_columns
 from coterie.sites.tables.opening import open_table as open_table
+from coterie.sites.tables.opening import open_tables as open_tables
 from coterie.sites.tables.opening import read_columns as read_columns
 from coterie.sites.tables.opening import read_keys as read_keys
 from coterie.sites.tables.opening import split_by_site as split_by_site

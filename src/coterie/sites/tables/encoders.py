@@ -21,6 +21,8 @@ from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
 
 LARGEST = 2**53
+OTHER = "other"
+"""The category of values that are none of the others."""
 LOOK = 1 << 14
 """Rows per batch when a source is checked."""
 Categories = Mapping[str, Sequence[object]]
@@ -131,13 +133,19 @@ def too_large(column: str, row: int, value: object) -> str:
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """A column of declared categories as one column of 0 and 1 for each."""
+    """A column of categories as one column of 0 and 1 for each."""
 
     column: str
     kind: Any
     categories: tuple[str, ...]
+    is_open: bool = False
+    """Whether a value that is none of them is of the category ``other``, or of none; otherwise it is an error."""
     single = False
-    suspect = True
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a value may be an error."""
+        return not self.is_open
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,13 +153,13 @@ class CategoryEncoder:
 
     def put(self, values: Any, out: Rows) -> None:
         """Write 1 where the value is the category, 0 elsewhere, NaN where it is missing."""
-        places = self._places(values)
+        places, there = self._places(values)
         out[:] = places[:, None] == np.arange(len(self.categories))
-        out[places < 0] = np.nan
+        out[~there if self.is_open else places < 0] = np.nan
 
     def faulty(self, values: Any) -> Mask:
-        there: Mask = as_text(values, self.kind).is_valid().to_numpy(zero_copy_only=False)
-        return there & (self._places(values) < 0)
+        places, there = self._places(values)
+        return there & (places < 0) & (not self.is_open)
 
     def complaint(self, first: int, value: object, n_rows: int) -> str:
         return (
@@ -160,10 +168,14 @@ class CategoryEncoder:
             f"correct the rows, or {IGNORE_IT}"
         )
 
-    def _places(self, values: Any) -> Integers:
-        declared = as_text(pa.array(self.categories, pa.large_string()), self.kind)
-        indices = pc.index_in(as_text(values, self.kind), value_set=declared)
-        return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False))
+    def _places(self, values: Any) -> tuple[Integers, Mask]:
+        """The place of each value's category, -1 for none, and whether there is a value."""
+        texts, declared = as_text(values, self.kind), as_text(pa.array(self.categories, pa.large_string()), self.kind)
+        places = np.array(pc.index_in(texts, value_set=declared).fill_null(-1))
+        there: Mask = texts.is_valid().to_numpy(zero_copy_only=False)
+        if self.is_open and OTHER in self.categories:
+            places[there & (places < 0)] = self.categories.index(OTHER)
+        return places, there
 
 
 Encoder = NumberEncoder | CategoryEncoder
@@ -171,11 +183,13 @@ Encoder = NumberEncoder | CategoryEncoder
 
 @dataclass(frozen=True)
 class Choice:
-    """Exactly ``columns``, or all but those to ``ignore``; text columns by their declared categories."""
+    """Exactly ``columns``, or all but those to ``ignore``; text columns by their declared categories, or by the
+    ``levels`` that sites agreed on. A column without a category is to have levels, too, even if it holds numbers."""
 
     columns: Sequence[str] | None = None
     ignore: Collection[str] = ()
     categories: Categories | None = None
+    levels: Categories | None = None
 
     def __post_init__(self) -> None:
         for option in ("columns", "ignore"):
@@ -183,8 +197,14 @@ class Choice:
                 raise InputError(f"{option}={getattr(self, option)!r} is text; give a list of names")
         for column, values in (self.categories or {}).items():
             texts = [] if isinstance(values, str) else [str(value) for value in values]
-            if not texts or len(set(texts)) < len(texts):
+            if isinstance(values, str) or len(set(texts)) < len(texts):
                 raise InputError(f"the categories of {column!r} are {values!r}; give a list of distinct values")
+
+    @property
+    def declared(self) -> dict[str, tuple[str, ...]]:
+        """The declared categories by column."""
+        given = {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
+        return {column: values for column, values in given.items() if values}
 
     def without(self, column: str) -> Choice:
         if self.columns is None:
@@ -195,9 +215,18 @@ class Choice:
 def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
     """The encoders of the chosen columns; the source will return those with categories as text."""
     names = chosen(source, choice)
-    declared = {column: tuple(str(v) for v in values) for column, values in (choice.categories or {}).items()}
-    source.texts = {**source.texts, **{name: frozenset(values) for name, values in declared.items()}}
-    encoders = tuple(_encoder(source, name, declared.get(name)) for name in names)
+    declared, levels = choice.declared, choice.levels or {}
+    source.texts = {
+        **source.texts,
+        **{name: frozenset[str]() for name in levels},
+        **{name: frozenset(values) for name, values in declared.items()},
+    }
+    encoders = tuple(
+        CategoryEncoder(name, source.schema.field(name).type, tuple(map(str, levels[name])), is_open=True)
+        if name in levels
+        else _encoder(source, name, declared.get(name))
+        for name in names
+    )
     check_names(source.name, [name for encoder in encoders for name in encoder.names])
     return encoders
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from coterie.sites.tables.encoders import (
     number_in,
     owners,
 )
+from coterie.sites.tables.levels import Levels, agreed_levels, check_shared, columns_of_text, level_counts, united
 from coterie.sites.tables.phrases import no_column, quoted, reading
 from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, StreamedTable, checked_batches, checked_keys, counted
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
@@ -59,6 +61,7 @@ def open_table(
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
     categories: Categories | None = None,
+    levels: Categories | None = None,
     key: str | None = None,
     unit: str | None = None,
     unreadable: Literal["refuse", "missing"] = "refuse",
@@ -71,12 +74,13 @@ def open_table(
     of 0 and 1 for each of its ``categories``. CSV cells, categories and large integers are checked here, so that
     a run does not fail halfway. Files are streamed, except ``.npz``. ``key`` is the column that identifies a row at
     every site that holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row
-    it is, for differential privacy of all rows of one person.
+    it is, for differential privacy of all rows of one person. ``levels`` are categories that sites agreed on
+    (:func:`open_tables`): a value that is none of them is of the category ``other``, or else of none.
 
     With ``unreadable="missing"`` no cell keeps a table from being opened: text in a column of numbers and values
     outside the declared categories count as missing, larger integers are rounded, and keys are not read.
     """
-    reader, choice = source_of(source, name), Choice(columns, ignore, categories)
+    reader, choice = source_of(source, name), Choice(columns, ignore, categories, levels)
     if unreadable == "missing":
         reader.forgive()
     keys = None if key is None or reader.forgives else _keys(reader, key)
@@ -86,6 +90,39 @@ def open_table(
     table = _opened(reader, encoders_of(reader, choice), keys, block_bytes)
     table.units = units
     return table
+
+
+def open_tables(
+    sources: Mapping[str, object],
+    options: Mapping[str, Mapping[str, Any]],
+    least: Mapping[str, int | None],
+    *,
+    keeps_unlike: bool = False,
+) -> dict[str, Table]:
+    """The table of every site, by its options for :func:`open_table`; text columns by the levels all agree on.
+
+    ``least`` is how many rows of a site must hold a level for the site to name it; None: it names none. A column of
+    which no level is named is refused, or, with ``keeps_unlike``, has one category, ``other``.
+    """
+    levels = named_levels(sources, options, least)
+    if not keeps_unlike:
+        check_shared(levels)
+    return {site: open_table(source, levels=levels, **options[site]) for site, source in sources.items()}
+
+
+def named_levels(
+    sources: Mapping[str, object], options: Mapping[str, Mapping[str, Any]], least: Mapping[str, int | None]
+) -> Levels:
+    """The levels that these sites name together; nothing is read at those that name none."""
+    readers, choices, naming = {}, {}, {site: few for site in sources if (few := least[site]) is not None}
+    for site in naming:
+        given = options[site]
+        readers[site] = source_of(sources[site], given.get("name"))
+        choice = Choice(given.get("columns"), given.get("ignore", ()), given.get("categories"))
+        for column in filter(None, (given.get("key"), given.get("unit"))):
+            choice = choice.without(column)
+        choices[site] = choice
+    return agreed_levels(readers, choices, naming)
 
 
 def _opened(
@@ -178,13 +215,22 @@ def split_by_site(
     unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
+    least: int | None = None,
+    keeps_unlike: bool = False,
 ) -> dict[str, Table]:
-    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`."""
+    """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`, and
+    as `open_tables` for text columns."""
     reader = source_of(source, name)
     _type_of_names(reader, site_column, "name sites; use text")
     choice, units = Choice(columns, ignore, categories).without(site_column), None
     if unit is not None:
         choice, units = choice.without(unit), _units(reader, unit)
+    if least is not None:
+        counts = level_counts(reader, columns_of_text({"": reader}, {"": choice}), site_column)
+        levels = united(counts, dict.fromkeys(counts, least))
+        if not keeps_unlike:
+            check_shared(levels)
+        choice = replace(choice, levels=levels)
     encoders = encoders_of(reader, choice)
     sizes = _sizes(reader, encoders, site_column)
     tables = _parts(reader, encoders, site_column, sizes, block_bytes)

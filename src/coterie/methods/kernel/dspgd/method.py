@@ -124,7 +124,7 @@ METHOD = Method(
     "round",
     "sums of products of random features over all sites, enough of which reveal what sites show (groups by default); "
     "then per cluster the sum and number of embedded rows",
-    optional="only with a one-shot start (the default where every site allows averages)",
+    optional="only with a one-shot start",
     settings=(DSPGDClusterSettings, DSPGDComponentSettings),
     fixed={"cem": True},
 )

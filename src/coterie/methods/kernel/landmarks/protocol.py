@@ -25,6 +25,7 @@ from coterie.methods.kernel.landmarks.search import Searched, nearest_counts, su
 from coterie.methods.method import COUNT_OR_NONE, RunContext
 from coterie.methods.shared.counts import check_rows
 from coterie.methods.shared.lloyd import Moments, lloyd
+from coterie.methods.shared.restarts import STARTS, best_of
 from coterie.parameters import Allowed, parameter
 
 SAMPLE = 2000
@@ -36,8 +37,6 @@ FEWEST_EACH = 4
 WORTHWHILE = {"local": 0.25, "summed": 0.75}
 """More landmarks are asked for where half of them miss so much of what the others are apart. Of local ones many are
 nearly there twice, since sites have similar rows; summed ones are means of different cells."""
-MOST_STARTS = 8
-"""Solutions for the landmarks that sites judge by their rows: a number each, where a round of Lloyd is hundreds."""
 SUM_BITS = 32
 """Enough for sums of features in a masked round."""
 NONE = 1e-9
@@ -203,7 +202,13 @@ def _scatter(points: Floats, reply: sites.LocalLandmarks, middle: Floats) -> flo
 
 
 def cluster_by_landmarks(
-    settings: LandmarkParameters, n_clusters: int, context: RunContext, *, max_rounds: int, tol: float
+    settings: LandmarkParameters,
+    n_clusters: int,
+    context: RunContext,
+    *,
+    max_rounds: int,
+    tol: float,
+    n_starts: int = STARTS,
 ) -> Protocol[LandmarkFit]:
     """Kernel k-means without an embedding: the landmarks are clustered, then rounds of Lloyd among the features."""
     settings.check(context.n_columns)
@@ -212,7 +217,7 @@ def cluster_by_landmarks(
     rows, weights, is_local = mapped.landmarks.n_rows, mapped.landmarks.weights, source == "local"
     check_rows(rows, n_clusters)
     features = mapped.map.own_features()
-    starts = clustering.several_starts(features, weights, n_clusters, MOST_STARTS if is_local else 1, seed=seed)
+    starts = clustering.several_starts(features, weights, n_clusters, n_starts, seed=seed)
     spread = np.average((features - np.average(features, 0, weights)) ** 2, 0, weights)
     shift = tol * float(np.mean(spread))
     if is_local:  # sites compare the starts on their rows in the round that announces the landmarks
@@ -220,9 +225,10 @@ def cluster_by_landmarks(
         replies = (yield from each(ask)).values()
         start = starts[int(np.argmin(sum(reply.rows * reply.costs.astype(np.float64) for reply in replies)))]
         clusters = yield from lloyd(start, max_rounds=max_rounds, tol=shift, moments=_moments_by_averages)
-    else:  # the first is the best as the landmarks see it
+    else:
         yield from total(mapped.request)
-        clusters = yield from lloyd(starts[0], max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
+        start = yield from best_of(starts, 1)
+        clusters = yield from lloyd(start, max_rounds=max_rounds, tol=shift, bits=SUM_BITS)
     return LandmarkFit(mapped.map.kernel, mapped.map, rows, clusters, landmark_values(features, weights), len(starts))
 
 
