@@ -19,6 +19,7 @@ from benchmarks import (
     lloyd,
     masking,
     privacy,
+    quality,
     verified,
 )
 from benchmarks.measure import Grid, Line
@@ -26,6 +27,7 @@ from benchmarks.measure import Grid, Line
 BENCHMARKS = {
     **lloyd.BENCHMARKS,
     **groups.BENCHMARKS,
+    **quality.BENCHMARKS,
     **halves.BENCHMARKS,
     **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,

@@ -263,9 +263,8 @@ ALL = [(m.name, kind) for m in METHODS.values() for kind in m.settings]
 def test_what_cannot_be_private_is_refused_before_a_question_about_rows(name, kind):
     rows = {"site-0": ROWS, "site-1": ROWS + 1, "site-2": ROWS - 1}
     make = next(estimator for estimator in ESTIMATORS.values() if issubclass(estimator, kind))
-    few = dict(METHODS[name].fixed)
-    for of, number in ((ClusterSettings, "n_clusters"), (ComponentSettings, "n_components")):
-        few |= {number: 2} if issubclass(kind, of) else {}
+    sizes = {"n_clusters": ClusterSettings, "n_components": ComponentSettings}
+    few = {**METHODS[name].fixed, **{size: 2 for size, what in sizes.items() if issubclass(kind, what)}}
     estimator = make(**few)
     policy = Policy(protection="noise", privacy=PrivacyRules(8.0), per_site_results="rows", alignment_key=bytes(32))
     events: list[Any] = []

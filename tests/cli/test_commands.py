@@ -213,6 +213,7 @@ def test_methods_and_audits(cli):
         "jl+bklw",
         "edge-kmeans",
         "federated-pca",
+        "describe",
         "vertical-kernel-pca",
         "dpca",
     }

@@ -261,6 +261,13 @@ def test_what_it_does_not_use_is_refused(options):
         coterie.fit(TableDescriber(), tables, policy=OPEN, sums="plain", **options)
 
 
+def test_a_description_is_no_model(tmp_path):
+    made = TableDescriber().fit(np.random.default_rng(0).random((60, 2)), sites=np.arange(60) % 3)
+    assert made.description_.rows == 60
+    with pytest.raises(InputError, match="TableDescriber is not a fitted model"):
+        coterie.save_model(made, tmp_path / "model.json")
+
+
 def test_a_site_may_allow_it_alone():
     tables = by_site(frame())
     with pytest.raises(RunError):

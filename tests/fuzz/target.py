@@ -20,6 +20,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.methods.analysis.describe import CountInBins
 from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
 from coterie.methods.kernel.ce_pca import (
@@ -405,6 +406,7 @@ NOISY: tuple[Request[Any], ...] = (
     private_choosing.SumHalfCells(*NOISE, np.full(2, 1e4), 100, 3, VALUES[:2]),
     private_choosing.SumSilhouettes(*NOISE, np.full(1, 1e4), 100, np.array([2, 1]), VALUES[:3]),
     private_choosing.CountPairs(*NOISE, np.full(1, 1e4), VALUES[:2], VALUES[1:3]),
+    CountInBins(*NOISE, np.full(1, 1e4), 2, 5),
 )
 """Of private runs, to a site that takes part in none."""
 SAMPLES: tuple[Request[Any], ...] = (

@@ -7,7 +7,7 @@ import sys
 import warnings
 
 # isort: off
-from coterie.cli import cluster, choosing, describing, previews, watching, deployment, approvals  # noqa: F401
+from coterie.cli import cluster, labels, choosing, describing, previews, watching, deployment, approvals  # noqa: F401
 from coterie.cli import enrollment, federation  # noqa: F401
 from coterie.cli import budgets, inspection, ledgers, certificates  # noqa: F401
 

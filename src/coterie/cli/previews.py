@@ -44,15 +44,12 @@ class _Played(Policy):
 
 
 @site.command()
+@opt.reads_tables
 def preview(
     data: opt.OwnFile,
     clusters: opt.Clusters,
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
@@ -65,6 +62,7 @@ def preview(
         str, typer.Option(help="The site's policy: a file, private, strict, standard or research.")
     ] = "standard",
     as_json: opt.AsJson = False,
+    **reading: Any,
 ) -> None:
     """Show what this site would send under its policy: run the method here, with this site alone.
 
@@ -87,7 +85,7 @@ def preview(
         ),
         policy=policy,
         settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
+        **reading,
     )
     estimator = job.estimator()
     job.check_key(estimator)

@@ -152,7 +152,9 @@ def described_tables(
     first = next(iter(tables.values()))
     names = [column.name for column in first.columns]
     blocks = {name: (start, stop) for name, start, stop in category_blocks(first)}
-    if ranges is not None or describer.privacy is not None:
+    if ranges is not None and describer.privacy is None:
+        raise InputError("ranges are for a private description; give privacy, an epsilon, or leave them out.")
+    if describer.privacy is not None:
         options["ranges"] = _ends(names, blocks, ranges or {})
     fit(describer, tables, **options)
     found, ledger = describer.description_, describer.ledger_
@@ -190,7 +192,7 @@ def _ends(
     if without or unknown:
         problems = [f"a range is missing for {listed_columns(without)}"] if without else []
         problems += [f"ranges names {listed_columns(unknown)}, which is none of the columns"] if unknown else []
-        raise InputError(f"{'; '.join(problems)}; give ranges={{'age': (0, 120)}}, say, for every column of numbers.")
+        raise InputError(f"{'; '.join(problems)}; declare one, such as 0 to 120, for every column of numbers.")
     return [declared[name][0] for name in names], [declared[name][1] for name in names]
 
 

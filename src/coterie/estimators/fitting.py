@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
+from coterie.methods.shared.scales import Scale
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -46,7 +47,7 @@ def fit(
     sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: Scale = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
@@ -108,6 +109,8 @@ def fit(
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
     with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
+        estimator.na_ = shared_na(opened.values())
+        estimator.levels_ = sorted({column for table in opened.values() for column in getattr(table, "levels", ())})
         fitted = fit_over(
             channel,
             estimator,
@@ -179,6 +182,16 @@ def fit_over(
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:
+    """What stood for missing values at all sites, by column of the files."""
+    first, *others = (getattr(table, "na", {}) for table in tables)
+    return {
+        column: list(values)
+        for column, values in first.items()
+        if all(list(other.get(column, ())) == list(values) for other in others)
+    }
 
 
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:

@@ -127,6 +127,7 @@ class Settings:
             ranges=options.ranges,
             max_share=options.max_share,
             names=names,
+            grouped=capabilities.min_group > 0,
         )
         known = options, None, preparation, tuple(names), capabilities.min_group > 0
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)

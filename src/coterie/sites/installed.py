@@ -7,9 +7,8 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -28,7 +27,7 @@ from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
-from coterie.sites.tables import fingerprint, open_table
+from coterie.sites.tables import Reading, TableProblems, examined, fingerprint, reading_of
 from coterie.sites.views import GroupedTable, grouped_view
 from coterie.sites.views.forming import Progress
 
@@ -37,41 +36,34 @@ PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """What a site holds and by which rules: said by its owner, and by nobody else."""
+class Holdings(Reading):
+    """What a site holds, how it is read and by which rules: said by its owner, and by nobody else."""
 
     data: str
     policy: str = "standard"
-    columns: list[str] | None = None
-    ignore: list[str] = field(default_factory=list)
-    categories: dict[str, list[str]] = field(default_factory=dict)
     key: str | None = None
     table_name: str = "table"
     """Groups are kept under it: one name for one table, whatever file it comes in."""
 
     def table(self) -> Table:
         """The table, opened as said. Under noise no value in it is refused, since a refusal would tell of a row."""
-        return self._opened("missing" if self.rules().protection == "noise" else "refuse")
+        return self._opened(forgives=self.rules().protection == "noise")
 
     def unreadable(self) -> str:
         """What counts as missing under noise because it cannot be read, for the site's owner; empty if nothing."""
         try:
-            self._opened("refuse")
+            self._opened(forgives=False)
         except InputError as problem:
             return str(problem)
         return ""
 
-    def _opened(self, unreadable: Literal["refuse", "missing"]) -> Table:
+    def _opened(self, *, forgives: bool) -> Table:
         privacy = self.rules().privacy
-        return open_table(
-            self.data,
-            columns=self.columns,
-            ignore=self.ignore,
-            categories=self.categories,
-            key=self.key,
-            unit=None if privacy is None else privacy.unit_column,
-            unreadable=unreadable,
-        )
+        unit = None if privacy is None else privacy.unit_column
+        table, problems = examined(self.data, reading_of(self), {}, key=self.key, unit=unit, forgives=forgives)
+        if problems:
+            raise TableProblems(problems)
+        return table
 
     def rules(self) -> Policy:
         """The policy, read anew."""

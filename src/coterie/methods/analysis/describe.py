@@ -105,9 +105,10 @@ class DescribeSettings(PrivateSettings):
         names = context.names or tuple(f"x{i}" for i in range(context.n_columns))
         if context.releases is not None:
             return (yield from described_privately(context, names))
+        whole = np.zeros((1, context.n_columns))
         bins = None if context.grouped else FINE
-        whole = ByCenters(names, None, np.zeros((1, context.n_columns)), context.grouped, "algorithm")
-        made = yield from profiled(whole, names, grouped=context.grouped, levels=QUANTILES, bins=bins)
+        asks = ByCenters(tuple(names), None, whole, context.grouped, "algorithm")
+        made = yield from profiled(asks, names, grouped=context.grouped, levels=QUANTILES, bins=bins)
         return Description.of(made)
 
 

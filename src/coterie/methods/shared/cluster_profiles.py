@@ -156,8 +156,8 @@ class Asks(Interface):
         """Columns summed up by cluster, about an origin."""
         ...
 
-    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
-        """Values of some of the columns, counted by cluster and bin."""
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+        """Values of some of the columns, counted by cluster and bin; bins lie between these ends."""
         ...
 
 
@@ -187,6 +187,7 @@ class ByCenters(_Chosen):
     centers: Floats
     grouped: bool
     phase: str = PHASE
+    """Of the ledger."""
 
     def sums(self, origin: Floats) -> Protocol[ClusterSums]:
         """One round, over all sites."""
@@ -194,9 +195,9 @@ class ByCenters(_Chosen):
         box = {} if ask.measure or not self.ranges else {"box": self.ranges.box(origin, np.ones(len(origin)))}
         return (yield from total(ask, limits=box, phase=self.phase))
 
-    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
         """One round, over all sites."""
-        ask = CountByCluster(*self.at(places), bins, unit, self.centers, first, last)
+        ask = CountByCluster(*self.at(places), n_bins, unit, self.centers, *ends)
         return (yield from total(ask, phase=self.phase))
 
 
@@ -212,10 +213,10 @@ class ByLabels(_Chosen):
         asks = {site: SumByLabel(*self.all(), self.n_clusters, own, origin) for site, own in self.labels.items()}
         return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
 
-    def counts(self, places: Indices, bins: int, unit: float, first: Floats, last: Floats) -> Protocol[BinCounts]:
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
         """One round; the sites' answers added up."""
         chosen = self.at(places)
-        asks = {site: CountByLabel(*chosen, bins, unit, own, first, last) for site, own in self.labels.items()}
+        asks = {site: CountByLabel(*chosen, n_bins, unit, own, *ends) for site, own in self.labels.items()}
         return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
 
 
@@ -241,7 +242,7 @@ def profiled(
         deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
         unit = count_unit(moments.n_rows)
-        reply = yield from asks.counts(counted, bins or bins_for(levels), unit, first, last)
+        reply = yield from asks.bins(counted, (first, last), bins or bins_for(levels), unit)
         hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
         quartiles[:, counted] = from_bins(reply.counts * unit, first, last, levels, hidden)
     constant = (moments.variance == 0) & ~moments.is_share
