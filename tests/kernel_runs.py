@@ -26,6 +26,7 @@ from coterie import (
     FederatedKernelPCA,
     FederatedKMeans,
     FederatedPCA,
+    NumberOfClusters,
     Privacy,
 )
 from coterie.engines.inprocess import in_process
@@ -103,6 +104,7 @@ METHODS: dict[str, Callable[[], FederatedEstimator]] = {
     "dspgd, components by Gram": lambda: DSPGDKernelPCA(3, n_features=24, n_iter=4, solver="gram"),
     "dspgd, components by Lanczos": lambda: DSPGDKernelPCA(2, n_iter=3, solver="lanczos"),
     "federated-pca": lambda: FederatedPCA(2),
+    "choose-k": lambda: NumberOfClusters(max_clusters=4),
     "federated-kmeans, privately": lambda: FederatedKMeans(3, privacy=Privacy(20.0)),
     "landmarks, clusters, privately": lambda: FederatedKernelKMeans(3, privacy=Privacy(20.0)),
     "landmarks, components, privately": lambda: FederatedKernelPCA(2, privacy=Privacy(20.0)),

@@ -16,7 +16,8 @@ from coterie.messages.codec import Form
 from coterie.messages.contributions import CONTRIBUTIONS, Contribution, PrivateRequest
 from coterie.messages.schema import Request
 from coterie.messages.site_api import KEEPERS, Column, Memory, Table
-from coterie.methods.method import ComponentSettings, PrivateSettings
+from coterie.methods.analysis.describe import DescribeSettings
+from coterie.methods.method import ChoiceSettings, ClusterSettings, PrivateSettings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
@@ -34,7 +35,8 @@ def private_estimators(privacy: Privacy) -> Iterator[Any]:
         for kind in method.settings:
             if issubclass(kind, PrivateSettings):
                 made = next(e for e in KINDS.values() if issubclass(e, kind))
-                few = {} if issubclass(kind, ComponentSettings) else {"n_clusters": 3}
+                few = {"n_clusters": 3} if issubclass(kind, ClusterSettings) else {}
+                few |= {"max_clusters": 3} if issubclass(kind, ChoiceSettings) else {}
                 yield made(**few, **method.fixed, privacy=privacy)
 
 
@@ -80,7 +82,8 @@ def recorded_runs() -> tuple[Recorded, ...]:
     for n_columns, way in zip((4, 4, 15), ways, strict=True):
         for estimator in private_estimators(Privacy(epsilon=50.0)):
             ranges = np.full(n_columns, LOW), np.full(n_columns, HIGH)
-            asked = recorded_run(estimator, blobs(300, n_columns), PreparationOptions(ranges=ranges, **way))
+            prepared = {} if isinstance(estimator, DescribeSettings) else way  # it is about rows as they are
+            asked = recorded_run(estimator, blobs(300, n_columns), PreparationOptions(ranges=ranges, **prepared))
             name = f"{type(estimator).__name__} {estimator.method} {n_columns} {way.get('scale', 'none')}"
             found.append(Recorded(name, n_columns, tuple(asked)))
     return tuple(found)

@@ -23,7 +23,7 @@ from coterie.messages.contributions import CONTRIBUTIONS, PrivateRequest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import _KINDS, Nothing, Request, message_fields, reply_type
 from coterie.messages.site_api import CARRIERS, Units
-from coterie.methods.method import PREPARATION, ClusterSettings, PrivateSettings
+from coterie.methods.method import PREPARATION, ClusterSettings, ComponentSettings, PrivateSettings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.prepared import Prepare
@@ -263,7 +263,8 @@ ALL = [(m.name, kind) for m in METHODS.values() for kind in m.settings]
 def test_what_cannot_be_private_is_refused_before_a_question_about_rows(name, kind):
     rows = {"site-0": ROWS, "site-1": ROWS + 1, "site-2": ROWS - 1}
     make = next(estimator for estimator in ESTIMATORS.values() if issubclass(estimator, kind))
-    few = {**METHODS[name].fixed, ("n_clusters" if issubclass(kind, ClusterSettings) else "n_components"): 2}
+    sizes = {"n_clusters": ClusterSettings, "n_components": ComponentSettings}
+    few = {**METHODS[name].fixed, **{size: 2 for size, what in sizes.items() if issubclass(kind, what)}}
     estimator = make(**few)
     policy = Policy(protection="noise", privacy=PrivacyRules(8.0), per_site_results="rows", alignment_key=bytes(32))
     events: list[Any] = []

@@ -166,7 +166,7 @@ def compared(one: Seen, other: Seen) -> None:
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_with_other_rows_everything_but_noisy_numbers_is_the_same(name, twin, tmp_path):
     released: Released = {}
-    way = {"missing": "drop"} if twin == "odd rows" else {}
+    way = {"missing": "drop"} if twin == "odd rows" and "describe" not in name else {}
     one = fitted(usual(), released, tmp_path / "one", estimator_of(name), POLICIES["default"], way)
     n_released = len(released)
     compared(one, fitted(TWINS[twin](), released, tmp_path / "two", estimator_of(name), POLICIES["default"], way))

@@ -21,14 +21,14 @@ def test_cluster_leaves_everything_a_person_or_a_program_needs(cli, three, tmp_p
     names = {p.name for p in run.iterdir()}
     assert names >= {"result.json", "centers.csv", "labels", "ledger.jsonl", "ledger.json", "journal", "clusters.png"}
     result = json.loads((run / "result.json").read_text())
-    assert result["schema"] == 1
+    assert result["schema"] == 2
     assert result["bytes_up"] == json.loads((run / "ledger.json").read_text())["total"]["bytes_up"]
     labels = [
         pq.read_table(run / "labels" / f"{n}.parquet")["cluster"].to_numpy() for n in ("north", "south", "west")
     ]
     assert [len(x) for x in labels] == [50, 50, 50]
     assert sum(result["counts"]) == 150
-    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("at most", "whole groups", 5)
+    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("at_most", "whole_groups", 5)
     assert "k-means cost at most" in result["summary"]
     own = np.bincount(np.concatenate(labels), minlength=3)
     assert np.abs(own - result["counts"]).max() <= 10  # rows at the border are in another group's cluster
@@ -80,7 +80,7 @@ def test_run_reads_a_file_and_names_the_nearest_key(cli, three, tmp_path):
     assert code == 2
     assert "there is no key 'clutsers'; did you mean 'clusters'?" in err
     job.write_text('data = ["north.csv"]\nclusters = "three"\n')
-    assert "clusters = 'three': Expected `int`, got `str`" in cli("run", job)[2]
+    assert "clusters='three'; it is a whole number of at least 1" in cli("run", job)[2]
     job.write_text('data = ["north.csv"]\nclusters = 3\n[settings]\nepoch = 2\n')
     assert "has no parameter 'epoch'; did you mean 'epochs'?" in cli("run", job)[2]
     job.write_text("clusters = 3\n")
@@ -203,6 +203,7 @@ def test_methods_and_audits(cli):
         "ck",
         "sk",
         "ce-pca",
+        "choose-k",
         "nr",
         "fss",
         "jl+fss",
@@ -212,6 +213,7 @@ def test_methods_and_audits(cli):
         "jl+bklw",
         "edge-kmeans",
         "federated-pca",
+        "describe",
         "vertical-kernel-pca",
         "dpca",
     }

@@ -81,7 +81,7 @@ def test_a_private_run_says_what_it_promised_in_every_file(here, cli):
     assert (privacy["epsilon"], privacy["delta"], privacy["unit"]) == (2.0, 1e-6, "row")
     assert (privacy["tolerated"], privacy["sites"], privacy["bounds"]) == (0, 3, "releases")
     assert sum(release["share"] for release in privacy["releases"]) == pytest.approx(1.0)
-    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("about", "estimates with noise", 0)
+    assert (result["cost_is"], result["counts_are"], result["min_group"]) == ("estimate", "noisy", 0)
     page = Path("run/report.html").read_text()
     for words in ("epsilon = 2, delta = 1e-06", "about ", "no picture of the rows", privacy["releases"][0]["what"]):
         assert words in page

@@ -95,7 +95,7 @@ def test_a_finished_run_is_shown_once(cli, finished):
         row = rf"{name} +answered +{asked} +0 +{site['bytes_up']:,} +{site['bytes_down']:,} +at the end"
         assert re.search(row, out)
     cost = json.loads((finished / "result.json").read_text())["cost"]
-    assert f"cost: {cost:.6g} in round" in out
+    assert f"cost of what sites show: {cost:.6g} in round" in out
     assert "┤" in out
     assert "All results are in run/." in out
 

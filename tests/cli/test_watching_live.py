@@ -90,7 +90,7 @@ def test_a_run_is_watched_live_until_it_ends(run):
     assert {4, 9, 14} <= {int(n) for n in re.findall(r"running.*?round (\d+),", shown)}
     assert "s ago" in shown
     last = shown[shown.rindex("done") :]
-    assert f"cost: {json.loads(Path('live/result.json').read_text())['cost']:.6g}" in last
+    assert f"cost of what sites show: {json.loads(Path('live/result.json').read_text())['cost']:.6g}" in last
     assert "All results are in live/." in last
     assert "Traceback" not in shown
 

@@ -72,7 +72,7 @@ def test_preparation_is_part_of_the_model_and_raw_rows_go_in():
 def test_sites_with_other_columns_are_named():
     tables = frames()
     tables["site-2"] = tables["site-2"].rename(columns={"b": "beta"})
-    with pytest.raises(ColumnsDiffer, match=r"site-2: column 'b' is missing, 1 column more than expected"):
+    with pytest.raises(ColumnsDiffer, match=r"site-2: column 'b' is missing, column 'beta' is held here"):
         coterie.fit(FederatedKMeans(3), tables)
 
 
@@ -177,7 +177,9 @@ def test_every_method_of_the_list_can_be_made_and_names_itself(method):
 
 
 def test_methods_that_find_components_alone_say_which_estimator_does():
-    assert METHODS.keys() - ESTIMATORS.keys() == {"federated-pca", "dpca"}
+    assert METHODS.keys() - ESTIMATORS.keys() == {"federated-pca", "dpca", "describe", "choose-k"}
+    with pytest.raises(InputError, match="describe finds no clusters; `coterie describe DATA"):
+        make_estimator("describe", {})
     with pytest.raises(InputError, match=r"finds components, not clusters; in Python it is coterie\.FederatedPCA\.$"):
         make_estimator("federated-pca", {})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from coterie import NumberOfClusters, NumberOfKernelClusters
 from coterie.baselines import CEPCAKernelKMeans, NystroemKernelKMeans, PooledKernelKMeans, RandomFeatureKernelKMeans
 from coterie.estimators.kmeans import LloydKMeans, OneShotKMeans
 from coterie.estimators.registry import KINDS
@@ -15,10 +16,13 @@ HERE = [
     PooledKernelKMeans(3),
     NystroemKernelKMeans(3),
     CEPCAKernelKMeans(3),
+    NumberOfClusters(max_clusters=3),
+    NumberOfKernelClusters(max_clusters=3),
 ]
 ELSEWHERE = {
     *("FederatedKMeans", "FederatedKernelKMeans", "FederatedKernelPCA", "FederatedPCA", "EdgeKMeans"),
     *("DSPGDKernelKMeans", "DSPGDKernelPCA", "VerticalKernelKMeans", "VerticalKernelPCA"),
+    "TableDescriber",  # it says what columns hold, and is no model
 }
 
 

@@ -17,7 +17,6 @@ from coterie.cli.ledgers import reconcile
 from coterie.engines.inprocess import Fault, InProcess, Schedule, in_process
 from coterie.errors import RunError
 from coterie.estimators.fitting import fit_over
-from coterie.messages import codec
 from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.runtime.channel import Channel
@@ -151,9 +150,7 @@ class Computed:
     def _counting(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def counted(site: Site, about: Any, *rest: Any) -> Any:
             found = original(site, about, *rest)
-            if (
-                what == "evaluate" and codec.kind_of(*rest) is Agree
-            ):  # a site says it again when it is brought up to date
+            if rest and isinstance(rest[0], Agree):  # a site says it again when it is brought up to date
                 return found
             envelope = getattr(about, "envelope", about)
             self.counts[what, site.name, envelope.run, envelope.round, envelope.attempt] += 1

@@ -20,6 +20,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.methods.analysis.describe import CountInBins
 from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
 from coterie.methods.kernel.ce_pca import (
@@ -57,9 +58,10 @@ from coterie.methods.kernel.landmarks.summed import (
 from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.kmeans.federated import Train
 from coterie.methods.registry import METHODS, belongs
-from coterie.methods.shared import private_sums
-from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared import private_choosing, private_sums
+from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.alignment import Attend, SendTags
+from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.halves import CompareHalf
@@ -67,6 +69,7 @@ from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
@@ -126,9 +129,18 @@ BY_HAND: tuple[Request[Any], ...] = (
     SumColumns(True, np.full(2, 5e4)),
     Prepare("mean", False, np.full(2, 5e4), np.full(2, 5e4), np.full(2, 2e4), *np.zeros((2, 0))),
     Prepare("refuse", True, np.zeros(2), np.zeros(2), np.full(2, 1e5), *np.zeros((2, 0))),
+    UseColumns(("x1", "x0")),
     Prepare("drop", False, np.zeros(2), np.zeros(2), np.ones(2), *np.zeros((2, 0))),
     LimitShare(1e6, 1.0),
     CompareHalf(np.ones((2, 2))),
+    MeasureColumns(("x1",), *np.zeros((2, 0)), np.full(1, 5e4)),
+    SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
+    SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
+    CountByCluster(
+        ("x0",), *np.zeros((2, 0)), 4, 0.5, np.array([[1e4, 1e4], [9e4, 9e4]]), *np.array([[[1e4]] * 2, [[9e4]] * 2])
+    ),
+    SumHalves(7, np.full(2, 5e4), VALUES[:3]),
+    RateCandidates(5, np.array([1, 2]), VALUES[:3], VALUES[1:4], VALUES[2:5]),
     Split(1, np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(2), np.zeros((0, 2))),
     Split(3, np.array([0, 1]), np.array([0, 1]), np.array([5e4, 4e4]), np.full(2, 3e4), np.ones((3, 2))),
     CompareStarts(VALUES[None] + 1.0),
@@ -391,6 +403,10 @@ NOISY: tuple[Request[Any], ...] = (
     private_sums.SumProducts(*NOISE, np.full(1, 1e4), 3, 100, 1.0, np.zeros(2)),
     private_sums.SumByCell(*NOISE, np.full(2, 1e4), 100, VALUES[:2]),
     private_sums.MeasureCost(*NOISE, np.full(1, 1e4), 100, VALUES[:2]),
+    private_choosing.SumHalfCells(*NOISE, np.full(2, 1e4), 100, 3, VALUES[:2]),
+    private_choosing.SumSilhouettes(*NOISE, np.full(1, 1e4), 100, np.array([2, 1]), VALUES[:3]),
+    private_choosing.CountPairs(*NOISE, np.full(1, 1e4), VALUES[:2], VALUES[1:3]),
+    CountInBins(*NOISE, np.full(1, 1e4), 2, 5),
 )
 """Of private runs, to a site that takes part in none."""
 SAMPLES: tuple[Request[Any], ...] = (

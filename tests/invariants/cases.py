@@ -13,6 +13,9 @@ from coterie.maths.clustering import weighted_kmeans
 from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
+from coterie.methods.analysis.choose_k import ChooseKSettings
+from coterie.methods.analysis.describe import METHOD as DESCRIBE
+from coterie.methods.analysis.describe import QUANTILES, DescribeSettings
 from coterie.methods.edge.auto import auto_kmeans
 from coterie.methods.edge.pca import PCASettings
 from coterie.methods.edge.pipelines import edge_kmeans
@@ -41,6 +44,8 @@ from coterie.sites.tables import ArrayTable, PairedTable
 from coterie_studies.closed_forms import (
     Cost,
     ce_pca_kmeans_cost,
+    choose_k_cost,
+    describe_cost,
     dpca_cost,
     dspgd_dense_cost,
     dspgd_gram_cost,
@@ -226,6 +231,7 @@ def _pooled_kernel_kmeans(rows: Rows) -> list[Rows]:
     return [embedded_points @ embedded_points.T, np.sort(squared, axis=1)]
 
 
+CHOICE = ChooseKSettings(max_clusters=4)
 LOCAL = LandmarkParameters(gamma=0.02, landmarks="local", n_landmarks=12)
 
 
@@ -363,6 +369,25 @@ EDGE = [
     ),
 ]
 
+
+def _described(rows: Rows) -> list[Rows]:
+    """Moments as they are written down; quantiles as one site has them, near those of the values."""
+    quantiles = pooled(DESCRIBE, DescribeSettings(), rows, 3).quantiles
+    true = np.quantile(rows, QUANTILES, axis=0).T
+    assert (np.abs(quantiles - true) < 0.05 * rows.std(0)[:, None] + 0.3).all()  # 90 rows are far from each other
+    return [np.full(D, len(rows)), rows.mean(0), rows.std(0), quantiles]
+
+
+DESCRIBING = Case(
+    "what columns hold",
+    "describe",
+    lambda rows: DescribeSettings().protocol(RunContext(D, 3)),
+    lambda made: [made.present, made.means, made.deviations, made.quantiles],
+    lambda m, made: describe_cost(m, made.columns),
+    _described,
+    tolerance=1e-9,
+)
+
 # ---------------------------------------------------------------- columns split
 
 
@@ -469,6 +494,7 @@ CASES = [
     *BASELINES,
     *EDGE,
     *VERTICAL,
+    DESCRIBING,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",
@@ -546,6 +572,15 @@ CASES = [
         _one_shot,
         lambda fit: [fit.centers, np.array(fit.cost)],
         lambda m, fit: one_shot_cost(m, K, D, method="one-shot") + lloyd_cost(m, K, D, 0, method="one-shot"),
+    ),
+    Case(
+        "numbers of clusters",
+        "choose-k",
+        lambda rows: CHOICE.protocol(RunContext(D, 3)),
+        plain_numbers,
+        lambda m, choice: choose_k_cost(m, CHOICE.ks, D),
+        lambda rows: plain_numbers(pooled(METHODS["choose-k"], CHOICE, rows, 3)),
+        tolerance=1e-9,
     ),
 ]
 

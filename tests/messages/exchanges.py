@@ -15,6 +15,7 @@ from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.lloyd import Assign
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.starts import Split, Summarise
 
 from .samples import AskPacked, AskRounded, plain_envelope, random_reply
@@ -34,6 +35,8 @@ SAMPLES = {
     Agree: Agree(2, ("age", "größe"), ("number", "text")),
     SumColumns: SumColumns(True, np.arange(2.0)),
     Prepare: Prepare("mean", False, np.zeros(2), np.ones(2), np.ones(2), *np.zeros((2, 0))),
+    SumByCluster: SumByCluster(("a", "b"), *np.zeros((2, 0)), np.ones((3, 2)), np.zeros(2), 3),
+    CountByCluster: CountByCluster(("a",), np.zeros(1), np.ones(1), 4, 0.5, np.ones((3, 2)), *np.ones((2, 3, 1))),
     Split: Split(2, np.array([0]), np.array([1]), np.array([0.5]), np.zeros(2), np.ones((3, 2))),
     Summarise: Summarise(4, 2, 2000, -5),
     AskPacked: PACKED,

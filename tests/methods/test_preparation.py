@@ -143,11 +143,8 @@ def test_sites_that_hold_other_columns_are_named_with_what_differs():
     expected = [Column("age"), Column("sex"), Column("bp")]
     with in_process(tables) as channel, pytest.raises(ColumnsDiffer) as caught:
         run(agree(expected), channel, method="lloyd")
-    assert caught.value.differences == {
-        "b": ("column 'sex' is in another place", "column 'bp' is in another place"),
-        "c": ("column 'bp' is missing", "2 columns more than expected"),
-    }
-    assert "b: column 'sex' is in another place" in str(caught.value)
+    assert caught.value.differences == {"c": ("column 'bp' is missing",)}
+    assert "c: column 'bp' is missing" in str(caught.value)
 
 
 def test_a_column_of_another_kind_is_named():

@@ -58,6 +58,7 @@ def test_presets_are_the_policies_their_names_promise():
     assert preset("standard") == Policy(max_questions=2000, max_runs=100, min_rows=20)
     assert preset("strict") == Policy(
         min_group=10,
+        levels="listed",
         min_roster=5,
         rosters="fixed",
         max_questions=500,
@@ -68,6 +69,7 @@ def test_presets_are_the_policies_their_names_promise():
     )
     assert preset("private") == Policy(
         protection="noise",
+        levels="listed",
         privacy=PrivacyRules(4.0, 1e-6, "row"),
         max_questions=500,
         max_runs=100,
@@ -155,6 +157,7 @@ GOOD = {
     "methods": ('["lloyd"]', frozenset({"lloyd"})),
     "protection": ('"none"', "none"),
     "min_group": ("3", 3),
+    "levels": ('"listed"', "listed"),
     "per_site_results": ('"averages"', "averages"),
     "min_roster": ("1", 1),
     "rosters": ('"any"', "any"),
@@ -271,6 +274,7 @@ OTHER = {
     "methods": frozenset({"lloyd"}),
     "protection": "none",
     "min_group": 6,
+    "levels": "listed",
     "per_site_results": "rows",
     "min_roster": 4,
     "rosters": "fixed",

@@ -180,7 +180,7 @@ def test_questions_of_a_changed_server_change_by_at_most_their_own_norm(name):
                 n_asked += 1
                 for at, norm in enumerate(request.norms):
                     assert squared_length(request, at, found[0][at] - found[1][at]) <= Fraction(norm) ** 2, request
-    assert n_asked > 10
+    assert n_asked >= 10
 
 
 def _sums_or_error(memory: Any, request: Any) -> Any:

@@ -151,6 +151,8 @@ def _asked(order: Order) -> dict[str, Any]:
         "privacy": None if privacy is None else {**asdict(privacy), "delta": privacy.delta or DELTA},
         "chooses": order.chosen(),
         "columns": [name for name, _ in order.columns] or "each site's own",
+        "describes clusters": "yes" if order.profile else "no",
+        "by further columns": [name for name, _ in order.besides],
         "scale": order.scale,
         "missing": order.missing,
         "ranges": order.ranges,
@@ -169,11 +171,12 @@ def _previewed(installed: InstalledSite, order: Order, rules: Policy) -> tuple[l
     from coterie.estimators.registry import estimator_of
 
     table = installed.holdings().table()
-    held = [(column.name, column.kind) for column in table.columns]
-    if order.columns and held != order.columns:
-        return [], f"the order is for the columns {_names(order.columns)}; this site holds {_names(held)}."
+    held, wanted = [(column.name, column.kind) for column in table.columns], [*order.columns, *order.besides]
+    if not set(wanted) <= set(held):
+        return [], f"the order is for the columns {_names(wanted)}; this site holds {_names(held)}."
     try:
-        return played(estimator_of(order, 0), {"site": table}, order.options(), rules), ""
+        columns = [name for name, _ in order.columns] or None
+        return played(estimator_of(order, 0), {"site": table}, order.options(), rules, columns), ""
     except (CoterieError, TypeError, ValueError) as problem:
         return [], str(problem)
 

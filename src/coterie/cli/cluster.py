@@ -1,25 +1,23 @@
-"""Clustering: ``demo``, ``cluster``, ``run``, ``assign``, ``site tags``."""
+"""Clustering: ``demo``, ``cluster``, ``run``, ``site tags``."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from coterie.cli import options as opt
 from coterie.cli.jobs import Job, read_job
+from coterie.cli.labels import new_file
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
-from coterie.cli.terminal import Interrupted, console, print_json, show_result, show_table, tell, watching
+from coterie.cli.shared_options import asked_of_files, taking
+from coterie.cli.terminal import Interrupted, console, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
-from coterie.files import private_file
-from coterie.text import count_of
 
 
 @app.command()
@@ -39,7 +37,10 @@ def demo(
     page = write_demo(results, out)
     heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
-    console.print("The cost is relative to the pooled optimum. Values and bytes are those sent by all islands.")
+    say(
+        "ARI, NMI and the cost, relative to the pooled optimum, are exact, over all birds without missing "
+        "measurements. Values and bytes are those sent by all islands."
+    )
     console.print(
         f"The server's ledger is [bold]{out}/ledger.jsonl[/]; each island's own ledger is in {out}/journal/sites/.",
         soft_wrap=True,
@@ -57,38 +58,13 @@ def _check_demo_folder(out: Path) -> None:
 
 
 @app.command()
+@taking(asked_of_files)
 def cluster(
-    data: Annotated[
-        list[Path],
-        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
-    ],
+    asked: dict[str, Any],
     clusters: opt.Clusters,
-    site_column: opt.SiteColumn = None,
-    method: opt.Method = "federated-kmeans",
-    settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
-    ranges: opt.Ranges = None,
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    tolerated: opt.Tolerated = None,
-    unit: opt.Unit = None,
-    rows_per_unit: opt.RowsPerUnit = None,
-    max_share: opt.MaxShare = None,
     halves: opt.Halves = False,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="The sites' policy: private, strict, standard, research, a policy file, or simulation if all data "
-            "is yours (no protection, plain sums). Default: standard, with --epsilon private; with --site-column, "
-            "simulation."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
+    profile: opt.Profile = None,
+    no_profile: opt.NoProfile = False,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -96,10 +72,13 @@ def cluster(
     """Cluster files as if they were pooled, without pooling them.
 
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
-    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, labels/<site>.parquet,
-    model.json, the ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
+    distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
+    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
+
+    coterie cluster north.csv south.csv west.csv -k auto --scale standard
 
     coterie cluster north.csv south.csv west.csv -k 2 --method landmarks --set gamma=4
 
@@ -107,26 +86,13 @@ def cluster(
 
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
-    job = Job(
-        [str(path) for path in data],
-        str(out),
-        clusters,
-        method,
-        site_column,
-        scale=scale,
-        missing=missing,
-        ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(
-            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
-        ),
-        max_share=max_share,
-        halves=halves,
-        seed=seed,
-        policy=policy,
-        settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
-    )
-    _run(job, resume, as_json)
+    profiled = opt.profile_of(profile, no_profile)
+    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    if job.judged:
+        raise InputError(
+            f"-k {clusters} names several numbers; `coterie choose-k` judges them, -k auto takes the best."
+        )
+    run_job(job, resume, as_json)
 
 
 @app.command()
@@ -150,7 +116,7 @@ def run(
     if engine == "inprocess":
         if kit is not None:
             raise InputError("--kit is only used with --engine nvflare.")
-        _run(read_job(config), resume, as_json)
+        run_job(read_job(config), resume, as_json)
         return
     if engine != "nvflare":
         raise InputError(f"--engine {engine} is unknown; use inprocess or nvflare.")
@@ -161,7 +127,10 @@ def run(
     run_remotely(config, kit, resume=resume, attempts=attempts, patience=patience, as_json=as_json)
 
 
-def _run(job: Job, resume: bool, as_json: bool) -> None:
+def run_job(job: Job, resume: bool, as_json: bool) -> None:
+    """Run a job, show its progress and its result."""
+    from coterie.methods.shared.choosing import NoneSupported, verdict
+
     try:
         with watching(read_state(Path(job.out)) if resume else None, quiet=as_json) as watch:
             result = job.run(resume=resume, watch=watch)
@@ -169,63 +138,13 @@ def _run(job: Job, resume: bool, as_json: bool) -> None:
         kept = (Path(job.out) / "journal" / "header.json").exists()
         again = f"run the same command with --resume to continue from the journal in {job.out}"
         raise Interrupted(again if kept else "nothing was sent or written") from None
-    show_result(job.out, result, as_json)
-
-
-@app.command()
-def assign(
-    model: Annotated[Path, typer.Argument(help="model.json of a finished run.")],
-    data: Annotated[Path, typer.Argument(help="Rows to label; they need the model's columns, by name.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the labels (default: DATA.labels.parquet).")
-    ] = None,
-    categories: opt.Categories = None,
-    force: opt.Force = False,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Label rows with a saved model. Nothing is sent."""
-    from coterie.estimators.models import load_model
-    from coterie.report.outputs import write_labels
-    from coterie.sites.tables import open_table, scan_table
-
-    fitted = load_model(model)
-    if fitted.splits_columns:
+    except NoneSupported as problem:
         raise InputError(
-            f"{model}: its columns are held by several sites, so no site can label rows alone; in Python, "
-            "coterie.transform embeds new rows of all sites and label_components labels them."
-        )
-    names = [str(name) for name in fitted.feature_names_in_]
-    chosen = opt.categories_of(categories or ()) or _categories_in(names)
-    columns = [(name.partition("=")[0], name) for name in names]
-    raw = list(dict.fromkeys(column if column in chosen else name for column, name in columns))
-    table = open_table(data, columns=raw, categories=chosen, name=data.name)
-    own_columns = [column.name for column in table.columns]
-    if own_columns != names:
-        raise InputError(f"{data} has columns {', '.join(own_columns)}; the model needs {', '.join(names)}.")
-    scan_table(table)
-    target = out or data.with_name(data.name + ".labels.parquet")
-    with _new_parquet(target, force, "labels") as path:
-        n_rows, unlabelled = write_labels(fitted, table, path)
-    if as_json:
-        print_json({"rows": n_rows, "unlabelled": unlabelled, "labels": str(target)})
-        return
-    console.print(f"{n_rows - unlabelled:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
-    if unlabelled:
-        tell(f"{count_of(unlabelled, 'row')} with missing values got no label.")
-
-
-@contextlib.contextmanager
-def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
-    """A temporary file that replaces ``path`` at the end; an existing file only with ``force``."""
-    if path.suffix != ".parquet":
-        raise InputError(f"{path}: {what} are written as Parquet; use a name that ends in .parquet.")
-    opt.check_new(path, force)
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        yield private_file(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            f"{verdict(problem.choice)} Choose a number yourself, -k K; `coterie choose-k` shows all of them."
+        ) from None
+    show_result(job.out, result, as_json)
+    for site_name, form in {} if as_json else result["settings"].get("csv_forms", {}).items():
+        tell(f"{site_name} was read with {form}.")
 
 
 @site.command()
@@ -252,17 +171,8 @@ def tags(
         raise InputError(f"{policy} has no alignment_key; `coterie policy secret` prints a new one.")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out.parent}: there is no such folder.")
-    with _new_parquet(out, force, "tags") as path:
+    with new_file(out, force, "tags") as path:
         keys = read_keys(data, key)
         named = key if key != "tag" else "key"
         pq.write_table(pa.table({named: list(keys), "tag": pa.array(row_tags(keys, secret), pa.uint64())}), path)
     console.print(f"{len(keys):,} tags in [bold]{out}[/].", soft_wrap=True)
-
-
-def _categories_in(names: list[str]) -> dict[str, list[str]]:
-    """Categories from the names of a model's one-hot columns: ``sex=f``, ``sex=m``."""
-    categories: dict[str, list[str]] = {}
-    for column, sign, value in (name.partition("=") for name in names):
-        if sign:
-            categories.setdefault(column, []).append(value)
-    return categories

@@ -4,44 +4,51 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import msgspec
 import numpy as np
 
-from coterie.cli.options import read_ranges
+from coterie.cli.options import range_of, read_ranges
+from coterie.cli.problems import CommandLine, JobFile
 from coterie.cli.run_state import Claimed, check_fingerprints
-from coterie.errors import CoterieError, InputError, MissingValues, RunError
+from coterie.errors import CoterieError, InputError, RunError
 from coterie.messages.site_api import Table
 from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.scales import SCALES
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
+from coterie.sites.tables.reading import Reading, category_of, raw_name, reading_of, transform_of
 from coterie.sites.toml_files import read_toml
 from coterie.text import count_of
 
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
 
-SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
 _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
 
-@dataclass
-class Job:
+@dataclass(frozen=True)
+class Job(Reading):
     """The settings of a clustering: read from a file by `coterie run`, from options by `coterie cluster`."""
+
+    words: ClassVar[CommandLine] = CommandLine()
+    """How the interface in use names its options."""
+    keeps_unlike: ClassVar[bool] = False
+    """Whether a text column of which no value is a category is kept, to be described."""
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
-    clusters: int = 8
+    clusters: int | str = 8
+    """How many; ``auto``: the number that the rows support; ``2-15``: judge these numbers instead of clustering."""
     method: str = "federated-kmeans"
     site_column: str | None = None
-    columns: list[str] | None = None
-    ignore: list[str] = field(default_factory=list)
-    categories: dict[str, list[str]] = field(default_factory=dict)
+    reading: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By site what differs of how its file is read: ``na``, ``csv_separator``, ``csv_decimal``, ``csv_encoding``."""
     scale: str = "none"
     missing: str = "refuse"
     ranges: dict[str, Any] | None = None
@@ -49,6 +56,9 @@ class Job:
     """Differential privacy: epsilon, and delta, tolerated and unit where they are not the default."""
     max_share: float | None = None
     halves: bool = False
+    profile: bool | list[str] | None = None
+    """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
+    profiles in a private run, or where numbers of clusters are judged."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -72,7 +82,7 @@ class Job:
         for name in _ALIASES:
             if name in self.settings:
                 raise InputError(f"settings has {name!r}; set {_ALIASES[name]!r} outside of settings instead.")
-        if self.clusters < 1:
+        if self.judged is None and self.clusters != "auto" and int(self.clusters) < 1:
             raise InputError(f"clusters={self.clusters!r}; use a whole number of at least 1.")
         if "privacy" in self.settings:
             raise InputError("settings has 'privacy'; pass --epsilon, or add a section [privacy] to the job file.")
@@ -81,63 +91,66 @@ class Job:
         if self.sums not in (None, "masked", "plain"):
             raise InputError(f"sums={self.sums!r} is unknown; use 'masked' or 'plain'.")
 
+    @property
+    def judged(self) -> tuple[int, int] | None:
+        """The smallest and the largest number of clusters that are judged; None where rows are to be clustered."""
+        return range_of(self.clusters) if isinstance(self.clusters, str) and self.clusters != "auto" else None
+
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
-        from coterie.estimators.fitting import units_asked
-        from coterie.sites.tables import open_table, split_by_site
+        from coterie.cli.inputs import Inputs, readings_of
+        from coterie.estimators.given import level_rows, units_asked
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        options: dict[str, Any] = {"columns": self.columns, "ignore": self.ignore, "categories": self.categories}
+        how, estimator = self.reading_with_described(), self.estimator()
+        how.check()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
+        is_split = bool(estimator.splits_columns)
+        inputs = Inputs(self.words, self.keeps_missing, not is_split, self.key, self.keeps_unlike, self.besides())
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
-            unit = units_asked(self.estimator(), {"": self._policy_of("")}).get("")
-            tables: dict[str, Table] = dict(split_by_site(path, self.site_column, unit=unit, **options))
-        else:
-            by_site = (
-                self._chosen_by_site(named) if self.estimator().splits_columns else dict.fromkeys(named, options)
-            )
-            units = units_asked(self.estimator(), self.policies(named))
-            tables = {
-                name: open_table(path, name=Path(path).name, key=self.key, unit=units.get(name), **by_site[name])
-                for name, path in named.items()
-            }
-        return {name: (table, self._scan(table)) for name, table in tables.items()}
+            rules = {"": self._policy_of("")}
+            unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
+            return inputs.of_one_file(path, self.site_column, how, unit, least)
+        rules, readings = self.policies(named), readings_of(how, self.reading, list(named))
+        units, few = units_asked(estimator, rules), level_rows(estimator, rules)
+        return inputs.of_files(named, readings, units, few, is_split=is_split)
 
-    def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """The options of each site where every file has its own columns: those for columns it has."""
-        from coterie.sites.tables import read_columns
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows may lack values."""
+        return self.missing != "refuse" or self.privacy is not None
 
-        held = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
-        for name in (*(self.columns or ()), *self.ignore, *self.categories):
-            if not any(name in own for own in held.values()):
-                raise InputError(f"there is no column {name!r} in any of the files.")
-        return {
-            site: {
-                "columns": None if self.columns is None else [name for name in self.columns if name in own],
-                "ignore": [name for name in self.ignore if name in own],
-                "categories": {name: values for name, values in self.categories.items() if name in own},
-            }
-            for site, own in held.items()
-        }
+    def reading_with_described(self) -> Reading:
+        """How files are read, with the columns that clusters are only described by."""
+        how = reading_of(self)
+        columns = None if how.columns is None else list(dict.fromkeys((*how.columns, *self.described)))
+        return replace(how, columns=columns, ignore=[name for name in how.ignore if name not in self.described])
 
-    def _scan(self, table: Table) -> str:
-        """Check all values before anything is sent; the fingerprint of the rows."""
-        from coterie.sites.tables import scan_table
+    @property
+    def profiles_by(self) -> bool | list[str]:
+        """What ``coterie.fit`` is asked for."""
+        return self.privacy is None and self.judged is None if self.profile is None else self.profile
 
-        missing, fingerprint = scan_table(table)
-        if self.missing == "refuse" and missing.any() and self.privacy is None:
-            place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
-            values = count_of(int(missing[place]), "missing value")
-            raise MissingValues(
-                f"{name}: column {table.columns[place].name!r} holds {values}; "
-                "pass --missing mean to fill them"
-                f"{'' if self.estimator().splits_columns else ', or --missing drop to leave their rows out'}."
-            )
-        return fingerprint
+    @property
+    def described(self) -> list[str]:
+        """The columns that clusters are described by, and that are named for it."""
+        return self.profile if isinstance(self.profile, list) else []
+
+    def used_columns(self, tables: Mapping[str, Table]) -> list[str] | None:
+        """The columns that clusters are made of, where tables hold others, too."""
+        if not self.described or self.estimator().splits_columns:
+            return None
+        besides = self.besides()
+        columns = (column.name for column in next(iter(tables.values())).columns)
+        return [name for name in columns if raw_name(name, ()) not in besides and name not in besides]
+
+    def besides(self) -> list[str]:
+        """The columns that clusters are only described by."""
+        return [name for name in self.described if name not in (self.columns or ())]
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
@@ -154,12 +167,15 @@ class Job:
         return find_policy(given if isinstance(given, str) else given.get(site, default))
 
     def estimator(self) -> Any:
-        from coterie.estimators.registry import make_estimator
+        from coterie.estimators.registry import choice_estimator, make_estimator
 
-        parameters = {"n_clusters": self.clusters, "random_state": self.seed, **self.settings}
+        parameters = {"random_state": self.seed, **self.settings}
         if self.privacy is not None:
             parameters["privacy"] = Privacy.of(self.privacy)
-        return make_estimator(self.method, parameters)
+        if self.judged is not None:
+            low, high = self.judged
+            return choice_estimator(self.method, {"min_clusters": low, "max_clusters": high, **parameters})
+        return make_estimator(self.method, {"n_clusters": self.clusters, **parameters})
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
@@ -174,10 +190,11 @@ class Job:
         tables = {name: table for name, (table, _) in scanned.items()}
         if estimator.splits_columns and self.scale == "minmax":
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
-        names = [column.name for column in next(iter(tables.values())).columns]
+        used = self.used_columns(tables)
+        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums: Any = self.sums or ("masked" if estimator.splits_columns else _sums(policies))
+        sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
         with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
@@ -196,6 +213,8 @@ class Job:
                         ranges=ranges,
                         max_share=self.max_share,
                         halves=self.halves,
+                        columns=used,
+                        profile=self.profiles_by,
                         key=self.key,
                         terms=terms,
                         events=events,
@@ -207,7 +226,8 @@ class Job:
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            return write_run(out, fitted, tables, asdict(self), policies)
+            forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
+            return write_run(out, fitted, tables, {**asdict(self), "csv_forms": forms}, policies)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""
@@ -238,7 +258,8 @@ class Job:
             numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
             if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
                 raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
-        missing = [name for name in names if name not in declared]
+        found = {name: ends for name in names if (ends := declared_range(name, declared)) is not None}
+        missing = [name for name in names if name not in found]
         if missing:
             why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
             raise InputError(
@@ -247,9 +268,33 @@ class Job:
                 f"{missing[0]}=LOW,HIGH, a TOML file with lines such as {missing[0]} = [LOW, HIGH] (--ranges "
                 "ranges.toml), or add it to the job file (ranges = { column = [low, high] })."
             )
-        for name in declared.keys() - set(names):
+        for name in sorted(declared.keys() - {*names, *(raw_name(name, ()) for name in names)}):
             raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
-        return [declared[name][0] for name in names], [declared[name][1] for name in names]
+        return [found[name][0] for name in names], [found[name][1] for name in names]
+
+
+def declared_range(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
+    """The range of a table's column: declared, that of the column it is a transform of, or 0 to 1 of a category."""
+    from coterie.sites.tables.encoders import transformed
+
+    if name in declared:
+        return declared[name]
+    transform = transform_of(name)
+    if transform is not None and transform[0] in declared:
+        ends = transformed(np.array(declared[transform[0]], np.float64), transform[1])
+        if not np.isfinite(ends).all():
+            raise InputError(
+                f"the range of {transform[0]!r} is {declared[transform[0]]!r}, and an end has no {transform[1]}; "
+                "give another one, or use another transform."
+            )
+        return [float(end) for end in ends]
+    return [0.0, 1.0] if category_of(name) else None
+
+
+class FileJob(Job):
+    """A job that was read from a file."""
+
+    words: ClassVar[CommandLine] = JobFile()
 
 
 def check_privacy(privacy: Mapping[str, Any]) -> None:
@@ -259,7 +304,7 @@ def check_privacy(privacy: Mapping[str, Any]) -> None:
     Privacy.of(privacy)
 
 
-def _sums(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
+def sums_of(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:
     """Plain sums if every policy is simulation; otherwise masked sums, which need enough sites."""
     from coterie.sites.policy import Policy
 
@@ -294,7 +339,8 @@ def named_files(paths: list[str]) -> dict[str, str]:
 
 def read_job(path: Path, *, needs_data: bool = True) -> Job:
     """A job from a TOML file. Over a federation it needs no data: sites use their own."""
-    kinds = get_type_hints(Job)
+    hints = get_type_hints(Job)
+    kinds = {item.name: hints[item.name] for item in fields(Job)}
     raw = read_toml(path, kinds)
     if isinstance(raw.get("data"), str):
         raw["data"] = [raw["data"]]
@@ -313,7 +359,7 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
     for key in ("data", "out", "policy"):
         if key in raw:
             raw[key] = _placed(raw[key], path.parent, is_policy=key == "policy")
-    return Job(**raw)
+    return FileJob(**raw)
 
 
 def _placed(given: Any, folder: Path, *, is_policy: bool) -> Any:

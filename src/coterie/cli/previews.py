@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +27,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import message_fields, reply_type, request_type
 from coterie.messages.site_api import CARRIERS, Table
 from coterie.methods.registry import METHODS
+from coterie.methods.shared.choosing import NoneSupported
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
 from coterie.sites.policy import EVERYTHING, Policy
@@ -42,15 +44,12 @@ class _Played(Policy):
 
 
 @site.command()
+@opt.reads_tables
 def preview(
     data: opt.OwnFile,
     clusters: opt.Clusters,
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
@@ -63,19 +62,20 @@ def preview(
         str, typer.Option(help="The site's policy: a file, private, strict, standard or research.")
     ] = "standard",
     as_json: opt.AsJson = False,
+    **reading: Any,
 ) -> None:
     """Show what this site would send under its policy: run the method here, with this site alone.
 
     Nothing leaves this machine. In a real run the kinds of answers are the same. The questions, the number of rounds
     and this site's share of a sample depend on the other sites.
     """
-    from coterie.estimators.fitting import check_private
+    from coterie.estimators.checks import check_private
     from coterie.sites.policy_files import find_policy
 
     job = Job(
         [str(data)],
         "",
-        clusters,
+        opt.clusters_of(clusters),
         method,
         scale=scale,
         missing=missing,
@@ -85,13 +85,14 @@ def preview(
         ),
         policy=policy,
         settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
+        **reading,
     )
     estimator = job.estimator()
     job.check_key(estimator)
     tables = {name: table for name, (table, _) in job.scanned_tables().items()}
     names = [column.name for column in next(iter(tables.values())).columns]
-    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
+    profile = job.profiles_by is not False
+    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names), profile=profile)  # type: ignore[arg-type]
     rules = find_policy(policy)
     check_private(estimator, {data.name: rules})
     budget, answers = taken_facts(Privacy.of(estimator.privacy), rules), played(estimator, tables, options, rules)
@@ -114,21 +115,25 @@ def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
 
 
 def played(
-    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+    estimator: Any,
+    tables: Mapping[str, Table],
+    options: PreparationOptions,
+    rules: Policy,
+    columns: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Every kind of answer of the only site: its size, its first values, and what the server would see of it."""
     from sklearn.base import clone
 
     method, privacy = estimator.method, Privacy.of(estimator.privacy)
     if privacy is None:
-        lines = _answers(estimator, tables, options, rules)
+        lines = _answers(estimator, tables, options, rules, columns)
     else:  # there is one site, and all of its noise is needed; if it hides the few rows, there is less of it
         alone = clone(estimator).set_params(privacy=replace(privacy, tolerated=0))
         quiet = clone(estimator).set_params(privacy=replace(privacy, tolerated=0, epsilon=LARGEST_EPSILON))
         try:
-            lines = _answers(alone, tables, options, rules)
+            lines = _answers(alone, tables, options, rules, columns)
         except RowsHidden:
-            lines = _answers(quiet, tables, options, rules)
+            lines = _answers(quiet, tables, options, rules, columns)
     groups = [list(group) for _, group in groupby(lines, lambda line: (line["asked"], line["answer"]))]
     return [
         {
@@ -144,22 +149,29 @@ def played(
 
 
 def _answers(
-    estimator: Any, tables: Mapping[str, Table], options: PreparationOptions, rules: Policy
+    estimator: Any,
+    tables: Mapping[str, Table],
+    options: PreparationOptions,
+    rules: Policy,
+    columns: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """The answers of the only site in a run, from its ledger."""
     from coterie.estimators.fitting import fit
 
     with tempfile.TemporaryDirectory() as folder:
-        fit(
-            estimator,
-            tables,
-            journal=Path(folder) / "journal",
-            policy=_played_rules(rules, estimator),
-            sums="plain",
-            scale=options.scale,
-            missing=options.missing,
-            ranges=options.ranges,
-        )
+        with contextlib.suppress(NoneSupported):  # by this site's rows: the run ends here
+            fit(
+                estimator,
+                tables,
+                journal=Path(folder) / "journal",
+                policy=_played_rules(rules, estimator),
+                sums="plain",
+                scale=options.scale,
+                missing=options.missing,
+                ranges=options.ranges,
+                columns=columns,
+                profile=[column.name for column in options.besides] or options.profile,
+            )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]
 

@@ -162,6 +162,7 @@ class RunState:
             "floats_up": sum(line["floats_up"] for line in self.exchanges),
             "sites": {name: asdict(site) for name, site in self.sites.items()},
             "costs": [list(point) for point in self.costs],
+            "costs_are": "of_what_sites_show",
         }
 
 

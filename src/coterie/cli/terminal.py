@@ -99,24 +99,61 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
+    if "choice" in result:
+        _show_choice(out, result)
+        return
+    from coterie.report.labels import rows_head, size_text
+
     privacy = result.get("privacy")
-    about = "about " if privacy else ""
     rows = [
-        [str(i), f"{about}{count:,.0f}", *(f"{value:.4g}" for value in center)]
+        [str(i), size_text(result, count), *(f"{value:.4g}" for value in center)]
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
     ]
-    show_table(result["title"], ["cluster", "rows", *result["columns"]], rows, needed=3)
+    show_table(result["title"], ["cluster", rows_head(result), *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
+    if result.get("profiles"):
+        from coterie.report.profiles import distinguishing_table, exactness_sentence
+
+        show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
+        say(exactness_sentence(result["profiles"]))
+    _show_privacy(privacy)
+    empty = sum(count == 0 for count in result["counts"])
+    if empty and not privacy:
+        tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
+    console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
+
+
+def _show_privacy(privacy: dict[str, Any] | None) -> None:
+    """Print what a private run promised and released."""
     if privacy:
         from coterie.report.privacy import privacy_sentences, releases_table
 
         for sentence in privacy_sentences(privacy):
             say(sentence)
         show_table("What was released", *releases_table(privacy))
-    empty = sum(count == 0 for count in result["counts"])
-    if empty and not privacy:
-        tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
-    console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
+
+
+def _shown(value: float | None, form: str) -> str:
+    """A number; a dash where it was not asked for."""
+    return "-" if value is None else format(value, form)
+
+
+def _show_choice(out: str, result: dict[str, Any]) -> None:
+    """Print what is known of each number of clusters, and what is recommended."""
+    from coterie.report.labels import cost_head
+
+    choice = result["choice"]
+    heads = ["k", "silhouette", "gap", "its error", "stability", cost_head(result)]
+    names = ("silhouette", "gap", "gap_error", "stability")
+    rows = [
+        [str(of["k"]), *(_shown(of[name], ".3f") for name in names), _shown(of["cost"], ".6g")]
+        for of in choice["numbers"]
+    ]
+    show_table(result["title"], heads, rows)
+    say(choice["verdict"])
+    say(result["summary"])
+    _show_privacy(result.get("privacy"))
+    console.print(f"All results are in [bold]{out}/[/]; see [bold]{out}/choose-k.png[/].", soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,8 @@ COLUMNS = 60
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Braille's dots by row and column of a character."""
 _EMPTY = 0x2800
+OF_WHAT = "of what sites show"
+"""Of which rows or groups a cost is that the server sees in a sum: over groups that of the rows is less."""
 HEIGHT = 8
 """Lines of the chart."""
 OTHER_LINES = 11
@@ -59,7 +61,7 @@ def _curve(run: RunState, console: Console, height: int) -> list[RenderableType]
     """The cost over rounds, or the bytes sent as long as fewer than two costs are known."""
     is_cost = len(run.costs) > 1
     number, cost = run.costs[-1] if run.costs else (0, 0.0)
-    parts = f"cost: {cost:.6g} in round {number}" if run.costs else "no cost yet"
+    parts = f"cost {OF_WHAT}: {cost:.6g} in round {number}" if run.costs else "no cost yet"
     title = parts if is_cost else f"bytes sent so far ({parts})"
     sent = zip((e["round"] for e in run.exchanges), accumulate(e["bytes_up"] for e in run.exchanges), strict=True)
     points, label = (run.costs, "{:.4g}".format) if is_cost else ([*sent], "{:,.0f}".format)
@@ -215,7 +217,7 @@ def _lines(folder: Folder) -> None:
         now = folder.run.exchanges[-1]["round"] // 10 if folder.run.exchanges else -1
         if now != tens:
             tens = now
-            cost = f", cost {folder.run.costs[-1][1]:.6g}" if folder.run.costs else ""
+            cost = f", cost {OF_WHAT} {folder.run.costs[-1][1]:.6g}" if folder.run.costs else ""
             tell(_clean(folder.run.progress() + cost))
         time.sleep(SECONDS)
         folder.look()

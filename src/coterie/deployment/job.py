@@ -10,7 +10,7 @@ import msgspec
 from coterie.errors import CoterieError, InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import estimator_of
-from coterie.methods.method import ClusterSettings
+from coterie.methods.method import ChoiceSettings, ClusterSettings
 from coterie.methods.order import Order, SignedOrder
 from coterie.runtime.terms import Terms
 
@@ -77,7 +77,7 @@ class RemoteJob(msgspec.Struct, forbid_unknown_fields=True):
                 )
         if self.deadline > _LONGEST:
             raise InputError(f"deadline={self.deadline:g} s is too long; a day ({_LONGEST:g} s) is the longest.")
-        if not issubclass(order.kind, ClusterSettings):
+        if not issubclass(order.kind, ClusterSettings | ChoiceSettings):
             raise InputError(f"{order.settings} finds components, not clusters.")
         estimator = self.estimator()
         self.terms()

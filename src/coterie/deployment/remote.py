@@ -305,6 +305,7 @@ class _Result(msgspec.Struct):
     columns: list[str]
     centers: list[list[float]]
     counts: list[float]
+    counts_are: str = ""
     privacy: _Privacy | None = None
 
 

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
 
 from coterie.arrays import Mask
 from coterie.engines.inprocess import in_process
 from coterie.errors import InputError, NoiseWarning
+from coterie.estimators.exactness import CostIs, CountsAre, cost_compares, sizes_are
 from coterie.messages.site_api import Block
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunContext, RunResult, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
+from coterie.methods.shared.cluster_profiles import Profile
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.privacy import HIDDEN, Privacy, PrivacySpent
+from coterie.methods.shared.selection import selected
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
 from coterie.secure.certificates import RunCertificate
 from coterie.sites.tables import ArrayTable
+from coterie.sites.tables.alike import is_frame, names_of, rows_of, table_alike
 from coterie.sites.views.units import first_of_each, unit_codes
 
 Rows = npt.NDArray[np.floating[Any]]
@@ -56,19 +60,39 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What the sites of the run allow; simulated sites allow everything."""
     halves_: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    profiles_: Profile | None = None
+    """What is in each cluster, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
-    cost_over_groups = "at most"
+    na_: Mapping[str, list[Any]] = {}
+    """What stood for missing values in the files of all sites, by column, or ``*`` for all."""
+    levels_: Sequence[str] = ()
+    """The columns of text in these files whose categories sites agreed on: another value is of none of them."""
+    _matches_names = False
+    """Whether rows given as a data frame are matched by the columns' names, in any order, and text is encoded: in a
+    model that was fitted over tables. A model of one array takes frames as scikit-learn does."""
+    options_: PreparationOptions | None = None
+    """How rows were to be prepared, as asked; None where they were taken as they are."""
+    cost_over_groups = CostIs.AT_MOST
     """How a cost over groups compares with the rows' cost."""
 
     @property
     def min_group_(self) -> int:
-        """The fewest rows in a group where sites showed groups; 0 where they showed rows.
-
-        Over groups, sizes count whole groups and the rows' cost is ``cost_over_groups`` the one reported; over rows,
-        both are exact.
-        """
+        """The fewest rows in a group where sites showed groups; 0 where they showed rows."""
         return self.capabilities_.min_group
+
+    @property
+    def counts_are_(self) -> CountsAre:
+        """What ``counts_`` count: ``rows``, exactly; ``whole_groups``, each with all its rows; or ``noisy`` rows."""
+        return sizes_are(self.min_group_, is_private=self.privacy_ is not None)
+
+    @property
+    def cost_is_(self) -> CostIs:
+        """How ``inertia_`` compares with the cost of the rows counted: ``exact`` but for rounding, ``at_most`` (the
+        rows' cost is no more), or an ``estimate``: with noise, in a kernel's space, and where groups that lack a
+        value are left out, since sites may apportion squares to those that are used."""
+        is_apportioned = self.options_ is not None and self.options_.missing == "drop"
+        return cost_compares(self.counts_are_, CostIs.ESTIMATE if is_apportioned else self.cost_over_groups)
 
     @property
     def sends_rows(self) -> bool:
@@ -125,16 +149,34 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
 
     @property
     def _fills_missing(self) -> bool:
-        return self.preparation_ is not None and self.preparation_.missing == "mean"
+        return self._treats_missing("mean")
+
+    def _treats_missing(self, so: str) -> bool:
+        """Whether the fitted model treats missing values so."""
+        preparation = getattr(self, "preparation_", None)
+        return preparation is not None and preparation.missing == so
 
     def _prepared(self, X: npt.ArrayLike) -> Rows:
         """Rows given by a caller, validated, as the run saw rows."""
+        return self.prepared_rows(self._checked_rows(X, allow_missing=self._fills_missing))
+
+    def _checked_rows(self, X: Any, *, allow_missing: bool) -> Rows:
+        """Rows given by a caller, validated: finite numbers in the columns of the fit."""
         check_is_fitted(self)
-        finite = "allow-nan" if self._fills_missing else True
-        rows: Rows = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=finite
-        )
-        return self.prepared_rows(rows)
+        checks: Any = {
+            "dtype": [np.float64, np.float32],
+            "order": "C",
+            "ensure_all_finite": "allow-nan" if allow_missing else True,
+        }
+        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
+        rows: Rows
+        is_named = self._matches_names and bool(names) and is_frame(X)
+        if is_named and (self.na_ or [str(name) for name in names_of(X)] != names):
+            table = table_alike(X, names, self.na_, self.levels_, name="X")
+            rows = check_array(rows_of(selected(table, names)), **checks)
+        else:
+            rows = validate_data(self, X, reset=False, **checks)
+        return rows
 
     def _simulate(
         self,
@@ -170,6 +212,7 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     def _simulate_over(self, tables: Mapping[str, ArrayTable], n_columns: int, ranges: Any = None) -> None:
         self.check(n_columns)
         self.begin()
+        self._matches_names = False
         ledger, options = Ledger(), PreparationOptions(ranges=ranges)
         whole: Protocol[RunResult] | None = None
         if self.privacy is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.engines.inprocess import Schedule, in_process
-from coterie.errors import InputError
+from coterie.errors import ColumnsDiffer, InputError
 from coterie.estimators.base import FederatedEstimator
-from coterie.maths.accounting import epsilon_of
+from coterie.estimators.checks import check_rules
+from coterie.estimators.given import Rules, opened_sites
+from coterie.estimators.labelled import Labelled
 from coterie.messages.identity import Identity
-from coterie.messages.site_api import Column, Table, keys_of, units_of
+from coterie.messages.site_api import Column, Table
 from coterie.methods.order import Order, SignedOrder
-from coterie.methods.registry import METHODS, check_can_be_private
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
-from coterie.methods.shared.privacy import Privacy, Releases, unit_words
+from coterie.methods.shared.scales import Scale
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -31,48 +32,59 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
-from coterie.sites.policy import Policy
-from coterie.sites.tables import BLOCK_BYTES, open_table
-from coterie.sites.views.units import taken, unit_rule
-from coterie.text import count_of
+from coterie.sites.tables import BLOCK_BYTES, identifying_columns
 
 E = TypeVar("E", bound=FederatedEstimator)
 
 
 def fit(
     estimator: E,
-    tables: Mapping[str, Any],
+    tables: Any,
     *,
+    site_column: str | None = None,
     engine: Literal["inprocess"] = "inprocess",
-    policy: Policy | Mapping[str, Policy] | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
     sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: Scale = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
     halves: bool = False,
+    profile: bool | Sequence[str] = False,
+    columns: Sequence[str] | None = None,
     key: str | None = None,
     terms: Terms | None = None,
     watch: Callable[[Progress], None] | None = None,
     events: Write | None = None,
     schedule: Schedule | None = None,
+    **reading: Any,
 ) -> E:
     """Fit an estimator over one table per site and return it.
 
-    ``tables`` maps each site's name to a table, an array, a data frame or a file. Sites first agree on their columns
-    (the first table's), then prepare them as ``scale`` and ``missing`` say, all by questions. The fitted estimator
-    applies the same preparation and takes raw rows. Sums are masked, and every site protects its rows by ``policy``,
-    the default one if none is given. If one owner holds all tables, use ``sums="plain"`` and
-    ``policy=Policy.simulation()``. The folder ``journal`` keeps what a run needs to continue after a crash, with
-    ``resume=True``. ``watch`` is called after every exchange, ``events`` with every event of the run as a plain dict
-    (:mod:`coterie.runtime.events`).
+    ``tables`` maps each site's name to a table, an array, a data frame or a file; those of a list are called site1,
+    site2, and so on. One data frame or file is split by its ``site_column``. Further options, such as ``ignore`` and
+    ``categories``, are those of :func:`coterie.open_table`. Sites first agree on the columns to use: ``columns`` by
+    name, or all of them, which every site must then hold, in any order. They prepare them as ``scale`` and
+    ``missing`` say, all by questions. The fitted estimator applies the same preparation and takes raw rows, columns
+    in the order of ``columns`` or of the first table; data frames it matches by the columns' names, and encodes
+    their text.
+
+    Sums are masked, and every site protects its rows by ``policy``, the default one if none is given: a policy, its
+    name or its file, for all sites or by site. If one owner holds all tables, use ``sums="plain"`` and
+    ``policy="simulation"``. The rows' labels (``labels_``, ``labels_by_site_``) are found when first asked for. The
+    folder ``journal`` keeps what a run needs to continue after a crash, with ``resume=True``. ``watch`` is called
+    after every exchange, ``events`` with every event of the run as a plain dict (:mod:`coterie.runtime.events`).
 
     Three options limit what a site that lies can do. With ``ranges`` (lows, highs) every value counts as the nearest
     one of its column's range, and each site's sums are limited by it; with ``scale="minmax"`` a value outside is
     refused. A site that holds more than ``max_share`` of all rows refuses to take part. ``halves=True`` compares the
     final clusters over two halves of the sites, where policies allow it: ``halves_``.
+
+    ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
+    two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
+    without ``columns`` these are all others.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.
@@ -81,36 +93,28 @@ def fit(
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
     if key is not None and not estimator.splits_columns:
         raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    rules = rules_of(policy, map(str, tables))
-    opened = opened_tables(tables, key, units_asked(estimator, rules))
+    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
     layers_of(sums)
-    if estimator.sends_rows:
-        check_rows_allowed(estimator, rules)
-    check_private(estimator, rules)
-    privacy = Privacy.of(estimator.privacy)
-    if privacy is None:
-        check_groups(opened, rules, estimator.method)
-    else:
-        Releases(privacy, len(opened))
-    if estimator.splits_columns:  # no sums are asked for
-        check_alignment(opened, rules)
-    elif sums == "masked":
-        check_roster(rules)
-    columns = {name: table.columns for name, table in opened.items()}
-    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    check_rules(estimator, opened, rules, is_masked=sums == "masked")
+    described = columns_described(profile, opened)
+    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
     options.check(len(opened))
     estimator.check_options(options)
-    estimator.check(len(column_names(estimator, columns)))
+    estimator.check(len(column_names(estimator, used)))
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
     with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
-        return fit_over(
+        estimator.na_ = shared_na(opened.values())
+        estimator.levels_ = sorted({column for table in opened.values() for column in getattr(table, "levels", ())})
+        fitted = fit_over(
             channel,
             estimator,
-            columns,
+            used,
             options,
             order=channel.analyst,
             sums=sums,
@@ -121,6 +125,9 @@ def fit(
             settings=extra,
             authority=RunAuthority(channel.authority, "run"),
         )
+    if isinstance(fitted, Labelled):
+        fitted.keep_tables(opened, None if site_column is None else tables)
+    return fitted
 
 
 def fit_over(
@@ -167,13 +174,24 @@ def fit_over(
     )
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
-    estimator.capabilities_, estimator.halves_ = outcome.capabilities, outcome.halves
+    estimator.capabilities_, estimator.halves_, estimator.options_ = outcome.capabilities, outcome.halves, options
+    estimator.profiles_, estimator._matches_names = outcome.profile, True
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:
+    """What stood for missing values at all sites, by column of the files."""
+    first, *others = (getattr(table, "na", {}) for table in tables)
+    return {
+        column: list(values)
+        for column, values in first.items()
+        if all(list(other.get(column, ())) == list(values) for other in others)
+    }
 
 
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
@@ -183,128 +201,61 @@ def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
     return [MaskedSums()] if sums == "masked" else [PlainSums()]
 
 
-def units_asked(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> dict[str, str]:
-    """By site the column that says whose row it is, where all rows of one unit are protected together."""
-    privacy = Privacy.of(estimator.privacy)
-    found = {
-        name: None if privacy is None else unit_rule(privacy, policy.privacy).column for name, policy in rules.items()
+def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]) -> tuple[Column, ...]:
+    """The columns to describe clusters by that are named; one of text by its categories."""
+    if isinstance(profile, bool):
+        return ()
+    if isinstance(profile, str):
+        raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
+    held = next(iter(tables.values())).columns
+    named = {name: [c for c in held if c.name == name or c.name.startswith(f"{name}=")] for name in profile}
+    absent = [name for name, columns in named.items() if not columns]
+    if absent:
+        raise InputError(
+            f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
+            f"{listed([column.name for column in held])}."
+        )
+    described = tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    for site, table in tables.items() if described else ():
+        identifying = [column.name for column in described if column.name in identifying_columns(table)]
+        if identifying:
+            raise InputError(
+                f"profile names {listed(list(map(repr, identifying)))}: at {site} every row has a whole number of "
+                "its own there, which identifies it. Leave it out of profile."
+            )
+    return described
+
+
+def columns_used(
+    estimator: FederatedEstimator,
+    tables: Mapping[str, Table],
+    names: Sequence[str] | None,
+    described: Collection[str] = (),
+) -> dict[str, tuple[Column, ...]]:
+    """The columns that sites are to agree on: the named ones, or all but those that clusters are ``described`` by
+    alone. Every site must then hold all of them."""
+    if estimator.splits_columns:
+        if names is not None:
+            raise InputError(f"columns: with {type(estimator).__name__} every site uses its own; leave columns out.")
+        return {name: table.columns for name, table in tables.items()}
+    first, *others = tables.values()
+    held = {column.name: column for column in first.columns}
+    if names is not None:
+        return {"": tuple(held.get(name, Column(name)) for name in names)}
+    shared = [name for name in held if all(any(c.name == name for c in table.columns) for table in others)]
+    differences = {
+        site: (
+            *(f"column {name!r} is missing" for name in held if all(c.name != name for c in table.columns)),
+            *(f"column {c.name!r} is held here and not by all" for c in table.columns if c.name not in held),
+        )
+        for site, table in tables.items()
     }
-    return {name: column for name, column in found.items() if column is not None}
-
-
-def opened_tables(
-    tables: Mapping[str, Any], key: str | None, units: Mapping[str, str] | None = None
-) -> dict[str, Table]:
-    """Every site's table, opened if it is not yet."""
-    if not tables:
-        raise InputError("tables is empty; at least one site is needed.")
-    opened = {
-        str(name): table
-        if hasattr(table, "raw_blocks")
-        else open_table(table, name=str(name), key=key, unit=(units or {}).get(str(name)))
-        for name, table in tables.items()
-    }
-    for name, column in (units or {}).items():
-        own = units_of(opened[name])
-        if own is None or own.column != column:
-            raise InputError(
-                f"unit={column!r}: the table of {name} was opened without that column; pass the unit to open_table."
-            )
-    without = [name for name, table in opened.items() if keys_of(table) is None]
-    if key is not None and without:
-        raise InputError(
-            f"key={key!r}: the table of {without[0]} was opened without a key; pass the key to open_table."
-        )
-    return opened
-
-
-def rules_of(policy: Policy | Mapping[str, Policy] | None, names: Iterable[str]) -> dict[str, Policy]:
-    """Every site's policy: its own, the one for all, or the default."""
-    return {name: (policy.get(name) if isinstance(policy, Mapping) else policy) or Policy() for name in names}
-
-
-def check_rows_allowed(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site would refuse questions for rows."""
-    method = estimator.method
-    against = [name for name, policy in rules.items() if policy.per_site_results != "rows"]
-    if against:
-        raise InputError(
-            f"{method} sends rows, projected or not, which the policy of {listed(against)} does not allow. Set "
-            'per_site_results = "rows" there, or choose a method that sends only sums or averages (coterie methods '
-            "lists them)."
-        )
-    protected = [name for name, policy in rules.items() if policy.protection_of(method) != "none"]
-    if METHODS[method].needs_rows and protected:
-        raise InputError(
-            f"{method} needs single rows, which the policy of {listed(protected)} protects by groups. Exempt the "
-            f'method there with protection = "none" under [method.{method}], or choose a method that works with '
-            "groups (coterie methods lists them)."
-        )
-
-
-def check_private(estimator: FederatedEstimator, rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site would refuse the order for its privacy, or for want of it."""
-    method, privacy = estimator.method, Privacy.of(estimator.privacy)
-    asked = {name: policy for name, policy in rules.items() if policy.protection_of(method) != "none"}
-    if privacy is None:
-        noisy = [name for name, policy in asked.items() if policy.protection_of(method) == "noise"]
-        if noisy:
-            check_can_be_private(method)
-            raise InputError(
-                f"the policy of {listed(noisy)} answers only differentially private orders; give the run privacy: an "
-                "epsilon, and the ranges of all columns."
-            )
-        return
-    without = [name for name, policy in asked.items() if policy.privacy is None]
-    if without:
-        raise InputError(
-            f"the policy of {listed(without)} has no budget for differentially private orders; add a section "
-            "[privacy] with epsilon = 4.0, say, or use the policy 'private'."
-        )
-    for name, policy in asked.items():  # what earlier runs took, only the sites know
-        budget = policy.privacy
-        if budget is not None and not budget.affords(taken(privacy, budget)):
-            takes = epsilon_of(taken(privacy, budget) ** 0.5, budget.delta)
-            raise InputError(
-                f"the run takes epsilon={takes:.3g} of the budget of {name}, which is epsilon={budget.epsilon:g} at "
-                f"delta={budget.delta:g} for {unit_words(budget.unit, budget.rows_per_unit)}; use less."
-            )
-
-
-def check_groups(tables: Mapping[str, Table], rules: Mapping[str, Policy], method: str) -> None:
-    """Raise, before anything is sent, if a site holds fewer rows than a group."""
-    few = [
-        f"{name} holds {count_of(table.n_rows, 'row')}"
-        for name, table in tables.items()
-        if rules[name].protection_of(method) == "groups" and table.n_rows < rules[name].min_group
-    ]
-    if few:
-        least = max(policy.min_group for policy in rules.values())
-        raise InputError(
-            f"{', '.join(few)}; the policy shows only groups of at least {least} rows (min_group). Leave such sites "
-            "out; if one owner holds all tables, use the policy 'simulation'."
-        )
-
-
-def check_alignment(tables: Mapping[str, Table], rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if a site could not tag the keys of its rows."""
-    without = [name for name, table in tables.items() if keys_of(table) and rules[name].alignment_key is None]
-    if without:
-        raise InputError(
-            f"rows are matched by key, but the policy of {without[0]} has no alignment_key, the secret that all "
-            "sites share. `coterie policy secret` prints one. If one owner holds all tables, use the policy "
-            "'simulation'."
-        )
-
-
-def check_roster(rules: Mapping[str, Policy]) -> None:
-    """Raise, before anything is sent, if there are too few sites for a sum."""
-    smallest = max(policy.min_roster for policy in rules.values())
-    if len(rules) < smallest:
-        raise InputError(
-            f"there are {len(rules)} sites, but their policy allows no sum over fewer than {smallest} (min_roster). "
-            "If one owner holds all tables, use sums='plain' and policy=Policy.simulation()."
-        )
+    differences = {site: texts for site, texts in differences.items() if texts}
+    if differences:
+        where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
+        remedy = f"use columns={shared}, which all sites hold" if shared else "no column is held by all of them"
+        raise ColumnsDiffer(f"sites do not hold the same columns. {where}; {remedy}.", differences)
+    return {"": tuple(column for column in first.columns if column.name not in described)}
 
 
 def column_names(estimator: FederatedEstimator, columns: Mapping[str, tuple[Column, ...]]) -> list[str]:
@@ -326,5 +277,7 @@ def _settings(estimator: FederatedEstimator, names: list[str], options: Preparat
         "ranges": None if ranges is None else [np.asarray(r, float).tolist() for r in ranges],
         "max_share": options.max_share,
         "halves": options.halves,
+        "profile": options.profile,
+        "besides": [column.name for column in options.besides],
         "block_bytes": BLOCK_BYTES,
     }

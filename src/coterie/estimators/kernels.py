@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy.typing as npt
 
 from coterie.estimators.base import ComponentModel, Rows
+from coterie.estimators.exactness import CostIs
 from coterie.estimators.kmeans import ClusterModel
 from coterie.methods.kernel.clusters import KernelFit
 from coterie.methods.kernel.dspgd.method import DSPGDClusterSettings, DSPGDComponentSettings
@@ -19,7 +20,7 @@ class KernelClusters(ClusterModel):
     """Centers among embedded rows."""
 
     embedding_: Embeds
-    cost_over_groups = "about"
+    cost_over_groups = CostIs.ESTIMATE
     _fewest_rows = 2
 
     def _set_attributes(self, result: KernelFit) -> None:
@@ -71,6 +72,8 @@ class FederatedKernelKMeans(LandmarkClusterSettings, KernelClusters):
         The cluster of every row given to :meth:`fit`.
     inertia_ : float
         The sum of squared distances of all embedded rows to their centers; over groups of rows an estimate.
+    cost_is_, counts_are_ : str
+        How exact ``inertia_`` and the sizes ``counts_`` are, as in :class:`FederatedKMeans`.
     eigenvalues_ : array of shape (n_components,)
         Eigenvalues of the kernel matrix; over groups of rows estimates, mostly too small.
     gamma_ : float

@@ -13,18 +13,22 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from coterie.errors import InputError
 from coterie.estimators.base import FederatedEstimator, Rows
+from coterie.estimators.labelled import Labelled
+from coterie.estimators.to_sklearn import sklearn_model
 from coterie.maths.clustering import nearest
+from coterie.methods.kmeans.chosen import AUTO, ChosenFit
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.kmeans.lloyd import LloydSettings
 from coterie.methods.kmeans.one_shot import OneShotSettings
+from coterie.methods.shared.choosing import Choice
 from coterie.methods.shared.lloyd import KMeansFit
 from coterie.parameters import described
 
 
-class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
+class ClusterModel(Labelled, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FederatedEstimator):
     """What estimators of clusters have in common, of rows or of embedded rows."""
 
-    n_clusters: int
+    n_clusters: Any
     cluster_centers_: npt.NDArray[np.float64]
     _fewest_rows = 1
 
@@ -48,10 +52,10 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             if not (weights > 0).any():
                 raise InputError("every sample weight is 0; there is nothing to cluster.")
         held = len(rows) if weights is None else int((weights > 0).sum())
-        if held < self.n_clusters:
+        if held < (1 if self.n_clusters == AUTO else self.n_clusters):
             raise InputError(f"n_samples={held} should be >= n_clusters={self.n_clusters}.")
         self._simulate(rows, sites, weights, ranges, units)
-        self.labels_ = self.predict(rows)
+        self.labels_ = self.label_rows(rows)
         return self
 
     def _set_clusters(self, clusters: KMeansFit) -> None:
@@ -71,9 +75,16 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return labels
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int32]:
-        """The nearest center of each row."""
+        """The nearest center of each row; -1 for a row that lacks a value, in a model that leaves such rows out."""
+        if self._treats_missing("drop"):
+            return self.label_rows(self._checked_rows(X, allow_missing=True))
         labels: npt.NDArray[np.int32] = nearest(self._prepared(X), self._prepared_centers)[0].astype(np.int32)
         return labels
+
+    def to_sklearn(self) -> Any:
+        """The model as scikit-learn's own: a fitted ``KMeans``, or a ``Pipeline`` that prepares raw rows and ends in
+        one. It predicts the same labels, without coterie where rows are not embedded by a kernel."""
+        return sklearn_model(self)
 
     def transform(self, X: npt.ArrayLike) -> Rows:
         """The distance of each row to every center."""
@@ -95,6 +106,9 @@ class ClusterModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 class KMeansModel(ClusterModel):
     """k-means of rows as they are: from a start to centers, by sums."""
 
+    choice_: Choice | None = None
+    """What is known of each number of clusters, where the rows were to say how many there are."""
+
     def fit(
         self,
         X: npt.ArrayLike,
@@ -111,6 +125,7 @@ class KMeansModel(ClusterModel):
 
     def _set_attributes(self, result: KMeansFit) -> None:
         preparation = self.preparation_
+        self.choice_ = result.choice if isinstance(result, ChosenFit) else None
         self.cluster_centers_ = result.centers if preparation is None else preparation.undo(result.centers)
         self._set_clusters(result)
 
@@ -132,6 +147,12 @@ class FederatedKMeans(FederatedSettings, KMeansModel):
     inertia_ : float
         The sum of squared distances of all rows to their centers, in prepared units. Where sites show groups of rows
         it is the cost of assigning every group to one center, at least that of the rows.
+    cost_is_ : str
+        How exact ``inertia_`` is: ``"exact"``, ``"at_most"`` (over groups), or an ``"estimate"`` (with noise).
+    counts_ : array of shape (n_clusters,)
+        The sizes of the clusters.
+    counts_are_ : str
+        What they count: ``"rows"``, ``"whole_groups"``, each with all its rows, or ``"noisy"`` rows.
     n_rounds_ : int
         The rounds in which centers moved.
     ledger_ : Ledger

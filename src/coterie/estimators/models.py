@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import typing
-from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,13 +14,18 @@ from coterie.errors import InputError, MalformedMessage
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import KINDS
 from coterie.files import MEGABYTE, read_bounded
+from coterie.messages.site_api import Table
+from coterie.methods.shared.plain import listed, read, written
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.privacy import Privacy, PrivacySpent
+from coterie.methods.shared.selection import selected
 from coterie.runtime.ledger import Ledger
+from coterie.sites.tables import Problem, Reading
+from coterie.sites.tables.alike import examined_alike
 
-T = TypeVar("T")
-
-MODEL_SCHEMA = 4
+MODEL_SCHEMA = 5
+"""4 did not say what stands for missing values."""
+READ_SCHEMAS = (4, 5)
 MOST_BYTES = 256 * MEGABYTE
 """Of a model file."""
 
@@ -41,11 +44,16 @@ class _Model(msgspec.Struct):
     preparation: Preparation | None
     result: dict[str, Any]
     privacy: PrivacySpent | None = None
+    na: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    """What stood for missing values, by column of the files."""
+    levels: list[str] = []
+    """The columns of text whose categories sites agreed on."""
 
 
 def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
     """Write a fitted model: its columns, its preparation, and its centers, its embedding or both."""
-    if type(estimator).__name__ not in KINDS or not hasattr(estimator, "result_"):
+    is_model = estimator.splits_columns or hasattr(estimator, "transform")
+    if type(estimator).__name__ not in KINDS or not hasattr(estimator, "result_") or not is_model:
         raise InputError(f"{type(estimator).__name__} is not a fitted model; fit it before saving.")
     names = getattr(estimator, "feature_names_in_", None)
     model = _Model(
@@ -55,11 +63,13 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         {name: value for name, value in estimator.settings().items() if _is_plain(value) or name == "privacy"},
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         estimator.preparation_,
-        _written(estimator.result_, estimator.result_type),
+        written(estimator.result_, estimator.result_type),
         estimator.privacy_,
+        dict(estimator.na_),
+        list(estimator.levels_),
     )
     path = Path(path)
-    path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=_listed), indent=1) + "\n")
+    path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=listed), indent=1) + "\n")
     return path
 
 
@@ -76,15 +86,16 @@ def load_model(path: str | Path) -> Any:
         raise InputError(f"{path}: this is not a model file of coterie.") from None
     if not isinstance(raw, dict) or not {"schema", "kind", "coterie"} <= raw.keys():
         raise InputError(f"{path}: this is not a model file of coterie.")
-    if raw["schema"] != MODEL_SCHEMA:
+    if raw["schema"] not in READ_SCHEMAS:
         raise InputError(
             f"{path}: model format {_short(raw['schema'])} is not known to coterie {version('coterie')} (it knows "
-            f"{MODEL_SCHEMA}); fit the model again, or use the coterie that wrote it ({_short(raw['coterie'])})."
+            f"{READ_SCHEMAS[0]} and {MODEL_SCHEMA}); fit the model again, or use the coterie that wrote it "
+            f"({_short(raw['coterie'])})."
         )
     if not isinstance(raw["kind"], str) or raw["kind"] not in KINDS:
         raise InputError(f"{path}: this is not a model file of coterie.")
     try:
-        return _fitted(_read(raw, _Model))
+        return _fitted(read(raw, _Model))
     except _DAMAGED as problem:
         raise InputError(f"{path}: the model file is damaged ({_short(problem)}).") from None
 
@@ -101,45 +112,24 @@ def _fitted(model: _Model) -> FederatedEstimator:
     estimator = KINDS[model.kind](**given)
     estimator.begin()
     estimator.n_features_in_ = len(model.columns)
-    estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
-    estimator.privacy_ = model.privacy
+    estimator.set_result(read(model.result, estimator.result_type), model.preparation, Ledger())
+    estimator.privacy_, estimator.na_, estimator.levels_ = model.privacy, model.na, model.levels
     if not estimator.splits_columns:  # there rows are embedded by their sites
-        estimator.transform(np.zeros((1, len(model.columns))))
+        ranges = None if model.preparation is None else model.preparation.ranges
+        estimator.transform(np.zeros((1, len(model.columns))) if ranges is None else ranges.low[None])
     estimator.feature_names_in_ = np.array(model.columns, dtype=object)
+    estimator._matches_names = True
     return estimator
 
 
-def _written(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """A result as far as a model needs it: fields that are declared to be left out are."""
-    items = [item for item in fields(kind) if item.metadata.get("in_model", True)]
-    return {item.name: _plain(getattr(value, item.name)) for item in items}
-
-
-def _plain(value: Any) -> Any:
-    """Any value as JSON has it."""
-    if is_dataclass(value):
-        return _written(value, type(value))
-    return msgspec.to_builtins(value, enc_hook=_listed)
+def table_for(estimator: FederatedEstimator, source: object, how: Reading) -> tuple[Table, list[Problem]]:
+    """Rows read as those were that the model was fitted to, and what is wrong with them; ``how`` adds codes for
+    missing values, and how a CSV file is written."""
+    names = [str(name) for name in estimator.feature_names_in_]
+    name = Path(source).name if isinstance(source, str | Path) else "table"
+    table, problems = examined_alike(source, names, estimator.na_, estimator.levels_, how, name=name)
+    return (table if problems else selected(table, names)), problems
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | list)
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"a model holds no {type(value).__name__}")
-
-
-def _read(raw: Any, kind: type[T]) -> T:
-    return msgspec.convert(raw, kind, dec_hook=_array)
-
-
-def _array(kind: Any, value: Any) -> Any:
-    """An array of the kind of number its annotation says, every one of them finite."""
-    number = typing.get_args(typing.get_args(kind)[1])[0]
-    values = np.array(value, number)
-    if not np.isfinite(values).all():
-        raise ValueError("a number is not finite")
-    return values

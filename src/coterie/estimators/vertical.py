@@ -15,6 +15,8 @@ from coterie.engines.inprocess import Schedule, in_process
 from coterie.errors import InputError
 from coterie.estimators import fitting
 from coterie.estimators.base import FederatedEstimator, Rows
+from coterie.estimators.checks import check_alignment, check_roster, check_rows_allowed
+from coterie.estimators.given import Rules, opened_tables, rules_of
 from coterie.maths.clustering import nearest
 from coterie.maths.factors import sin_theta
 from coterie.messages.site_api import Table
@@ -23,7 +25,6 @@ from coterie.methods.vertical.method import VerticalClusterSettings, VerticalCom
 from coterie.parameters import described
 from coterie.runtime.run import Progress, run
 from coterie.runtime.terms import Terms
-from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable, PairedTable
 
 Floats = npt.NDArray[np.float64]
@@ -211,10 +212,10 @@ class Projected(NamedTuple):
 
 def transform(
     estimator: VerticalEstimator,
-    tables: Mapping[str, Any],
-    new: Mapping[str, Any],
+    tables: Any,
+    new: Any,
     *,
-    policy: Policy | Mapping[str, Policy] | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
     sums: Literal["masked", "plain"] = "masked",
     key: str | None = None,
     terms: Terms | None = None,
@@ -230,16 +231,16 @@ def transform(
         raise InputError(f"{type(estimator).__name__} embeds rows itself; call estimator.transform(rows).")
     check_is_fitted(estimator)
     layers = fitting.layers_of(sums)
-    fitted, later = fitting.opened_tables(tables, key), fitting.opened_tables(new, key)
+    fitted, later = opened_tables(tables, key), opened_tables(new, key)
     sites = set(estimator.local_ranks_)
     if set(fitted) != sites or set(later) != sites:
         raise InputError(f"tables and new need an entry for every site: {', '.join(sorted(sites))}.")
     _check_columns(estimator, fitted)
-    rules = fitting.rules_of(policy, fitted)
-    fitting.check_rows_allowed(estimator, rules)
-    fitting.check_alignment(fitted, rules)
+    rules = rules_of(policy, fitted)
+    check_rows_allowed(estimator, rules)
+    check_alignment(fitted, rules)
     if sums == "masked":
-        fitting.check_roster(rules)
+        check_roster(rules)
     paired = {name: PairedTable(table, later[name]) for name, table in fitted.items()}
     with in_process(paired, policy=rules, schedule=schedule) as channel:
         projected = run(

@@ -17,6 +17,7 @@ from coterie.estimators import FederatedKMeans, fit
 from coterie.examples.datasets import SiteData, penguins
 from coterie.maths.clustering import nearest
 from coterie.messages.site_api import Table
+from coterie.report.labels import rows_sentence
 from coterie.report.outputs import write_run
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
@@ -95,9 +96,10 @@ def write_demo(results: Demo, folder: Path) -> Path:
     result |= {
         "title": "Penguins of three islands, clustered without pooling",
         "summary": (
-            f"{len(results.data.rows)} birds, {len(results.alone)} islands, {results.fitted.n_clusters} clusters: "
-            f"{together.rounds} rounds, {together.bytes_up:,} bytes sent, k-means cost "
-            f"{together.cost_ratio:.4f} times that of the pooled rows."
+            f"{len(results.data.rows)} birds with all measurements, {len(results.alone)} islands, "
+            f"{results.fitted.n_clusters} clusters: {together.rounds} rounds, {together.bytes_up:,} bytes sent, "
+            f"k-means cost {together.cost_ratio:.4f} times that of the pooled rows. "
+            f"{rows_sentence(result)} are in groups in which no value is missing, and only these were used."
         ),
         "caption": (
             "Top: the clusters of all islands together; crosses are centers. Bottom: the clusters of each island "

@@ -92,7 +92,7 @@ class Whole(Contribution):
 
 @dataclass(frozen=True)
 class ByCell(Contribution):
-    """Row i adds ``rows[i]`` to cell ``cells[i]``; without rows it adds 1."""
+    """Row i adds ``rows[i]`` to cell ``cells[i]``; without rows it adds 1. Cells may have several axes."""
 
     cells: Labels
     rows: Floats | None = None
@@ -101,13 +101,28 @@ class ByCell(Contribution):
         return np.ones(len(self.cells)) if self.rows is None else np.vecdot(self.rows, self.rows)
 
     def added_up(self, shape: tuple[int, ...]) -> Integers:
+        n_cells = math.prod(shape if self.rows is None else shape[:-1])
         if self.rows is None:
-            return np.bincount(self.cells, minlength=shape[0]).astype(np.int64)
+            return np.bincount(self.cells, minlength=n_cells).astype(np.int64).reshape(shape)
         from scipy.sparse import csr_array
 
         ones = np.ones(len(self.cells))
-        member = csr_array((ones, (self.cells, np.arange(len(self.cells)))), shape=(shape[0], len(self.cells)))
-        return np.asarray(member @ self.rows).astype(np.int64)
+        member = csr_array((ones, (self.cells, np.arange(len(self.cells)))), shape=(n_cells, len(self.cells)))
+        return np.asarray(member @ self.rows).astype(np.int64).reshape(shape)
+
+
+@dataclass(frozen=True)
+class OneEach(Contribution):
+    """Row i adds 1 to place ``places[i, j]`` of each row j of an array; nothing where that is negative."""
+
+    places: Labels
+
+    def norms_squared(self) -> Floats:
+        return np.asarray((self.places >= 0).sum(axis=1), np.float64)
+
+    def added_up(self, shape: tuple[int, ...]) -> Integers:
+        cells = np.minimum(self.places, shape[1] - 1) + shape[1] * np.arange(shape[0])
+        return np.asarray(np.bincount(cells[self.places >= 0], minlength=shape[0] * shape[1]).reshape(shape))
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,12 @@ def new_rows_of(table: Table) -> Table | None:
     return new
 
 
+def unprepared(table: Table) -> Table:
+    """The site's own table, of the rows that a prepared, embedded or selected one shows, in the same order."""
+    own: Table | None = getattr(table, "unprepared", None)
+    return table if own is None else own
+
+
 def rows_behind(table: Table) -> int:
     """The number of a site's rows that a table represents."""
     return int(getattr(table, "n_grouped", table.n_rows))
@@ -137,6 +143,8 @@ class Memory(dict[str, Any]):
 
     table: Table | None = None
     """A prepared view of the site's table, which later requests get instead of it."""
+    base: Table | None = None
+    """What the site shows of its table before columns are selected; None where all are used."""
     allows: int = 2
     """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
     fewest_of_half: int = 1

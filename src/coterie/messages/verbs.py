@@ -52,7 +52,7 @@ class Question:
     quorum_of: int | None = None
     """How many sites the quorum is a share of; None: those asked. A dropout does not make it smaller."""
     phase: str = "algorithm"
-    """``algorithm`` or ``masking``, for the ledger."""
+    """``algorithm``, ``profile`` or ``masking``, for the ledger."""
     attached: Mapping[str, bytes] = field(default_factory=dict)
     """What goes to each site with the question, besides the request; set by a layer."""
     in_full: Mapping[str, bytes] = field(default_factory=dict)
@@ -93,10 +93,17 @@ Protocol: TypeAlias = Generator[Question | Present, Any, T]
 
 
 def total(
-    request: Request[R], to: Iterable[str] | None = None, *, complete: bool = False, bits: int | None = None
+    request: Request[R],
+    to: Iterable[str] | None = None,
+    *,
+    complete: bool = False,
+    bits: int | None = None,
+    limits: Limits | None = None,
+    phase: str = "algorithm",
 ) -> Protocol[R]:
-    """Ask sites and see the sum of their answers; ``bits`` of a ring suffice for it if it is masked."""
-    answer: R = yield Question(request, _names(to), summed=True, complete=complete, bits=bits)
+    """Ask sites and see the sum of their answers; ``bits`` of a ring suffice for it if it is masked. ``limits`` are
+    those of names in bounds that the protocol states itself."""
+    answer: R = yield Question(request, _names(to), True, complete, limits or {}, bits, phase=phase)
     return answer
 
 

@@ -14,7 +14,9 @@ from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol, present
-from coterie.methods.shared.agreement import Agree, Capabilities, agree
+from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
+from coterie.methods.shared.choosing import LARGEST, MOST, SMALLEST, Choice
+from coterie.methods.shared.cluster_profiles import Profile, run_profile
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
@@ -23,6 +25,7 @@ from coterie.methods.shared.prepared import Preparation, Prepare, Spread
 from coterie.methods.shared.privacy import Privacy, PrivacySpent, Releases
 from coterie.methods.shared.private_preparation import check_private_options, prepare_privately
 from coterie.methods.shared.private_subspace import check_private_columns
+from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.parameters import Allowed, changed, check_parameters, parameter
@@ -32,7 +35,10 @@ Visibility: TypeAlias = Literal["sums", "averages", "rows"]
 
 COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, none=True)
 """Allowed values of a parameter that is a number of things."""
-PREPARATION: Requests = (Agree, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf)
+PREPARATION: Requests = (
+    *(Agree, UseColumns, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
+    *(MeasureColumns, SumByCluster, CountByCluster),
+)
 """The questions any method may be preceded by, or followed by."""
 
 
@@ -51,6 +57,10 @@ class RunContext:
     releases: Releases | None = None
     """What divides the run's privacy among its releases, where it is a private one."""
     preparation: Preparation | None = None
+    names: tuple[str, ...] = ()
+    """Of the columns; of none where one owner's rows are used as they are."""
+    grouped: bool = False
+    """Whether sites may show groups of rows."""
 
 
 class RunResult(NamedTuple):
@@ -61,6 +71,8 @@ class RunResult(NamedTuple):
     capabilities: Capabilities
     halves: Halves | None = None
     """The final clusters over two halves of the sites, where that was asked for."""
+    profile: Profile | None = None
+    """What is in the final clusters, where that was asked for."""
     privacy: PrivacySpent | None = None
     """What was promised, and how it was divided among releases, where the run was private."""
 
@@ -83,8 +95,9 @@ class Settings:
 
     def check_options(self, options: PreparationOptions) -> None:
         """Raise an error if the method cannot be run so, before any question."""
-        if options.halves and not isinstance(self, ClusterSettings):
-            raise InputError(f"halves=True compares clusters, and {self.method} finds none here; leave it out.")
+        for name, is_asked in (("halves", options.halves), ("profile", options.profile)):
+            if is_asked and not isinstance(self, ClusterSettings):
+                raise InputError(f"{name} is about clusters, and {self.method} finds none here; leave it out.")
         if self.privacy is not None:
             check_private_options(options)
 
@@ -98,15 +111,15 @@ class Settings:
         """Agreement on the columns, preparation and the method."""
         self.check_options(options)
         first = next(iter(columns.values()))
-        capabilities = yield from agree(first)
+        capabilities = yield from agree(first, options.besides)
         names, n_columns = [column.name for column in first], len(first)
         privacy = Privacy.of(self.privacy)
         if privacy is not None:
             releases = Releases(privacy, len((yield from present())))
             preparation = yield from prepare_privately(options, names, releases)
-            private = RunContext(n_columns, seed, None, False, options, releases, preparation)
+            private = RunContext(n_columns, seed, None, False, options, releases, preparation, tuple(names))
             result = yield from self.protocol(private)
-            return RunResult(preparation, result, capabilities, None, releases.spent)
+            return RunResult(preparation, result, capabilities, privacy=releases.spent)
         preparation = yield from prepare(
             n_columns,
             scale=options.scale,
@@ -114,12 +127,19 @@ class Settings:
             ranges=options.ranges,
             max_share=options.max_share,
             names=names,
+            grouped=capabilities.min_group > 0,
         )
-        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, options)
-        result, halves = (yield from self.protocol(context)), None
+        known = options, None, preparation, tuple(names), capabilities.min_group > 0
+        context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)
+        result, halves, profile = (yield from self.protocol(context)), None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
-        return RunResult(preparation, result, capabilities, halves)
+        if options.profile:
+            described = (*names, *(column.name for column in options.besides))
+            is_grouped = capabilities.min_group > 0
+            centers, labels = final_centers(result), getattr(result, "server_labels", None)
+            profile = yield from run_profile(centers, described, preparation, is_grouped, labels)
+        return RunResult(preparation, result, capabilities, halves, profile)
 
 
 def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:
@@ -139,6 +159,32 @@ class ComponentSettings(Settings):
     """Of a method that finds components."""
 
     n_components: int = parameter(2, "How many components.", COUNT)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ChoiceSettings(Settings):
+    """Of a method that judges numbers of clusters."""
+
+    min_clusters: int = parameter(
+        SMALLEST, "The smallest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    max_clusters: int = parameter(
+        LARGEST, "The largest number of clusters that is judged.", Allowed(whole=True, low=2, high=MOST)
+    )
+    result_type = Choice
+
+    @property
+    def ks(self) -> range:
+        """The numbers of clusters that are judged."""
+        return range(self.min_clusters, self.max_clusters + 1)
+
+    def check(self, n_columns: int) -> None:
+        """Raise an error if the parameters do not fit tables with ``n_columns`` columns."""
+        super().check(n_columns)
+        if not self.ks:
+            raise InputError(
+                f"min_clusters={self.min_clusters} is above max_clusters={self.max_clusters}; use at most as many."
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.scales import Scale
 from coterie.parameters import Choice, choices
 
 MAX_ORDER_BYTES = 16 << 20
@@ -47,12 +48,15 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The class of the method's parameters."""
     parameters: dict[str, Any]
     columns: list[tuple[str, str]] = []
-    """Names and kinds of the columns that sites agree on; none where each site has its own."""
-    scale: Literal["none", "standard", "minmax"] = "none"
+    """Names and kinds of the columns that the method uses; none where each site has its own."""
+    besides: list[tuple[str, str]] = []
+    """Those of further columns, by which clusters are described."""
+    scale: Scale = "none"
     missing: Missing = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
     max_share: float | None = None
     halves: bool = False
+    profile: bool = False
     versions: dict[str, Range] = {}
     """By library the lowest version that may be used, and the first that may not."""
 
@@ -68,11 +72,13 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             kind.__name__,
             _parameters(asked, kind),
             [] if asked.splits_columns else [(column.name, column.kind) for column in columns],
+            [(column.name, column.kind) for column in options.besides],
             options.scale,
             options.missing,
             None if options.ranges is None else tuple(np.asarray(r, float).tolist() for r in options.ranges),
             options.max_share,
             options.halves,
+            options.profile,
             supported(),
         )
 
@@ -149,12 +155,15 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def agreement(self) -> Agree:
         """The first question: whether a site holds the columns."""
-        names, kinds = zip(*self.columns, strict=True) if self.columns else ((), ())
-        return Agree(len(self.columns), tuple(names), tuple(kinds))
+        wanted = [*self.columns, *self.besides]
+        return Agree(len(wanted), tuple(name for name, _ in wanted), tuple(kind for _, kind in wanted))
 
     def options(self) -> PreparationOptions:
         """How rows are prepared, and what limits a site that lies."""
-        return PreparationOptions(self.scale, self.missing, self.ranges, self.max_share, self.halves)
+        besides = tuple(Column(name, kind) for name, kind in self.besides)
+        return PreparationOptions(
+            self.scale, self.missing, self.ranges, self.max_share, self.halves, besides, self.profile
+        )
 
     def protocol(self, seed: int) -> Protocol[RunResult]:
         """Agreement on the columns, preparation and the method."""

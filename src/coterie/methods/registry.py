@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.messages.schema import Request
+from coterie.methods.analysis import choose_k, compare, describe
 from coterie.methods.edge import method as edge_method
 from coterie.methods.edge import pca
 from coterie.methods.kernel import baselines, ce_pca
@@ -40,6 +41,9 @@ for _method in (
     baselines.SK,
     ce_pca.METHOD,
     vertical_method.DPCA,
+    choose_k.METHOD,
+    describe.METHOD,
+    compare.METHOD,
 ):
     register(_method)
 for _point in entry_points(group="coterie.methods"):  # of other packages that are installed

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv as arrow_csv
 
 import coterie
 from coterie.errors import InputError, Unaligned
+from coterie.estimators.choosing import ChoiceModel
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.estimators.models import save_model
 from coterie.estimators.vertical import VerticalKernelKMeans
@@ -28,18 +30,24 @@ from coterie.files import private_file
 from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
+from coterie.methods.shared.selection import selected
+from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
+from coterie.report.in_force import in_force
+from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, exactness_of, facts_of, rows_sentence
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
+from coterie.report.profiles import PROFILES, profile_facts, write_profiles
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
 from coterie.text import count_of
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
+"""1 had other words for how exact costs and sizes are, and did not say what was in force."""
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", CERTIFICATE),
+    *("model.json", "clusters.png", "report.html", PROFILES, CERTIFICATE, CHOICE, CHOICE_PICTURE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -47,14 +55,20 @@ DRAWN_SHARED_ROWS = 4000
 """Of a clustering of rows whose columns are at several sites."""
 
 
-def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
-    """Write a Parquet column ``cluster`` (null: no label); return the numbers of rows and of rows without a label."""
-    schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
-    with pq.ParquetWriter(private_file(path), schema) as writer:
+def write_labels(
+    estimator: FederatedKMeans, table: Table, path: Path, ids: tuple[str, Any] | None = None
+) -> tuple[int, int]:
+    """Write a column ``cluster`` (null: no label), after one of ids if there are any, as CSV or Parquet; return the
+    numbers of rows and of rows without a label."""
+    fields = [] if ids is None else [(ids[0], ids[1].type)]
+    schema, n_rows, left_out = pa.schema([*fields, ("cluster", pa.int32())]), 0, 0
+    write: Any = arrow_csv.CSVWriter if path.suffix == ".csv" else pq.ParquetWriter
+    with write(private_file(path), schema) as writer:
         for block in table.raw_blocks():
             labels = estimator.label_rows(block.rows)
-            column = pa.array(labels, pa.int32(), mask=labels < 0)
-            writer.write_table(pa.table([column], schema=schema))
+            own = [] if ids is None else [ids[1].slice(n_rows, len(labels))]
+            columns = [*own, pa.array(labels, pa.int32(), mask=labels < 0)]
+            writer.write_table(pa.table(columns, schema=schema))
             n_rows, left_out = n_rows + len(labels), left_out + int((labels < 0).sum())
     return n_rows, left_out
 
@@ -81,33 +95,34 @@ def asked_of(ledger: Ledger) -> list[dict[str, Any]]:
     return kinds
 
 
-def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+def result_of(
+    estimator: Any,
+    columns: list[str],
+    settings: Mapping[str, Any],
+    tables: Mapping[str, Table] | None = None,
+    policies: Mapping[str, Policy] | None = None,
+) -> dict[str, Any]:
     """The contents of ``result.json``."""
     ledger = estimator.ledger_
+    exactness = facts_of(estimator, n_held(estimator, tables))
+    facts = {**exactness, "cost": estimator.inertia_}
     return {
-        "schema": RESULT_SCHEMA,
-        "coterie": coterie.__version__,
-        "method": estimator.method,
-        "settings": dict(settings),
+        **_run_facts(estimator, settings, policies),
         "columns": columns,
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
-        **_exactness(estimator),
-        "min_group": estimator.min_group_,
+        **exactness,
         "privacy": privacy_facts(estimator),
-        "public_seed": getattr(estimator, "public_seed_", None),
-        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
         "halves": halves_of(estimator.halves_),
-        "asked": asked_of(ledger),
-        "lost": ledger.lost(),
+        "profiles": profile_facts(estimator.profiles_),
         "title": " over ".join(
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
         "summary": (
-            f"{_rows(estimator)}, method {estimator.method}: {ledger.total('rounds')} rounds, "
-            f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {_cost(estimator)}.{_dropouts(ledger)}"
-            f"{_disagreement(estimator.halves_)}"
+            f"{rows_sentence(facts)}, method {estimator.method}: {ledger.total('rounds')} rounds, "
+            f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {cost_sentence(facts)}.{_dropouts(ledger)}"
+            f"{_disagreement(estimator)}"
         ),
         "caption": (
             "The plane of the two main directions of the centers. Each panel shows a sample of a site's rows, "
@@ -116,18 +131,28 @@ def result_of(estimator: Any, columns: list[str], settings: Mapping[str, Any]) -
     }
 
 
-def _exactness(estimator: Any) -> dict[str, str]:
-    """How the cost and the sizes compare with those of the rows."""
-    if estimator.privacy_ is not None:
-        return {"cost_is": "about", "counts_are": "estimates with noise"}
-    if estimator.min_group_:
-        return {"cost_is": estimator.cost_over_groups, "counts_are": "whole groups"}
-    return {"cost_is": "exact", "counts_are": "exact"}
+def _run_facts(estimator: Any, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None) -> dict[str, Any]:
+    """What ``result.json`` says of any run."""
+    ledger = estimator.ledger_
+    return {
+        "schema": RESULT_SCHEMA,
+        "coterie": coterie.__version__,
+        "method": estimator.method,
+        "settings": dict(settings),
+        "public_seed": getattr(estimator, "public_seed_", None),
+        "in_force": in_force(estimator, policies),
+        **{name: ledger.total(name) for name in ("rounds", "floats_up", "bytes_up", "bytes_down")},
+        "asked": asked_of(ledger),
+        "lost": ledger.lost(),
+    }
 
 
-def _rows(estimator: Any) -> str:
-    about = "" if estimator.privacy_ is None else "about "
-    return f"{about}{estimator.counts_.sum():,.0f} rows"
+def n_held(estimator: Any, tables: Mapping[str, Table] | None) -> int | None:
+    """How many rows the sites' tables hold; None where they are at their sites, or noise hides how many there are."""
+    if not tables or estimator.privacy_ is not None:
+        return None
+    sizes = [table.n_rows for table in tables.values()]
+    return sizes[0] if estimator.splits_columns else sum(sizes)
 
 
 def halves_of(halves: Halves | None) -> dict[str, Any] | None:
@@ -142,34 +167,23 @@ def halves_of(halves: Halves | None) -> dict[str, Any] | None:
     return {"compared": bool(parts), "why_not": halves.why_not, "parts": parts, **facts}
 
 
-def _disagreement(halves: Halves | None) -> str:
+def _disagreement(estimator: Any) -> str:
     """Where the two halves of the sites differ, and what that means."""
+    halves: Halves | None = estimator.halves_
     if halves is None:
         return ""
     if halves.halves is None:
         return f" Two halves of the sites were not compared: {halves.why_not}."
     if not halves.disagree:
         return " Two halves of the sites agree on the clusters."
-    one, other = halves.halves
+    (one, other), least = halves.halves, COST_WORDS[estimator.cost_is_]
     texts = [f"cluster {i} holds {one.counts[i]:,.0f} and {other.counts[i]:,.0f} rows" for i in halves.clusters]
     if halves.costs_differ:
-        texts.append(f"a row's mean cost is {one.row_cost:.4g} and {other.row_cost:.4g}")
+        texts.append(f"a row's mean cost is {least}{one.row_cost:.4g} and {least}{other.row_cost:.4g}")
     return (
         f" Two halves of the sites disagree ({', '.join(one.sites)}; {', '.join(other.sites)}): {'; '.join(texts)}. "
         "Sites that are unlike do this, and so does one that lies."
     )
-
-
-def _cost(estimator: Any) -> str:
-    """The cost, and how exact it and the sizes are."""
-    least = estimator.min_group_
-    if estimator.privacy_ is not None:
-        if not estimator.inertia_ > 0:
-            return "too small to tell from the noise; sizes are estimates with noise"
-        return f"about {estimator.inertia_:.3g}; sizes and costs are estimates with noise"
-    if not least:
-        return f"{estimator.inertia_:.6g}"
-    return f"{estimator.cost_over_groups} {estimator.inertia_:.6g}; sizes count whole groups of at least {least} rows"
 
 
 def _dropouts(ledger: Ledger) -> str:
@@ -192,14 +206,22 @@ def write_run(
     A differentially private run has no picture, either: it would show rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    choice = getattr(estimator, "choice_", None)
+    if choice is not None:
+        write_choice(folder, choice, estimator.preparation_)
+    if isinstance(estimator, ChoiceModel):
+        return _write_judged(folder, estimator, settings, policies)
+    if not estimator.splits_columns:
+        names = [str(name) for name in estimator.feature_names_in_]
+        tables = {name: selected(table, names) for name, table in tables.items()}
     if estimator.splits_columns:
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
-        result = {**result_of(estimator, columns, settings), **_kernel_facts(estimator)}
+        result = {**result_of(estimator, columns, settings, tables, policies), **_kernel_facts(estimator)}
         _write_components(folder / "components.parquet", estimator, columns)
         _draw_components(folder / "clusters.png", estimator)
     else:
         columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
-        result = result_of(estimator, columns, settings)
+        result = result_of(estimator, columns, settings, tables, policies)
         if tables and estimator.privacy_ is None:  # a picture shows rows
             _draw(folder / "clusters.png", estimator, tables)
     for name, table in tables.items():
@@ -211,16 +233,48 @@ def write_run(
             write_labels(estimator, table, path)
     with (folder / "centers.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["cluster", "rows" if estimator.privacy_ is None else "rows_about", *columns])
+        writer.writerow(["cluster", ROWS_COLUMN[estimator.counts_are_], *columns])
         for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True)):
-            writer.writerow([i, f"{count:g}", *center])
+            writer.writerow([i, f"{count:.15g}", *center])
+    _write_records(folder, estimator)
+    save_model(estimator, folder / "model.json")
+    if estimator.profiles_ is not None:
+        write_profiles(folder / PROFILES, estimator.profiles_)
+    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
+    return result
+
+
+def _write_records(folder: Path, estimator: Any) -> None:
+    """What the server has of a run: its ledger, and what the sites signed."""
     estimator.ledger_.write(folder)
     if estimator.certificate_ is not None:
         text = msgspec.json.format(msgspec.json.encode(estimator.certificate_), indent=2)
         (folder / CERTIFICATE).write_bytes(text + b"\n")
-    save_model(estimator, folder / "model.json")
+
+
+def _write_judged(
+    folder: Path, estimator: ChoiceModel, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None
+) -> dict[str, Any]:
+    """Write the files of a run that judged numbers of clusters: no clusters, so no labels and no model."""
+    _write_records(folder, estimator)
+    ledger, choice = estimator.ledger_, estimator.choice_
+    result = {
+        **_run_facts(estimator, settings, policies),
+        "columns": [str(name) for name in estimator.feature_names_in_],
+        "centers": [],
+        "counts": [],
+        "choice": choice_facts(choice),
+        "privacy": privacy_facts(estimator),
+        **exactness_of(estimator),
+        "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
+        "summary": (
+            f"{'' if estimator.privacy_ is None else 'about '}{choice.n_rows:,.0f} rows, method {estimator.method}: "
+            f"{ledger.total('rounds')} rounds, {ledger.total('bytes_up'):,} bytes sent."
+            f"{choice_words(estimator.min_group_, estimator.cost_is_)}{_dropouts(ledger)}"
+        ),
+    }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
     return result
 
 
@@ -271,6 +325,7 @@ def _draw_components(path: Path, estimator: VerticalKernelKMeans) -> None:
         {"clusters": {"all rows": labels}},
         estimator.cluster_centers_ @ plane,
         ["first component", "second component"],
+        {"all rows": len(estimator.embedding_)},
     )
 
 
@@ -287,6 +342,7 @@ def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -
         {"clusters": {name: labels for name, (_, labels) in samples.items()}},
         (centers - middle) @ plane,
         ["first direction", "second direction"],
+        {name: tables[name].n_rows for name in samples},
     )
 
 

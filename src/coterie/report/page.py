@@ -9,7 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from coterie.report.in_force import in_force_table
+from coterie.report.labels import rows_head, size_text
 from coterie.report.privacy import privacy_sentences, releases_table
+from coterie.report.profiles import distinguishing_table, exactness_sentence
 
 SHOWN_COLUMNS = 12
 
@@ -25,6 +28,11 @@ def write_page(folder: Path) -> Path:
             _table(*comparison_table(result["comparisons"]), first="ours"),
             _LEGEND,
         ]
+    if result.get("profiles"):
+        parts += [
+            f"<h2>What distinguishes the clusters</h2>{_table(*distinguishing_table(result['profiles']))}",
+            f"<p><small>{escape(exactness_sentence(result['profiles']))}</small></p>",
+        ]
     privacy = result.get("privacy")
     if privacy:
         parts.append(_privacy(privacy))
@@ -35,7 +43,8 @@ def write_page(folder: Path) -> Path:
         _sites(ledger["sites"]),
         f"<h2>Questions</h2>{_asked(result['asked'])}",
         "<h2>Centers</h2>",
-        _centers(result["columns"], result["centers"], result["counts"], about="about " * bool(privacy)),
+        _centers(result),
+        f"<h2>What was in force</h2>{_table(*in_force_table(result['in_force']))}",
     ]
     head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     style = files("coterie.report").joinpath("page.css").read_text(encoding="utf-8")
@@ -46,8 +55,9 @@ def write_page(folder: Path) -> Path:
 
 
 _LEGEND = (
-    "<p><small>ARI and NMI compare with the known classes, over all rows. The cost is relative to the pooled "
-    "optimum. Values and bytes are those sent by all sites; pooling sends every value of every row.</small></p>"
+    "<p><small>ARI and NMI compare with the known classes, and the cost is relative to the pooled optimum: all "
+    "exact, over all rows without missing values. Values and bytes are those sent by all sites; pooling sends every "
+    "value of every row.</small></p>"
 )
 
 
@@ -91,14 +101,15 @@ def _asked(rows: list[dict[str, Any]]) -> str:
     return _table(head, [[str(row[n]) for n in names] for row in rows])
 
 
-def _centers(columns: list[str], centers: list[list[float]], counts: list[float], about: str = "") -> str:
+def _centers(result: dict[str, Any]) -> str:
+    columns = result["columns"]
     lines = [
-        [f"cluster {i}", f"{about}{count:,.0f}", *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
-        for i, (center, count) in enumerate(zip(centers, counts, strict=True))
+        [f"cluster {i}", size_text(result, count), *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
+        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
     ]
     more = len(columns) - SHOWN_COLUMNS
     note = f"<p><small>and {more} more columns in centers.csv</small></p>" if more > 0 else ""
-    return _table(["", "rows", *columns[:SHOWN_COLUMNS]], lines) + note
+    return _table(["", rows_head(result), *columns[:SHOWN_COLUMNS]], lines) + note
 
 
 def _table(head: list[str], lines: list[list[str]], first: str = "") -> str:

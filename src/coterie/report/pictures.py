@@ -23,10 +23,12 @@ def draw_clusters_by_site(
     panels: Mapping[str, Mapping[str, npt.NDArray[Any]]],
     centers: npt.NDArray[np.float64],
     axes_names: Sequence[str],
+    held: Mapping[str, int] | None = None,
 ) -> None:
     """A panel for every site and clustering, over two columns of ``rows``.
 
     ``panels`` maps the name of a clustering to each site's labels; ``centers`` are those of the first clustering.
+    ``held`` is how many rows each site holds, where a sample of them is drawn.
     """
     names = list(next(iter(panels.values())))
     across = min(len(names), 4)
@@ -40,7 +42,7 @@ def draw_clusters_by_site(
                     panel.set_axis_off()
                     continue
                 _draw_site(panel, rows, rows[sites == shown[j]], panels[clustering][shown[j]])
-                panel.set_title(f"{shown[j]} ({(sites == shown[j]).sum()})")
+                panel.set_title(f"{shown[j]} ({_drawn(int((sites == shown[j]).sum()), (held or {}).get(shown[j]))})")
                 if clustering == next(iter(panels)):
                     panel.scatter(centers[:, 0], centers[:, 1], s=90, marker="X", c="black", edgecolors="white")
                 if j == 0:
@@ -50,6 +52,11 @@ def draw_clusters_by_site(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a name in a script the font lacks
             figure.savefig(path)
+
+
+def _drawn(shown: int, held: int | None) -> str:
+    """How many rows are drawn: ``1,500 of 20,000 rows`` where these are not all."""
+    return f"{shown:,} rows" if held in (None, shown) else f"{shown:,} of {held:,} rows"
 
 
 def _draw_site(panel: Any, rows: npt.NDArray[Any], own: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:

@@ -52,7 +52,8 @@ def privacy_sentences(privacy: Mapping[str, Any]) -> Iterator[str]:
             "Epsilon bounds what the releases of this run tell, not what is known of the tables: there, other runs "
             "may be answered without noise."
         )
-    yield "Centers, sizes and costs are estimates: they were computed from sums with noise."
+    what = "All numbers" if privacy["size_deviation"] is None else "Centers, sizes and costs"
+    yield f"{what} are estimates: they were computed from sums with noise."
     if privacy["size_deviation"] is not None:
         cost = "" if privacy["cost_deviation"] is None else f", and in the cost of {privacy['cost_deviation']:,.3g}"
         yield f"Noise in each size has a standard deviation of {privacy['size_deviation']:,.0f} rows{cost}."

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from coterie.errors import InputError
 from coterie.messages.chain import Chain, head_path
 from coterie.runtime.outcomes import SiteOutcome
 
@@ -34,6 +35,11 @@ class SiteCount(msgspec.Struct, array_like=True, frozen=True, gc=False):
         """Its part of a line of the ledger; why an answer was refused or cannot be used comes last."""
         reason = [self.outcome.reason] if self.outcome.reason else []
         return [self.outcome.kind.value, self.floats_up, self.bytes_up, self.bytes_down, *reason]
+
+    def columns(self) -> dict[str, Any]:
+        """Its part of a row of a data frame."""
+        outcome = {"outcome": self.outcome.kind.value, "reason": self.outcome.reason or ""}
+        return outcome | {name: getattr(self, name) for name in ("floats_up", "bytes_up", "bytes_down")}
 
     def event(self) -> dict[str, Any]:
         """Its part of an event."""
@@ -126,6 +132,22 @@ class Ledger:
             "total": {name: self.total(name) for name in TOTALS},
             "sites": {site: {name: self.total(name, site) for name in TOTALS} for site in self.sites()},
         }
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row for each exchange and site; ``InputError`` where pandas is not installed."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise InputError(
+                "to_frame needs pandas, which is not installed (pip install pandas); or read ledger_.exchanges."
+            ) from None
+        columns = ("round", "attempt", *_TEXTS, "seconds")
+        rows = [
+            {name: getattr(exchange, name) for name in columns} | {"site": site} | count.columns()
+            for exchange in self.exchanges
+            for site, count in exchange.sites.items()
+        ]
+        return DataFrame(rows, columns=[*columns, "site", "outcome", "reason", "floats_up", "bytes_up", "bytes_down"])
 
     def write(self, folder: Path) -> None:
         """``ledger.jsonl``, a sealed line an exchange, and ``ledger.json``, the totals."""

@@ -29,7 +29,7 @@ from coterie.secure.keys import KEY_BYTES, Bytes, Context, array_of, expanded, e
 T = TypeVar("T")
 
 SEED_BYTES = 4
-REPORT_BYTES = 8
+REPORT_BYTES = 5
 """Of a report on columns, besides one byte a column."""
 
 
@@ -145,19 +145,19 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
 
 
 def pack_report(reply: Any) -> bytes:
-    """What a site says of its columns, in a fixed number of bytes: those of the columns and eight more."""
-    matches, others, allows, least, half = reply.arrays()
-    limits = bytes([int(allows), int(least)]) + int(half).to_bytes(2, "big")
-    return bytes(matches.astype(np.uint8)) + int(others).to_bytes(4, "big") + limits
+    """What a site says of its columns, in a fixed number of bytes: those of the columns and five more."""
+    matches, complete, allows, least, half = reply.arrays()
+    limits = bytes([int(complete), int(allows), int(least)]) + int(half).to_bytes(2, "big")
+    return bytes(matches.astype(np.uint8)) + limits
 
 
 def unpack_report(raw: bytes) -> ColumnReport:
     """The inverse of :func:`pack_report`."""
     if len(raw) < REPORT_BYTES:
         raise MalformedMessage("a report of columns is cut short")
-    others, allows, least, half = int.from_bytes(raw[-8:-4], "big"), raw[-4], raw[-3], int.from_bytes(raw[-2:], "big")
+    numbers = (raw[-5] != 0, raw[-4], raw[-3], int.from_bytes(raw[-2:], "big"))
     matches = np.frombuffer(raw[:-REPORT_BYTES], np.uint8).astype(np.int64)
-    return ColumnReport(matches, *(np.array(number) for number in (others, allows, least, half)))
+    return ColumnReport(matches, *(np.array(int(number)) for number in numbers))
 
 
 @remembers(Introduce)
@@ -248,7 +248,8 @@ def seed_from(raw: bytes) -> int:
 def begun(signed: SignedOrder) -> Protocol[tuple[tuple[str, ...], dict[str, Bytes]]]:
     """Put an order to the sites that are there. They, and the first words of those that accept it and whose ledgers
     are as others remember them."""
-    columns, there = signed.read().columns, (yield from present())
+    order, there = signed.read(), (yield from present())
+    columns = [*order.columns, *order.besides]
     size = HELLO_BYTES + (REPORT_BYTES + len(columns) if columns else 0)
     asked = AskHello(signed.to_bytes(), size, len(witnessed_by(there, "")), there)
     hellos = yield from each(asked, phase="algorithm" if columns else "masking")

@@ -68,6 +68,8 @@ class Policy:
     """What a method computes with: fixed groups of rows; noisy sums over rows (``"noise"``); rows as they are."""
     min_group: int = 5
     """The fewest rows in a group."""
+    levels: Literal["named", "listed"] = "named"
+    """The levels of text columns: the site names those that enough of its rows hold, or lists them itself."""
     per_site_results: Literal["none", "averages", "rows"] = "none"
     min_roster: int = 3
     """The fewest sites a masked sum may be over."""
@@ -154,6 +156,15 @@ class Policy:
     def protection_of(self, method: str) -> Protection:
         """What the method computes with at this site."""
         return self.method_protection.get(method, self.protection)
+
+    @property
+    def level_rows(self) -> int | None:
+        """The fewest rows that hold a level of a text column for the site to name it; None where it names none.
+
+        Names have no noise: where a budget bounds what leaves, levels are listed."""
+        if self.levels == "listed" or self.privacy is not None:
+            return None
+        return 1 if self.protection == "none" else self.min_group
 
     @property
     def protections(self) -> str:

@@ -25,7 +25,7 @@ from coterie.methods.shared.starts import Summarise
 from coterie.parameters import Choice
 from coterie.sites.policy import LARGEST_GROUP, SMALLEST_GROUP, Policy, PrivacyRules, Protection
 from coterie.sites.toml_files import read_toml
-from coterie.text import nearest_name
+from coterie.text import count_of, nearest_name
 
 PRESETS: tuple[str, ...] = ("private", "strict", "standard", "research")
 """Policies that come with coterie, from careful to open."""
@@ -38,6 +38,7 @@ _RULES: dict[str, tuple[Any, str]] = {
         Annotated[int, msgspec.Meta(ge=SMALLEST_GROUP, le=LARGEST_GROUP)],
         f"a whole number from {SMALLEST_GROUP} to {LARGEST_GROUP}",
     ),
+    "levels": (Literal["named", "listed"], "named or listed"),
     "per_site_results": (Literal["none", "averages", "rows"], "none, averages or rows"),
     "min_roster": _POSITIVE,
     "rosters": (Literal["fixed", "shrinking", "any"], "fixed, shrinking or any"),
@@ -285,6 +286,7 @@ def explain_policy(policy: Policy) -> list[str]:
         text["name_decisions"][str(policy.name_decisions).lower()],
         *text["protection"][policy.protection],
         *(text["privacy"][policy.protection if policy.privacy else "none_at_all"]),
+        text["levels"]["listed" if policy.level_rows is None else policy.levels],
         text["per_site_results"][policy.per_site_results],
         text["per_site_results"]["always_noise" if policy.bounds_table else "always"],
         text["min_roster"].get(str(policy.min_roster), text["min_roster"]["more"]),
@@ -332,6 +334,7 @@ def _facts(policy: Policy) -> dict[str, Any]:
         "max_group": 2 * policy.min_group - 1,
         "each": "group" if is_grouped else "row",
         "single": "group average" if is_grouped else "row",
+        "level_rows": count_of(policy.level_rows or 1, "row"),
         "part": _PART[policy.protection],
         "epsilon": f"{budget.epsilon:g}",
         "delta": f"{budget.delta:g}",

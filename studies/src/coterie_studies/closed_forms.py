@@ -11,6 +11,7 @@ import numpy as np
 from coterie.maths.factors import found_for
 from coterie.messages.codec import answer_header_bytes, encode_body, question_header_bytes
 from coterie.messages.schema import Request
+from coterie.methods.analysis.describe import FINE
 from coterie.methods.edge.pca import View, scatter_request, subspace_request
 from coterie.methods.edge.questions import EdgeSettings, summary_rounds
 from coterie.methods.edge.stages import Pipeline
@@ -33,12 +34,14 @@ from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, local_
 from coterie.methods.kernel.landmarks.sites import MeanByCell, TryLandmarks
 from coterie.methods.kmeans.federated import FederatedSettings
 from coterie.methods.shared.alignment import Alignment, Attend, SendTags
+from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Preparation
-from coterie.methods.shared.starts import Summarise, cells_by_round, split_request
+from coterie.methods.shared.profiles import CountByCluster, SumByCluster
+from coterie.methods.shared.starts import CELLS_A_CLUSTER, PLACE_MOVES, Summarise, cells_by_round, split_request
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.kernel_pca import VerticalFit, new_row_questions
 from coterie.methods.vertical.sites import Decompose, FindRank, MeasureSpread
@@ -91,6 +94,21 @@ def lloyd_cost(n_sites: int, k: int, d: int, rounds: int, *, method: str = "lloy
     return to_all(n_sites, Assign(centers), method=method) * rounds + to_all(n_sites, Close(centers), method=method)
 
 
+def choose_k_cost(n_sites: int, ks: Sequence[int], d: int, *, method: str = "choose-k") -> Cost:
+    """cells(2d+1) a round up to 4K cells, 4K(d+1) in the first two of these rounds, 16K(d+1) for halves, and
+    sum of k^2+k+2 to judge, after 3d+1 twice; K is the largest number of clusters."""
+    n_cells, sizes = CELLS_A_CLUSTER * max(ks), np.array(ks)
+    columns = SumColumns(False, np.zeros(d))
+    splits = [
+        split_request([(0, 0, 0.0)] * (cells - 1), np.zeros(d), np.zeros((n_cells if i < PLACE_MOVES else 0, d)))
+        for i, cells in enumerate(cells_by_round(n_cells))
+    ]
+    centers = np.zeros((int(sizes.sum()), d))
+    rating = RateCandidates(int((sizes**2).sum()), sizes, centers, centers, centers)
+    halves = SumHalves(0, np.zeros(d), np.zeros((2 * n_cells, d)))
+    return to_all(n_sites, columns, columns, *splits, halves, rating, method=method)
+
+
 def standard_cost(n_sites: int, d: int, *, method: str) -> Cost:
     """3d + 1 numbers a site in each of two rounds, and one round of nothing."""
     ask = SumColumns(False, np.zeros(d))
@@ -129,6 +147,17 @@ def edge_cost(
     asks = summary_rounds(settings, pipeline, k, d, sizes, n_sites, seed)
     steps = lloyd_cost(n_sites, k, d, rounds, method=method)
     return sum((one_round(asked, method=method) for asked in asks), steps)
+
+
+def describe_cost(n_sites: int, names: tuple[str, ...]) -> Cost:
+    """3d + 1 numbers a site, and then 200 d."""
+    d, none = len(names), np.zeros(0)
+    whole, ends = np.zeros((1, d)), np.zeros((1, d))
+    asks = (
+        SumByCluster(names, none, none, whole, ends[0]),
+        CountByCluster(names, none, none, FINE, 1.0, whole, ends, ends),
+    )
+    return to_all(n_sites, *asks, method="describe")
 
 
 def federated_pca_cost(n_sites: int, d: int, local_rank: int, *, solver: str, seed: int = 0) -> Cost:

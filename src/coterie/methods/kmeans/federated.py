@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,13 @@ from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
 from coterie.messages.verbs import Protocol, present, total
+from coterie.methods.kmeans.chosen import AUTO, kmeans_of_chosen
 from coterie.methods.kmeans.lloyd import KMeansSettings
 from coterie.methods.kmeans.private import private_kmeans
 from coterie.methods.method import COUNT_OR_NONE, Method, PrivateSettings, RunContext
+from coterie.methods.shared.choosing import CHOOSING, LARGEST, SMALLEST
 from coterie.methods.shared.lloyd import Close, KMeansFit, block_moments, closed
+from coterie.methods.shared.preparation import spread
 from coterie.methods.shared.prepared import Spread
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
@@ -138,6 +142,12 @@ class Reassignment:
 class FederatedSettings(PrivateSettings, KMeansSettings):
     """The parameters of Algorithm 1."""
 
+    n_clusters: Any = parameter(
+        8,
+        f"How many clusters. ``auto``: the number from {SMALLEST} to {LARGEST} that the rows support, or an error "
+        "where they support none; see :func:`coterie.choose_k`.",
+        Allowed(AUTO, whole=True, low=1),
+    )
     _: KW_ONLY
     init: str | npt.ArrayLike = parameter(
         "auto",
@@ -184,7 +194,7 @@ class FederatedSettings(PrivateSettings, KMeansSettings):
     def protocol(self, context: RunContext) -> Protocol[KMeansFit]:
         """A start, and rounds from there; with differential privacy another way."""
         if context.releases is None or context.preparation is None:
-            return super().protocol(context)
+            return self._automatic(context) if self.n_clusters == AUTO else super().protocol(context)
         self.check(context.n_columns)
         box = Box(*context.preparation.box)
         return private_kmeans(self.n_clusters, box, context.releases, context.seed)
@@ -194,6 +204,25 @@ class FederatedSettings(PrivateSettings, KMeansSettings):
         super().check(n_columns)
         if not isinstance(self.reassign, bool | np.bool_) and np.shape(self.reassign) != (2,):
             raise InputError(f"reassign={self.reassign!r} must be True, False or (share, rounds).")
+        if self.n_clusters == AUTO:
+            self._check_automatic()
+
+    def _check_automatic(self) -> None:
+        for name, allowed in (("init", AUTO), ("n_init", AUTO), ("privacy", None)):
+            if not isinstance(getattr(self, name), type(allowed)) or getattr(self, name) != allowed:
+                raise InputError(
+                    f"n_clusters='auto' does not go with {name}; leave it out, or say how many clusters."
+                )
+
+    def _automatic(self, context: RunContext) -> Protocol[KMeansFit]:
+        """From the candidate with the number of clusters that is recommended."""
+        self.check(context.n_columns)
+        columns = context.spread or (yield from spread(context.n_columns))
+        return (
+            yield from kmeans_of_chosen(
+                columns, context.seed, lambda start: self.improve(start, columns, context.seed)
+            )
+        )
 
     def ask(self, centers: Floats, seed: int, step: int) -> Train:
         """What sites are asked in one round."""
@@ -267,7 +296,7 @@ def _reassigned(
 METHOD = Method(
     "federated-kmeans",
     "Federated k-means: sampled sites, local epochs, rates (Triebe & Rajagopal 2019)",
-    (Train, Close, Split, *JUDGED, Summarise, *PRIVATE),
+    (Train, Close, Split, *JUDGED, Summarise, *CHOOSING, *PRIVATE),
     "k(d+1) a round from each sampled site and k+1 to close; start: at most 4k(2d+1) + 16k(d+1) a round, then at "
     "most 8k(d+1) a round while starts are compared; one-shot start: k(d+1)",
     "per cluster the sum and number of rows, over the sampled sites; with a one-shot start each site's centers",

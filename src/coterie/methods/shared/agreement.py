@@ -1,4 +1,4 @@
-"""Agreement on columns: does every site hold the same ones, in the same order?"""
+"""Agreement on columns: does every site hold these? From then on it shows these alone, in this order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.errors import ColumnsDiffer, InputError, MalformedMessage
-from coterie.messages.schema import Integers, Reply, Request, array
-from coterie.messages.site_api import Column, Memory, Table, answers
-from coterie.messages.verbs import Protocol, each
-from coterie.text import count_of
+from coterie.messages.schema import Integers, Nothing, Reply, Request, array
+from coterie.messages.site_api import Column, Memory, Table, answers, remembers
+from coterie.messages.verbs import Protocol, each, total
+from coterie.methods.shared.selection import places_of, selected
 
 
 class Visible(IntEnum):
@@ -49,23 +49,43 @@ class Match(IntEnum):
 
 
 class ColumnReport(Reply, content="schema"):
-    """For every expected column whether the site has it so; how many columns it has besides; what its policy lets be
-    seen of it by itself; the fewest rows behind a row it shows, 0 where it shows rows as they are; and the fewest
-    sites that half of a run's sites may be, 0 where it is not summed up with half of them."""
+    """For every expected column whether the site has it so, and whether these are all of its columns.
+
+    Then what its policy lets be seen of it by itself; the fewest rows behind a row it shows, 0 where it shows rows as
+    they are; and the fewest sites that half of a run's sites may be, 0 where it is not summed up with half of them.
+    """
 
     matches: Integers = array("d", dtype="uint2")
-    others: Integers = array(dtype="uint32")
+    complete: Integers = array(dtype="uint1")
     allows: Integers = array(dtype="uint2")
     min_group: Integers = array(dtype="uint8")
     fewest_of_half: Integers = array(dtype="uint16")
 
 
 class Agree(Request[ColumnReport], doing="comparing the sites' columns"):
-    """Are these your columns, in this order?"""
+    """Are these among your columns, and in this order?"""
 
     d: int
     names: tuple[str, ...]
     kinds: tuple[str, ...]
+
+
+class UseColumns(Request[Nothing], remembered=True, doing="selecting columns"):
+    """From now on show these columns alone, in this order."""
+
+    names: tuple[str, ...]
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Which columns there are does not depend on rows."""
+        return True
+
+
+@remembers(UseColumns)
+def keep_selected(table: Table, memory: Memory, ask: UseColumns) -> None:
+    """Put the selection in the table's place; the whole of it stays at hand for columns to be described besides."""
+    memory.base = memory.base or table
+    memory.table = selected(memory.base, ask.names)
 
 
 @answers(Agree)
@@ -73,40 +93,44 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
     """Compare the site's columns with the expected ones; rows are not looked at."""
     if not ask.d == len(ask.names) == len(ask.kinds):
         raise MalformedMessage(f"{len(ask.names)} names and {len(ask.kinds)} kinds for {ask.d} columns")
-    places = {column.name: place for place, column in enumerate(table.columns)}
     matches = np.zeros(ask.d, np.int64)
-    for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
-        if name not in places:
+    for i, (place, kind) in enumerate(zip(places_of(table, ask.names), ask.kinds, strict=True)):
+        if place is None:
             matches[i] = Match.ABSENT
-        elif table.columns[places[name]].kind != kind:
+        elif table.columns[place].kind != kind:
             matches[i] = Match.OTHER_KIND
-        elif places[name] != i:
+        elif place != i or table.columns[place].name != ask.names[i]:  # a category that no row here has is 0
             matches[i] = Match.ELSEWHERE
-    others, least = len(places.keys() - set(ask.names)), getattr(table, "min_group", 0)
-    numbers = (others, memory.allows, least, memory.fewest_of_half)
+    is_complete = {column.name for column in table.columns} == set(ask.names)
+    least = getattr(table, "min_group", 0)
+    numbers = (int(is_complete), memory.allows, least, memory.fewest_of_half)
     return ColumnReport(matches, *(np.array(number) for number in numbers))
 
 
-def agree(columns: Sequence[Column]) -> Protocol[Capabilities]:
-    """Make sure that every site holds these columns in this order; :class:`ColumnsDiffer` says who does not.
+def agree(columns: Sequence[Column], besides: Sequence[Column] = ()) -> Protocol[Capabilities]:
+    """Make sure that every site holds these columns; :class:`ColumnsDiffer` says who does not.
 
-    The result is what all sites allow. It decides what ``"auto"`` means, before any other question.
-    Per-site results are seen, so that the site that differs can be named; they describe columns, not rows.
+    Sites that hold them in another order, or hold others as well, show these columns alone from then on. ``besides``
+    are columns that are not shown, but must be there. The result is what all sites allow. It decides what ``"auto"``
+    means, before any other question. Per-site results are seen, so that the site that differs can be named; they
+    describe columns, not rows.
     """
-    names, kinds = tuple(c.name for c in columns), tuple(c.kind for c in columns)
+    wanted = (*columns, *besides)
+    names, kinds = tuple(c.name for c in wanted), tuple(c.kind for c in wanted)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"column {twice[0]!r} appears more than once; column names must differ")
     reports = yield from each(Agree(len(names), names, kinds))
-    differences = {site: _differences(report, columns) for site, report in reports.items()}
+    differences = {site: _differences(report, wanted) for site, report in reports.items()}
     differences = {site: texts for site, texts in differences.items() if texts}
     if differences:
         where = "; ".join(f"{site}: {', '.join(texts)}" for site, texts in differences.items())
         raise ColumnsDiffer(
-            f"sites do not hold the same columns. {where}. Name the columns to use, in order, where sites have "
-            "them in another order or have others besides.",
+            f"sites do not hold the same columns. {where}. Name the columns to use, from those that all sites hold.",
             differences,
         )
+    if besides or not all(report.complete and not report.matches.any() for report in reports.values()):
+        yield from total(UseColumns(names[: len(columns)]))
     groups = (int(report.min_group) for report in reports.values() if report.min_group)
     visible = Visible(min(int(report.allows) for report in reports.values()))
     halves = [int(report.fewest_of_half) for report in reports.values()]
@@ -117,10 +141,6 @@ def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, 
     words = {
         Match.ABSENT: "column {0.name!r} is missing",
         Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
-        Match.ELSEWHERE: "column {0.name!r} is in another place",
     }
-    texts = [words[Match(int(m))].format(c) for c, m in zip(columns, report.matches, strict=True) if m]
-    others = int(report.others)
-    if others:
-        texts.append(f"{count_of(others, 'column')} more than expected")
-    return tuple(texts)
+    matches = [Match(int(number)) for number in report.matches]
+    return tuple(words[m].format(c) for c, m in zip(columns, matches, strict=True) if m in words)

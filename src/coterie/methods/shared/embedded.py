@@ -10,7 +10,7 @@ import numpy as np
 from coterie.maths import clustering
 from coterie.maths.kernels import Kernel
 from coterie.messages.schema import Fields, Floats
-from coterie.messages.site_api import Block, Column, Rows, Table
+from coterie.messages.site_api import Block, Column, Rows, Table, unprepared
 
 KEPT_BYTES = 64 << 20
 """Embedded rows are kept where they fit into this, else made anew whenever they are looked at."""
@@ -47,6 +47,11 @@ class StreamedTable:
     @property
     def n_rows(self) -> int:
         return self.raw.n_rows
+
+    @property
+    def unprepared(self) -> Table:
+        """The site's own table behind the rows that are embedded."""
+        return unprepared(self.raw)
 
     def blocks(self) -> Iterator[Block]:
         """The same as :meth:`raw_blocks`: every value is finite."""

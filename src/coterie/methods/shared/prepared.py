@@ -21,10 +21,12 @@ from coterie.messages.site_api import (
     answers,
     remembers,
     rows_behind,
+    unprepared,
     within_columns,
     within_scatter,
 )
 from coterie.methods.shared.ranges import RangedTable, Ranges
+from coterie.methods.shared.selection import CompleteTable, complete, complete_rows
 
 Missing = Literal["refuse", "mean", "drop"]
 
@@ -191,6 +193,14 @@ class PreparedTable:
         return PreparedTable(complete(self.raw), self._preparation)
 
     @property
+    def unprepared(self) -> Table:
+        """The site's own table, without the rows that are dropped."""
+        whole = unprepared(self.raw)
+        if self._preparation.missing != "drop":
+            return whole
+        return complete(whole) if set(whole.columns) == set(self.columns) else CompleteTable(self.raw, whole)
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         return self.raw.columns
 
@@ -247,32 +257,3 @@ class PreparedTable:
                 column = int(np.argmin(whole))
                 raise MissingValues(f"column {self.columns[column].name!r} holds missing or infinite values")
             yield block
-
-
-class CompleteTable:
-    """A table without the rows that lack a value."""
-
-    def __init__(self, table: Table) -> None:
-        self.columns, self._table = table.columns, table
-
-    @cached_property
-    def n_rows(self) -> int:
-        """How many rows are left; counted once."""
-        return sum(len(block.rows) for block in self.raw_blocks())
-
-    def raw_blocks(self) -> Iterator[Block]:
-        """The rows that are left."""
-        return map(complete_rows, self._table.raw_blocks())
-
-    blocks = raw_blocks
-
-
-def complete(table: Table) -> Table:
-    """A table without the rows that lack a value; of groups, those of which no row does, whole."""
-    own: Table | None = getattr(table, "complete", None)
-    return CompleteTable(table) if own is None else own
-
-
-def complete_rows(block: Block) -> Block:
-    """The rows without a missing value."""
-    return block.part(np.asarray((block.values == block.counts[:, None]).all(axis=1)))

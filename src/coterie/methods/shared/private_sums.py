@@ -118,7 +118,7 @@ class SumByCell(PrivateRequest[NoisyCells], doing="summing rows by their nearest
     centers: Floats = array("k", "s")
 
 
-def _from_nearest(rows: Floats, centers: Floats) -> tuple[Integers, Floats]:
+def nearest_of_rows(rows: Floats, centers: Floats) -> tuple[Integers, Floats]:
     """By row the nearest center, and how far the row is from it."""
     whole = np.clip(np.rint(centers), WIDEST - FARTHEST, FARTHEST - WIDEST)
     cells = nearest_whole(rows, whole)
@@ -127,7 +127,7 @@ def _from_nearest(rows: Floats, centers: Floats) -> tuple[Integers, Floats]:
 
 @contributes(SumByCell)
 def cell_differences(rows: Floats, memory: Memory, ask: SumByCell) -> tuple[Contribution, ...]:
-    cells, away = _from_nearest(rows, ask.centers)
+    cells, away = nearest_of_rows(rows, ask.centers)
     return ByCell(cells), ByCell(cells, shortened(away, ask.reach))
 
 
@@ -146,7 +146,7 @@ class MeasureCost(PrivateRequest[NoisyCost], doing="measuring the cost with nois
 
 @contributes(MeasureCost)
 def squared_distances(rows: Floats, memory: Memory, ask: MeasureCost) -> tuple[Contribution, ...]:
-    _, away = _from_nearest(rows, ask.centers)
+    _, away = nearest_of_rows(rows, ask.centers)
     return (Whole(np.minimum(np.vecdot(away, away), ask.reach**2)[:, None]),)
 
 

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from coterie.messages.verbs import Protocol
 from coterie.methods.kernel.clusters import CLUSTERING, EmbeddedKMeans, LandmarkFit, SumLengths, cluster_embedded
 from coterie.methods.kernel.landmarks import sites, summed
+from coterie.methods.kernel.landmarks.choice import LandmarkChoiceSettings
 from coterie.methods.kernel.landmarks.private import (
     check_private_landmarks,
     private_clusters_by_landmarks,
@@ -15,6 +16,7 @@ from coterie.methods.kernel.landmarks.private import (
 from coterie.methods.kernel.landmarks.protocol import LandmarkParameters, cluster_by_landmarks, embed_by_landmarks
 from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
 from coterie.methods.method import COUNT_OR_NONE, ComponentSettings, Method, PrivateSettings, RunContext
+from coterie.methods.shared.choosing import CHOOSING
 from coterie.methods.shared.private_subspace import Box
 from coterie.methods.shared.private_sums import PRIVATE
 from coterie.methods.shared.restarts import wanted_starts
@@ -84,12 +86,12 @@ METHOD = Method(
     (
         sites.SendLandmarks, summed.UseProjection, summed.SumProjected, summed.SumSquaredDistances,
         summed.CountCells, summed.ShareCells, SumLengths, sites.UseLandmarks, sites.TryLandmarks, sites.MeanByCell,
-        sites.SendFeatureGram, *CLUSTERING, ShowFeatures, *PRIVATE,
+        sites.SendFeatureGram, *CLUSTERING, *CHOOSING, ShowFeatures, *PRIVATE,
     ),
     "local: q d of a few bits, then k(r+2) of 16 bits a round; summed: m d of a few bits, m(p+1) a round before, "
     "k(r+1)+1 a round after; an embedding: (r+1)(r+2)/2; r features, at most m",
     "local: each site's own coarse centers, means of features by cluster; summed: sums over all sites alone",
     optional="only where every site allows averages (landmarks='summed' never)",
-    settings=(LandmarkClusterSettings, LandmarkComponentSettings),
+    settings=(LandmarkClusterSettings, LandmarkComponentSettings, LandmarkChoiceSettings),
     use="for clusters that are not convex (kernel k-means), and for kernel PCA",
 )  # fmt: skip

@@ -1,0 +1,79 @@
+"""Options that several commands have in common, declared once: which data, prepared how, under which protection."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coterie.cli import options as opt
+
+
+def taking(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of ``shared`` besides its own; what that makes of them is its first argument."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        common = list(inspect.signature(shared, eval_str=True).parameters.values())
+
+        def run(**given: Any) -> None:
+            command(shared(**{item.name: given.pop(item.name) for item in common}), **given)
+
+        both = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*common[:1], *own, *common[1:])]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in both}
+        return run
+
+    return decorate
+
+
+@opt.reads_tables
+def asked_of_files(
+    data: Annotated[
+        list[Path],
+        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
+    ],
+    site_column: opt.SiteColumn = None,
+    method: opt.Method = "federated-kmeans",
+    settings: opt.Settings = None,
+    scale: opt.Scale = "none",
+    missing: opt.Missing = "refuse",
+    ranges: opt.Ranges = None,
+    epsilon: opt.Epsilon = None,
+    delta: opt.Delta = None,
+    tolerated: opt.Tolerated = None,
+    unit: opt.Unit = None,
+    rows_per_unit: opt.RowsPerUnit = None,
+    max_share: opt.MaxShare = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="The sites' policy: private, strict, standard, research, a policy file, or simulation if all data "
+            "is yours (no protection, plain sums). Default: standard, with --epsilon private; with --site-column, "
+            "simulation."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
+    **reading: Any,
+) -> dict[str, Any]:
+    """What is asked of files on this machine, by the field names of ``Job``."""
+    return {
+        "data": [str(path) for path in data],
+        "site_column": site_column,
+        "method": method,
+        "settings": opt.settings_of(settings),
+        "scale": scale,
+        "missing": missing,
+        "ranges": opt.ranges_of(ranges),
+        "privacy": opt.privacy_of(
+            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
+        ),
+        "max_share": max_share,
+        "policy": policy,
+        "seed": seed,
+        **reading,
+    }
