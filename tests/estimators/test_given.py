@@ -131,8 +131,21 @@ def test_raw_frames_are_encoded_by_the_models_columns_in_any_order(kind, tmp_pat
     np.testing.assert_array_equal(model.predict(unknown), model.predict(gap))
     with pytest.raises(InputError, match="X: there is no column 'b'"):
         model.predict(MIXED.drop(columns=["b"]))
-    with pytest.raises(InputError, match="outside its declared categories"):
-        model.predict(MIXED.assign(sex="x"))
+    none = plain.assign(**{"sex=f": 0.0, "sex=m": 0.0})
+    np.testing.assert_array_equal(model.predict(MIXED.assign(sex="x")), model.predict(none))  # a level nobody named
+
+
+def test_levels_that_sites_agreed_on_label_the_rows_they_came_from():
+    rare = MIXED["sex"].where(MIXED.index % 53 != 1, "x")
+    model = fitted(MIXED.assign(sex=rare), site_column="place", ignore=["id"], missing="mean")
+    assert [str(name) for name in model.feature_names_in_[3:]] == ["sex=f", "sex=m"]
+    np.testing.assert_array_equal(model.labels_, model.predict(MIXED.assign(sex=rare)))
+    common = MIXED["sex"].where(MIXED.index % 5 != 1, pd.Series([f"x{i}" for i in range(160)]))
+    model = fitted(MIXED.assign(sex=common), site_column="place", ignore=["id"], missing="mean")
+    assert [str(name) for name in model.feature_names_in_[3:]] == ["sex=f", "sex=m", "sex=other"]
+    np.testing.assert_array_equal(model.labels_, model.predict(MIXED.assign(sex=common)))
+    for name, own in MIXED.groupby("place"):
+        np.testing.assert_array_equal(model.labels_by_site_[name], model.labels_[own.index])
 
 
 def test_policies_have_names_and_files(tmp_path):

@@ -133,14 +133,6 @@ def _show_privacy(privacy: dict[str, Any] | None) -> None:
         show_table("What was released", *releases_table(privacy))
 
 
-def _cost_head(cost_is: str) -> str:
-    from coterie.estimators.exactness import CostIs
-    from coterie.report.labels import COST_WORDS
-
-    words = COST_WORDS[CostIs(cost_is)].strip()
-    return f"cost, {words}" if words else "cost"
-
-
 def _shown(value: float | None, form: str) -> str:
     """A number; a dash where it was not asked for."""
     return "-" if value is None else format(value, form)
@@ -148,8 +140,10 @@ def _shown(value: float | None, form: str) -> str:
 
 def _show_choice(out: str, result: dict[str, Any]) -> None:
     """Print what is known of each number of clusters, and what is recommended."""
+    from coterie.report.labels import cost_head
+
     choice = result["choice"]
-    heads = ["k", "silhouette", "gap", "its error", "stability", _cost_head(result["cost_is"])]
+    heads = ["k", "silhouette", "gap", "its error", "stability", cost_head(result)]
     names = ("silhouette", "gap", "gap_error", "stability")
     rows = [
         [str(of["k"]), *(_shown(of[name], ".3f") for name in names), _shown(of["cost"], ".6g")]

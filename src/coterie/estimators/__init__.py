@@ -3,6 +3,8 @@
 from coterie.estimators.choose_k import choose_k as choose_k
 from coterie.estimators.choosing import NumberOfClusters as NumberOfClusters
 from coterie.estimators.choosing import NumberOfKernelClusters as NumberOfKernelClusters
+from coterie.estimators.comparing import Comparison as Comparison
+from coterie.estimators.comparing import compare as compare
 from coterie.estimators.describing import TableDescription as TableDescription
 from coterie.estimators.describing import describe as describe
 from coterie.estimators.edge import EdgeKMeans as EdgeKMeans

@@ -20,7 +20,7 @@ from coterie.text import nearest_name
 
 Rules = Policy | str | Path
 """A policy, its name or its file."""
-READING = frozenset(inspect.signature(open_table).parameters) - {"source", "columns", "key", "unit", "name"}
+READING = frozenset(inspect.signature(open_table).parameters) - {"source", "columns", "levels", "key", "unit", "name"}
 """The options of :func:`~coterie.open_table` that hold for all tables."""
 
 

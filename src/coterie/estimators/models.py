@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import typing
-from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,14 +15,13 @@ from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.registry import KINDS
 from coterie.files import MEGABYTE, read_bounded
 from coterie.messages.site_api import Table
+from coterie.methods.shared.plain import listed, read, written
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.privacy import Privacy, PrivacySpent
 from coterie.methods.shared.selection import selected
 from coterie.runtime.ledger import Ledger
 from coterie.sites.tables import Problem, Reading
 from coterie.sites.tables.alike import examined_alike
-
-T = TypeVar("T")
 
 MODEL_SCHEMA = 5
 """4 did not say what stands for missing values."""
@@ -66,13 +63,13 @@ def save_model(estimator: FederatedEstimator, path: str | Path) -> Path:
         {name: value for name, value in estimator.settings().items() if _is_plain(value) or name == "privacy"},
         [f"x{i}" for i in range(estimator.n_features_in_)] if names is None else [str(n) for n in names],
         estimator.preparation_,
-        _written(estimator.result_, estimator.result_type),
+        written(estimator.result_, estimator.result_type),
         estimator.privacy_,
         dict(estimator.na_),
         list(estimator.levels_),
     )
     path = Path(path)
-    path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=_listed), indent=1) + "\n")
+    path.write_text(json.dumps(msgspec.to_builtins(model, enc_hook=listed), indent=1) + "\n")
     return path
 
 
@@ -98,7 +95,7 @@ def load_model(path: str | Path) -> Any:
     if not isinstance(raw["kind"], str) or raw["kind"] not in KINDS:
         raise InputError(f"{path}: this is not a model file of coterie.")
     try:
-        return _fitted(_read(raw, _Model))
+        return _fitted(read(raw, _Model))
     except _DAMAGED as problem:
         raise InputError(f"{path}: the model file is damaged ({_short(problem)}).") from None
 
@@ -115,7 +112,7 @@ def _fitted(model: _Model) -> FederatedEstimator:
     estimator = KINDS[model.kind](**given)
     estimator.begin()
     estimator.n_features_in_ = len(model.columns)
-    estimator.set_result(_read(model.result, estimator.result_type), model.preparation, Ledger())
+    estimator.set_result(read(model.result, estimator.result_type), model.preparation, Ledger())
     estimator.privacy_, estimator.na_, estimator.levels_ = model.privacy, model.na, model.levels
     if not estimator.splits_columns:  # there rows are embedded by their sites
         ranges = None if model.preparation is None else model.preparation.ranges
@@ -134,37 +131,5 @@ def table_for(estimator: FederatedEstimator, source: object, how: Reading) -> tu
     return (table if problems else selected(table, names)), problems
 
 
-def _written(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """A result as far as a model needs it: fields that are declared to be left out are."""
-    items = [item for item in fields(kind) if item.metadata.get("in_model", True)]
-    return {item.name: _plain(getattr(value, item.name)) for item in items}
-
-
-def _plain(value: Any) -> Any:
-    """Any value as JSON has it."""
-    if is_dataclass(value):
-        return _written(value, type(value))
-    return msgspec.to_builtins(value, enc_hook=_listed)
-
-
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | list)
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"a model holds no {type(value).__name__}")
-
-
-def _read(raw: Any, kind: type[T]) -> T:
-    return msgspec.convert(raw, kind, dec_hook=_array)
-
-
-def _array(kind: Any, value: Any) -> Any:
-    """An array of the kind of number its annotation says, every one of them finite."""
-    number = typing.get_args(typing.get_args(kind)[1])[0]
-    values = np.array(value, number)
-    if not np.isfinite(values).all():
-        raise ValueError("a number is not finite")
-    return values

@@ -10,6 +10,7 @@ from coterie.errors import InputError
 from coterie.estimators import baselines, kernels, kmeans
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.choosing import ChoiceModel, NumberOfClusters, NumberOfKernelClusters
+from coterie.estimators.comparing import ModelComparison
 from coterie.estimators.describing import TableDescriber
 from coterie.estimators.edge import EdgeKMeans
 from coterie.estimators.kmeans import KMeansModel
@@ -36,6 +37,7 @@ _NAMED: tuple[type[FederatedEstimator], ...] = (
     EdgeKMeans,
     VerticalKernelKMeans,
     VerticalKernelPCA,
+    ModelComparison,
     TableDescriber,
     baselines.RandomFeatureKernelKMeans,
     baselines.PooledKernelKMeans,
@@ -83,6 +85,8 @@ def estimator_of(order: Order, seed: int) -> FederatedEstimator:
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
     if method in METHODS and method not in ESTIMATORS:
+        if method == "compare":
+            raise InputError("compare finds no clusters; `coterie compare RUN RUN` compares those of two runs.")
         by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
         if method == "describe":
             raise InputError("describe finds no clusters; `coterie describe DATA...` shows what columns hold.")

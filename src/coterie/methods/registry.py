@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.errors import InputError
 from coterie.messages.schema import Request
-from coterie.methods.analysis import choose_k, describe
+from coterie.methods.analysis import choose_k, compare, describe
 from coterie.methods.edge import method as edge_method
 from coterie.methods.edge import pca
 from coterie.methods.kernel import baselines, ce_pca
@@ -43,6 +43,7 @@ for _method in (
     vertical_method.DPCA,
     choose_k.METHOD,
     describe.METHOD,
+    compare.METHOD,
 ):
     register(_method)
 for _point in entry_points(group="coterie.methods"):  # of other packages that are installed

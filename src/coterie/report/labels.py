@@ -19,22 +19,27 @@ def rows_head(result: Mapping[str, Any]) -> str:
     return _HEADS.get(result.get("counts_are", ""), "rows")
 
 
+def cost_head(result: Mapping[str, Any]) -> str:
+    """The head of a column of costs: ``cost, at most`` over groups."""
+    words = COST_WORDS.get(result.get("cost_is", ""), "").strip()
+    return f"cost, {words}" if words else "cost"
+
+
 def size_text(result: Mapping[str, Any], count: float) -> str:
     """A size, ``about 1,200`` where it is noisy."""
     return f"{'about ' if result.get('counts_are') == CountsAre.NOISY else ''}{count:,.0f}"
 
 
-def facts_of(estimator: Any, n_held: int | None) -> dict[str, Any]:
-    """What ``result.json`` says of how exact it is.
+def exactness_of(estimator: Any) -> dict[str, Any]:
+    """How costs and sizes compare with those of the rows, as ``result.json`` has it."""
+    kinds = {"cost_is": estimator.cost_is_.value, "counts_are": estimator.counts_are_.value}
+    return {**kinds, "min_group": estimator.min_group_}
 
-    ``rows`` are all rows clustered, and those that the sites' tables hold, where these are at hand.
-    """
-    return {
-        "cost_is": estimator.cost_is_.value,
-        "counts_are": estimator.counts_are_.value,
-        "min_group": estimator.min_group_,
-        "rows": {"clustered": float(estimator.counts_.sum()), "held": n_held},
-    }
+
+def facts_of(estimator: Any, n_held: int | None) -> dict[str, Any]:
+    """How exact a result is. ``rows`` are all rows clustered, and those that the sites' tables hold, where these are
+    at hand."""
+    return {**exactness_of(estimator), "rows": {"clustered": float(estimator.counts_.sum()), "held": n_held}}
 
 
 def rows_sentence(result: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.selection import selected
 from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
 from coterie.report.in_force import in_force
-from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, facts_of, rows_sentence
+from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, exactness_of, facts_of, rows_sentence
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
@@ -266,9 +266,7 @@ def _write_judged(
         "counts": [],
         "choice": choice_facts(choice),
         "privacy": privacy_facts(estimator),
-        "cost_is": estimator.cost_is_.value,
-        "counts_are": estimator.counts_are_.value,
-        "min_group": estimator.min_group_,
+        **exactness_of(estimator),
         "title": f"Numbers of clusters over {count_of(len(ledger.sites()), 'site')}",
         "summary": (
             f"{'' if estimator.privacy_ is None else 'about '}{choice.n_rows:,.0f} rows, method {estimator.method}: "

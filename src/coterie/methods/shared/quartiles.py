@@ -9,9 +9,9 @@ import numpy as np
 
 from coterie.arrays import Floats, Mask
 from coterie.maths.quantiles import CLOSE, QUARTILES, bins_for, from_bins
-from coterie.messages.verbs import Protocol, total
-from coterie.methods.shared.cluster_profiles import profiled
-from coterie.methods.shared.profiles import CountByCluster, count_unit
+from coterie.messages.verbs import Protocol
+from coterie.methods.shared.cluster_profiles import ByCenters, profiled
+from coterie.methods.shared.profiles import count_unit
 from coterie.methods.shared.ranges import Ranges
 
 FINER = 6
@@ -45,8 +45,8 @@ def whole_quartiles(
     A column with a few values far away has a deviation so large that its quartiles lie in one bin: they are then
     looked for in finer bins, around where they were found.
     """
-    centers = np.zeros((1, len(names)))
-    whole = yield from profiled(centers, names, grouped=grouped, ranges=ranges)
+    asks = ByCenters(tuple(names), ranges, np.zeros((1, len(names))), grouped, "algorithm")
+    whole = yield from profiled(asks, names, grouped=grouped)
     quartiles, deviation = np.nan_to_num(whole.quartiles[0]), np.nan_to_num(whole.deviations[0])
     sought = wanted & ~whole.is_share & (deviation > 0)
     unsure, unit, n_bins = 2 * CLOSE * deviation, count_unit(float(whole.rows.sum())), bins_for(QUARTILES)
@@ -55,9 +55,7 @@ def whole_quartiles(
         if not len(coarse):
             break
         first, last = (quartiles[coarse, 0] - unsure[coarse])[None], (quartiles[coarse, 2] + unsure[coarse])[None]
-        low, high = (np.zeros(0), np.zeros(0)) if ranges is None else (ranges.low[coarse], ranges.high[coarse])
-        chosen = tuple(names[int(place)] for place in coarse)
-        reply = yield from total(CountByCluster(chosen, low, high, n_bins, unit, centers, first, last))
+        reply = yield from asks.bins(coarse, (first, last), n_bins, unit)
         quartiles[coarse] = from_bins(reply.counts * unit, first, last, QUARTILES)[0]
         unsure[coarse] = ((last - first) / n_bins)[0]
     grid = np.ldexp(1.0, np.frexp(np.maximum(unsure, 1e-300))[1] - DIGITS)
