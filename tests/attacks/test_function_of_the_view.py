@@ -66,7 +66,7 @@ class Variant:
     options: Mapping[str, Any]
     level: str = "standard"
     is_pca: bool = False
-    """Whether components are looked for, and not clusters."""
+    """Whether components, or numbers of clusters, are looked for, and not clusters."""
 
 
 def _variants(*options: Mapping[str, Any], level: str = "standard", is_pca: bool = False) -> list[Variant]:
@@ -105,6 +105,7 @@ VARIANTS: dict[str, list[Variant]] = {
         *_variants({"solver": "local"}, {"solver": "local", "local_rank": 4}, level="research", is_pca=True),
     ],
     "describe": _variants({}),
+    "choose-k": _variants({"max_clusters": 4}, is_pca=True),
     "rfk": _variants({"n_features": 8, "n_points": 20}, {"n_features": 4, "n_points": 12}, level="rows"),
     **dict.fromkeys(("fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"), SUMMARY),
 }
@@ -119,6 +120,8 @@ VARIANTS |= {
 def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:
     if method == "describe":
         return TableDescriber(random_state=seed)
+    if method == "choose-k":
+        return coterie.NumberOfClusters(**variant.options, random_state=seed)
     if method == "federated-pca":
         return coterie.FederatedPCA(**{"n_components": 2, **variant.options, "random_state": seed})
     if variant.is_pca:

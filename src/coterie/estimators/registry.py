@@ -90,6 +90,8 @@ def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstim
         by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
         if method == "describe":
             raise InputError("describe finds no clusters; `coterie describe DATA...` shows what columns hold.")
+        if method == "choose-k":
+            raise InputError("choose-k finds no clusters; `coterie choose-k DATA...` judges how many there are.")
         raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")
