@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,8 @@ from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
-from coterie.sites.tables import Reading, TableProblems, examined, fingerprint, reading_of
+from coterie.sites.tables import Reading, TableProblems, examined, fingerprint, named_levels, reading_of
+from coterie.sites.tables.levels import unlike
 from coterie.sites.views import GroupedTable, grouped_view
 from coterie.sites.views.forming import Progress
 
@@ -44,6 +45,22 @@ class Holdings(Reading):
     key: str | None = None
     table_name: str = "table"
     """Groups are kept under it: one name for one table, whatever file it comes in."""
+    levels: dict[str, list[str]] = field(default_factory=dict)
+    """By text column without declared categories the levels that the site named when it was first opened."""
+
+    def naming_levels(self, before: Holdings | None) -> Holdings:
+        """With levels for every text column, where the policy lets the site name them. Those named before stay: a
+        level that came later would tell that rows were added."""
+        rules, how = self.rules(), reading_of(self)
+        unit = None if rules.privacy is None else rules.privacy.unit_column
+        for column in filter(None, (self.key, unit)):
+            how = how.without(column)
+        named, problems = named_levels({"": self.data}, {"": how}, {"": rules.level_rows}, {"": None})
+        problems += unlike(named)
+        if problems:
+            raise TableProblems(problems)
+        kept = before.levels if before is not None and before.table_name == self.table_name else {}
+        return replace(self, levels={column: kept.get(column, list(own)) for column, own in named.items()})
 
     def table(self) -> Table:
         """The table, opened as said. Under noise no value in it is refused, since a refusal would tell of a row."""
@@ -60,7 +77,9 @@ class Holdings(Reading):
     def _opened(self, *, forgives: bool) -> Table:
         privacy = self.rules().privacy
         unit = None if privacy is None else privacy.unit_column
-        table, problems = examined(self.data, reading_of(self), {}, key=self.key, unit=unit, forgives=forgives)
+        table, problems = examined(
+            self.data, reading_of(self), self.levels, key=self.key, unit=unit, forgives=forgives
+        )
         if problems:
             raise TableProblems(problems)
         return table
@@ -91,7 +110,8 @@ class InstalledSite:
         placed = replace(holdings, data=str(Path(holdings.data).absolute()))
         if Path(holdings.policy).is_file():
             placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
-        placed.rules()
+        before = self.holdings() if self._settings_path.exists() else None
+        placed = placed.naming_levels(before)
         table = placed.table()
         private_folder(self._settings_path.parent)
         write_private(self._settings_path, json.dumps(asdict(placed), indent=2).encode() + b"\n")

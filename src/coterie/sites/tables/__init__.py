@@ -3,6 +3,7 @@
 from coterie.sites.tables.identifying import identifying_columns as identifying_columns
 from coterie.sites.tables.opening import examined as examined
 from coterie.sites.tables.opening import examined_by_site as examined_by_site
+from coterie.sites.tables.opening import named_levels as named_levels
 from coterie.sites.tables.opening import open_table as open_table
 from coterie.sites.tables.opening import open_tables as open_tables
 from coterie.sites.tables.opening import read_columns as read_columns
