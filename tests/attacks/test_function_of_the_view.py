@@ -267,7 +267,7 @@ def _chosen_questions(rng: np.random.Generator, d: int, n_groups: int) -> Iterat
         names, at = tuple(f"x{i}" for i in range(d)), rng.normal(size=(3, d)) * spread
         none = np.zeros(0)
         yield "lloyd", SumByCluster(names, none, none, at, origin, 3)
-        yield "lloyd", CountByCluster(names[:2], none, none, 5, 1.0, at, at[:, :2] - 9, at[:, :2] + 9)
+        yield "lloyd", CountByCluster(names[:2], none, none, 5, np.ones(3), at, at[:, :2] - 9, at[:, :2] + 9)
         places, cut = rng.normal(size=(int(rng.integers(4)), d)) * spread, rng.normal(size=1) * spread[column]
         yield "lloyd", Split(2, np.zeros(1, int), np.array([column]), cut, origin, places)
         starts = rng.normal(size=(int(rng.integers(1, 4)), 2, d)) * spread

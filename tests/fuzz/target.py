@@ -137,7 +137,12 @@ BY_HAND: tuple[Request[Any], ...] = (
     SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
     SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
     CountByCluster(
-        ("x0",), *np.zeros((2, 0)), 4, 0.5, np.array([[1e4, 1e4], [9e4, 9e4]]), *np.array([[[1e4]] * 2, [[9e4]] * 2])
+        ("x0",),
+        *np.zeros((2, 0)),
+        4,
+        np.full(2, 0.5),
+        np.array([[1e4, 1e4], [9e4, 9e4]]),
+        *np.array([[[1e4]] * 2, [[9e4]] * 2]),
     ),
     SumHalves(7, np.full(2, 5e4), VALUES[:3]),
     RateCandidates(5, np.array([1, 2]), VALUES[:3], VALUES[1:4], VALUES[2:5]),
