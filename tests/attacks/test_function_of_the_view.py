@@ -137,7 +137,10 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
         variant = allowed[i % len(allowed)]
         made = _estimator(method, variant, 2 + i % 3, i)
         is_profiled = not variant.is_pca and method != "describe"
-        yield made, {"sums": sums, "profile": is_profiled, **(scales[i % len(scales)] if method != "describe" else {})}
+        yield (
+            made,
+            {"sums": sums, "profile": is_profiled, **(scales[i % len(scales)] if method != "describe" else {})},
+        )
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:
