@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
@@ -19,13 +20,15 @@ from benchmarks import (
     lloyd,
     masking,
     privacy,
+    quality,
     verified,
 )
-from benchmarks.measure import Grid, Line
+from benchmarks.measure import Grid, Line, Result
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[], Result]] = {
     **lloyd.BENCHMARKS,
     **groups.BENCHMARKS,
+    **quality.BENCHMARKS,
     **halves.BENCHMARKS,
     **integer_attack.BENCHMARKS,
     **masking.BENCHMARKS,

@@ -70,7 +70,7 @@ class Prepared:
 def prepared(case: Case) -> Prepared:
     """The rows of a case, with means, deviations and shares over all its sites."""
     loaded = case.load()
-    raw = {site: _encoded(case, table) for site, table in loaded.items()}
+    raw = encoded(case, loaded)
     columns = next(iter(loaded.values())).columns
     columns += tuple(f"{column}={value}" for column, values in case.categories.items() for value in values)
     rows = np.concatenate(list(raw.values()))
@@ -99,6 +99,11 @@ def _affine(case: Case, rows: Floats) -> tuple[Floats, Floats]:
             variance[first : first + len(values)] = variance[first : first + len(values)].sum()
             first += len(values)
     return rows.mean(axis=0), np.where(variance > 0, np.sqrt(variance), 1.0)
+
+
+def encoded(case: Case, tables: Mapping[str, RawTable] | None = None) -> dict[str, Floats]:
+    """By site, numbers as they are, then 0 and 1 for each category; NaN where a value is missing."""
+    return {site: _encoded(case, table) for site, table in (tables or case.load()).items()}
 
 
 def _encoded(case: Case, table: RawTable) -> Floats:

@@ -10,10 +10,8 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from benchmarks.cases import CASES, pooled_reference, true_cost
-from benchmarks.measure import Line, Result, data_folder, seconds
+from benchmarks.measure import Line, Result, seconds
 from coterie.engines.inprocess import in_process
-from coterie.estimators.fitting import fit
 from coterie.estimators.kmeans import FederatedKMeans
 from coterie.runtime.run import run
 from coterie.sites.ledger import SiteLedger
@@ -71,37 +69,4 @@ def running() -> Result:
     return Result("groups: computing with them", [line], "after they were formed")
 
 
-BARS = {
-    ("heart", 2): 1.008,
-    ("heart", 5): 1.02,
-    ("digits", 10): 1.012,
-    ("wisdm", 5): 1.012,
-    ("mushrooms", 8): 1.01,
-    ("air-quick", 8): 1.01,
-    ("pjm", 8): 1.005,
-    ("penguins", 3): 1.01,
-    ("mnist", 10): 1.005,
-}
-"""By case and number of clusters: the most that clusters over groups may cost, for each of the pooled best."""
-
-
-def quality_of(name: str, k: int, n_seeds: int = 10) -> Line:
-    """The cost of the final centers on all true rows under the default policy, the mean over seeds."""
-    case = CASES[name]
-    assert case.scale != "mixed"  # declared by column, which an estimator cannot
-    tables = {site: ArrayTable(table.rows) for site, table in case.load().items()}
-    best, ratios = pooled_reference(case, k).cost, []
-    for seed in range(n_seeds):
-        made = fit(FederatedKMeans(k, random_state=seed), tables, scale=case.scale, missing=case.missing)
-        ratios.append(true_cost(case, made.cluster_centers_, units="raw") / best)
-    return Line(f"{name}, k = {k}: cost over groups", float(np.mean(ratios)), "of pooled", limit=BARS[name, k])
-
-
-def quality() -> Result:
-    """All reference cases, where the data are."""
-    if data_folder() is None:
-        return Result("groups: quality", [], "skipped: there is no data folder (set COTERIE_DATA)")
-    return Result("groups: quality", [quality_of(*key, 3 if key[0] == "mnist" else 10) for key in BARS])
-
-
-BENCHMARKS = {"grouping": forming, "groups": running, "groups-quality": quality}
+BENCHMARKS = {"grouping": forming, "groups": running}

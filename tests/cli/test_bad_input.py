@@ -36,11 +36,20 @@ BAD = {
     ),
     "an infinite value": (lambda: write_csv("bad.csv", [(1.0, "inf", 3.0)]), "bad.csv", "infinite"),
     "a doubled column": (lambda: write_csv("bad.csv", [(1.0, 2.0, 3.0)], ("a", "a", "c")), "bad.csv", "'a'"),
-    "a missing column": (lambda: write_csv("bad.csv", [(1.0, 2.0)], ("a", "b")), "bad.csv", "column 'c' is missing"),
-    "one column more": (
-        lambda: write_csv("bad.csv", [(1.0,) * 4], ("a", "b", "c", "d")),
+    "a missing column": (
+        lambda: write_csv("bad.csv", [(1.0, 2.0)], ("b", "a")),
         "bad.csv",
-        "column 'd' is held",
+        "north.csv: column 'c' is not in bad.csv; to use the columns that all files have: --columns a,b",
+    ),
+    "one column more": (
+        lambda: write_csv("bad.csv", [(1.0,) * 4], ("d", "a", "b", "c")),
+        "bad.csv",
+        "bad.csv: column 'd' is not in north.csv; to use the columns that all files have: --columns a,b,c",
+    ),
+    "no column of the others": (
+        lambda: write_csv("bad.csv", [(1.0,)], ("d",)),
+        "bad.csv",
+        "no column is in all of the files north.csv, bad.csv",
     ),
     "a huge integer": (lambda: write_csv("bad.csv", [(2**70, 1.0, 2.0)]), "bad.csv", "'a'"),
     "ragged rows": (lambda: Path("bad.csv").write_text("a,b,c\n1,2\n3,4,5\n"), "bad.csv", "bad.csv"),
@@ -62,6 +71,51 @@ def test_bad_input_ends_in_one_clear_sentence_and_nothing_half_written(cli, thre
     assert re.search(told, err), err
     assert "Traceback" not in err + out
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_all_problems_of_all_files_are_told_at_once_with_the_options_that_solve_them(cli, three, tmp_path):
+    write_csv("bad.csv", [("x", 1.0, "f", ""), ("y", 2.0, "m", 3.0)], ("id", "b", "sex", "a"))
+    write_csv("worse.csv", [(1.0, "f", "?", 2**60), (2.0, "f", 3.0, 1)], ("a", "sex", "b", "n"))
+    words = ("cluster", "bad.csv", "worse.csv", "nowhere.csv", "-k", 1, "--policy", "simulation", "--out", "run")
+    code, _, err = cli(*words)
+    assert code == 2
+    for told in (
+        "nowhere.csv: there is no such file",
+        "bad.csv: column 'id' is not in worse.csv",
+        "worse.csv: column 'n' is not in bad.csv",
+        "worse.csv: column 'b' holds '?' in row 1 among numbers; correct it, pass --na 'b=?' or leave",
+        "bad.csv: column 'a' holds 1 missing value",
+        "pass --columns b,sex,a --na '?' --missing mean (or --missing drop)",
+    ):
+        assert told in err, err
+    assert err.count("error:") == 1
+    assert not Path("run").exists()
+    words = [word for word in words if word != "nowhere.csv"]
+    solved = ["--columns", "b,sex,a", "--missing", "mean", "--na", "b=?"]
+    assert cli(*words, *solved)[0] == 0
+    Path("job.toml").write_text('data = ["bad.csv", "worse.csv"]\nclusters = 1\npolicy = "simulation"\n')
+    err = cli("run", "job.toml")[2]
+    assert (
+        """add:
+  columns = ["b", "sex", "a"]
+  na = { "*" = ["?"] }
+  missing = 'mean' (or missing = 'drop')"""
+        in err
+    )
+    assert 'add na = { b = ["?"] }' in err
+
+
+def test_columns_are_matched_by_name_in_any_order(cli, three, tmp_path):
+    rows = np.loadtxt("south.csv", delimiter=",", skiprows=1)
+    whole = json.loads(cli("cluster", *FILES, "-k", 3, "--out", "whole", "--json")[1])
+    write_csv(
+        "south.csv", np.c_[rows[:, 2], np.arange(50.0), rows[:, 0], rows[:, 1]].tolist(), ("c", "extra", "a", "b")
+    )
+    assert "--columns a,b,c" in cli("cluster", *FILES, "-k", 3, "--out", "other")[2]
+    for options in (["--columns", "a,b,c"], ["--ignore", "extra"]):
+        code, out, err = cli("cluster", *FILES, "-k", 3, "--out", options[0][2:], "--json", *options)
+        assert code == 0, err
+        np.testing.assert_allclose(json.loads(out)["centers"], whole["centers"], rtol=0, atol=1e-5)
 
 
 def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
@@ -87,7 +141,7 @@ def test_small_and_odd_tables_work_or_say_why(cli, tmp_path):
     ("words", "told"),
     [
         (["-k", "2", "--method", "kmeans"], "there is no method 'kmeans'"),
-        (["-k", "2", "--scale", "log"], "scale='log' is unknown; use none, standard or minmax"),
+        (["-k", "2", "--scale", "log"], "scale='log' is unknown; use none, standard, columns, robust or minmax"),
         (["-k", "2", "--scale", "minmax"], "needs a range for every column"),
         (["-k", "2", "--missing", "guess"], "missing='guess'"),
         (["-k", "2", "--columns", "a,z"], "'z'"),

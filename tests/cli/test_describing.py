@@ -105,14 +105,14 @@ def test_with_noise_it_needs_declared_categories_and_ranges_and_says_what_it_too
         assert words in out
     code, _, err = cli("describe", *FILES, *ranges, "--epsilon", 3, "--ignore", "patient")
     assert code == 2
-    assert "'categories'" in err
+    assert "pass --categories sex=male,female" in err
 
 
 def test_what_cannot_be_is_one_error(cli, whole):
     for words, told in (
         (("--ranges", "age=0,100"), "ranges are for a private description"),
         (("--columns", "age,height"), "'height'"),
-        (("--policy", "strict"), "sites per sum"),
+        (("--policy", "strict", "--columns", "age,chol"), "sites per sum"),
         (("--site-column", "sex"), "a site column needs exactly one file"),
     ):
         code, _, err = cli("describe", *FILES, *words)

@@ -142,6 +142,19 @@ def _sampled(rows: Rows) -> Protocol[Any]:
     return (yield from federated_kmeans(np.eye(K, D) * 3, SETTINGS, seed=5, reassignment=box))
 
 
+def _best_start(rows: Rows) -> Protocol[Any]:
+    found = yield from spread(D)
+    start = yield from chosen_start("auto", "auto", K, found, seed=1)
+    return (yield from lloyd(start, max_rounds=50, tol=0.0))
+
+
+def _best_start_pooled(rows: Rows) -> list[Rows]:
+    from sklearn.cluster import KMeans
+
+    fit = KMeans(K, n_init=20, tol=0.0, random_state=0).fit(rows)
+    return [np.sort(fit.cluster_centers_, axis=0), np.array(fit.inertia_)]
+
+
 def _found_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from chosen_start("var-part", 1, K, found, seed=1)
@@ -566,6 +579,15 @@ CASES = [
         lambda fit: [fit.centers, np.array(fit.cost)],
         _found_start_cost,
         _found_start_pooled,
+    ),
+    Case(
+        "several starts and lloyd from the best",
+        "lloyd",
+        _best_start,
+        lambda fit: [np.sort(fit.centers, axis=0), np.array(fit.cost)],
+        None,  # what is sent depends on how soon solutions become the same
+        _best_start_pooled,
+        tolerance=1e-6,
     ),
     Case(
         "lloyd from given centers",

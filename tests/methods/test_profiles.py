@@ -14,7 +14,7 @@ from coterie.maths.quantiles import CLOSE, QUARTILES
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import total
 from coterie.methods.shared.agreement import UseColumns
-from coterie.methods.shared.cluster_profiles import PHASE, profiled
+from coterie.methods.shared.cluster_profiles import PHASE, ByCenters, profiled
 from coterie.methods.shared.lloyd import Close
 from coterie.methods.shared.profiles import MOST_COUNTED, count_unit
 from coterie.runtime.run import run
@@ -150,6 +150,43 @@ def test_ranges_hold_for_profiles_as_well():
     assert asked == ["SumByCluster", "CountByCluster"]
 
 
+@pytest.mark.parametrize("method", ["ck", "sk", "rfk", "ce-pca", "fss"])
+def test_the_same_for_methods_that_see_rows(method):
+    """Also where only the server can label rows, and sites hold columns in another order."""
+    frame = patients(120)
+    tables = {
+        name: part[part.columns[::-1]] if name == "site-1" else part for name, part in shared_out(frame).items()
+    }
+    estimator = make_estimator(method, {"n_clusters": 3, "random_state": 1})
+    model = coterie.fit(estimator, tables, policy=Policy.simulation(), sums="plain", scale="standard", profile=True)
+    assert_is_profile(model.profiles_, frame, model.predict(frame))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_where_sites_hold_columns_of_the_same_rows(keyed):
+    """Each site sums up its own columns by the labels that it is sent, in its own order of rows."""
+    frame = patients(90)
+    frame["name"] = [f"p{i}" for i in range(90)]
+    parts = {"imaging": ["pressure", "time", "stay", "age"], "lab": ["temperature", "smokes"]}
+    turned = {site: frame.sample(frac=1, random_state=i) if keyed else frame for i, site in enumerate(parts)}
+    tables = {site: turned[site][[*names, *["name"] * keyed]] for site, names in parts.items()}
+    model = coterie.fit(
+        coterie.VerticalKernelKMeans(n_clusters=3, random_state=1),
+        tables,
+        policy=Policy.simulation(),
+        scale="standard",
+        key="name" if keyed else None,
+        profile=True,
+    )
+    labels = model.labels_
+    if keyed:
+        tags = coterie.row_tags(list(frame["name"]), Policy.simulation().alignment_key)
+        labels = labels[np.searchsorted(model.tags_, tags)]
+    used = frame[[name for names in parts.values() for name in names]]
+    assert model.profiles_.columns == tuple(f"{site}.{name}" for site, names in parts.items() for name in names)
+    assert_is_profile(model.profiles_, used, labels)
+
+
 def test_how_rows_are_split_does_not_matter():
     frame = patients()
     profiles = [fitted(frame, options=start_of(frame), n_sites=n_sites).profiles_ for n_sites in (3, 4, 7)]
@@ -208,7 +245,7 @@ def test_one_cluster_holds_all_rows():
     frame = patients(missing=0.2)
     tables = {name: ArrayTable(part.to_numpy()) for name, part in shared_out(frame).items()}
     names = [f"x{i}" for i in range(frame.shape[1])]
-    profile = summed(profiled(np.zeros((1, 0)), names, grouped=False), tables)
+    profile = summed(profiled(ByCenters(tuple(names), None, np.zeros((1, 0)), False), names), tables)
     truth = pd.concat([frame.mean(), frame.std(ddof=0)], axis=1).to_numpy()
     assert np.allclose(profile.means[0], truth[:, 0], rtol=1e-12)
     assert np.allclose(profile.deviations[0], truth[:, 1], rtol=1e-6)
@@ -229,7 +266,8 @@ def test_a_cluster_without_rows_and_a_column_without_values():
 
 def _two_clusters(centers):
     yield from total(UseColumns(("x0",)))
-    return (yield from profiled(centers, ["x0", "x1", "x2"], grouped=False))
+    names = ("x0", "x1", "x2")
+    return (yield from profiled(ByCenters(names, None, centers, False), names))
 
 
 def test_what_distinguishes_clusters_comes_first():

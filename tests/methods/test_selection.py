@@ -119,3 +119,35 @@ def test_labels_of_tables_in_any_order_are_those_of_the_model(tmp_path):
     for site, frame in tables.items():
         labels = pq.read_table(tmp_path / "run" / "labels" / f"{site}.parquet")["cluster"].to_numpy()
         np.testing.assert_array_equal(labels, model.predict(frame[NAMES]))
+
+
+def wards(n=60, seed=0):
+    """Three sites; nobody in the ward ``icu`` at the second, whose table was opened without that category."""
+    rng, tables = np.random.default_rng(seed), {}
+    for place, levels in enumerate((["icu", "maternity"], ["maternity"], ["icu", "maternity"])):
+        ward = rng.choice(levels, n).astype(object)
+        ward[::9] = None
+        tables[f"site-{place}"] = pd.DataFrame({"age": rng.normal(50, 9, n), "ward": ward})
+    return tables
+
+
+def test_a_category_that_no_row_of_a_site_has_is_0_there_and_missing_where_the_column_is():
+    tables = wards()
+    own = {name: ["icu", "maternity"] if name != "site-1" else ["maternity"] for name in tables}
+    opened = {name: coterie.open_table(t, categories={"ward": own[name]}) for name, t in tables.items()}
+    same = {name: coterie.open_table(t, categories={"ward": ["icu", "maternity"]}) for name, t in tables.items()}
+    names = ["age", "ward=icu", "ward=maternity"]
+    for policy in (Policy.simulation(), Policy(per_site_results="averages")):
+        asked = {"columns": names, "sums": "plain", "policy": policy, "scale": "standard", "missing": "mean"}
+        one, other = (coterie.fit(LloydKMeans(2, random_state=0), t, **asked) for t in (opened, same))
+        np.testing.assert_allclose(one.cluster_centers_, other.cluster_centers_, rtol=1e-9)
+    view = grouped_view(opened["site-1"], 5, SiteLedger())
+    shown = selected(view, names)
+    (block,), (whole,) = shown.raw_blocks(), view.raw_blocks()
+    there = ~np.isnan(whole.rows[:, 1])
+    assert (block.rows[there, 1] == 0).all()
+    np.testing.assert_array_equal(block.values[:, 1], whole.values[:, 1])
+    assert shown.within_columns[1] == 0
+    assert whole.rows[there, 1].any()  # the view itself was not changed
+    with pytest.raises(ColumnsDiffer, match="column 'floor=2' is missing"):
+        coterie.fit(LloydKMeans(2), opened, columns=["age", "floor=2"], **PLAIN)

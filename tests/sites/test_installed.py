@@ -167,3 +167,37 @@ def test_a_site_without_a_certificate_or_with_another_s_does_not_start(folder):
     (kit / "startup" / "identity" / "certificate").unlink()
     with pytest.raises(InputError, match="has no certificate for a signing key"):
         InstalledSite(kit).identity("north")
+
+
+# ---------------------------------------------------------------- categories
+
+
+def write_wards(path, icu):
+    wards = ["icu"] * icu + ["maternity"] * 20 + ["rare"] * 4
+    path.write_text("a,ward\n" + "".join(f"{i},{ward}\n" for i, ward in enumerate(wards)))
+
+
+def names_of(table):
+    return [column.name for column in table.columns]
+
+
+def test_a_site_names_its_categories_once(tmp_path):
+    """A name that came later would tell that rows were added."""
+    path, site = tmp_path / "wards.csv", InstalledSite(tmp_path / "kit")
+    write_wards(path, icu=6)
+    assert names_of(site.tell(Holdings(str(path)))) == ["a", "ward=icu", "ward=maternity"]
+    write_wards(path, icu=0)
+    path.write_text(path.read_text() + "".join(f"{i},new\n" for i in range(9)))
+    again = InstalledSite(tmp_path / "kit")
+    assert names_of(again.holdings().table()) == ["a", "ward=icu", "ward=maternity"]
+    assert names_of(again.tell(again.holdings())) == ["a", "ward=icu", "ward=maternity"]
+    other = Holdings(str(path), categories={"ward": ["icu", "maternity", "new", "rare"]})
+    assert names_of(again.tell(other))[1:] == ["ward=icu", "ward=maternity", "ward=new", "ward=rare"]
+
+
+def test_a_site_that_lists_categories_names_none(tmp_path):
+    path, rules = tmp_path / "wards.csv", tmp_path / "site.toml"
+    write_wards(path, icu=6)
+    rules.write_text('levels = "listed"\n')
+    with pytest.raises(InputError, match="column 'ward' holds text"):
+        InstalledSite(tmp_path / "kit").tell(Holdings(str(path), policy=str(rules)))

@@ -82,15 +82,15 @@ def test_groups_show_a_level_exactly_where_the_site_would_name_it():
         chosen = np.ones(table.n_rows, bool)
         shown = form_groups(table, chosen, own_scale(table), 5).cells
         held = (shown.means * shown.present).sum(axis=0)[1:]
-        named = agreed_levels(*_reading(own), {"": 5})["kind"]
+        named = agreed_levels(*_reading(own), {"": 5})[0]["kind"]
         assert {name for name, total in zip("abc", held, strict=True) if total > 0} == set(named)
 
 
 def _reading(own):
-    from coterie.sites.tables.encoders import Choice
+    from coterie.sites.tables import Reading
     from coterie.sites.tables.opening import source_of
 
-    return {"": source_of(pd.DataFrame({"kind": own}), "t")}, {"": Choice()}
+    return {"": source_of(pd.DataFrame({"kind": own}), "t")}, {"": Reading()}
 
 
 def test_a_column_without_values_at_one_site_is_missing_there():

@@ -36,10 +36,16 @@ def refused(source, told, **options):
          "values in 'categories', or add the column to 'ignore'"),
         ("a b\n\nf\n", "column 'a b' holds text ('f' in row 2); declare its "
          "values in 'categories', or add the column to 'ignore'"),
-        ('x,y\n1,2\n"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2 among numbers; correct it, write decimals "
-         "with a point, leave the cell empty if the value is missing, or add the column to 'ignore'"),
-        ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; correct it, leave the "
-         "cell empty"),
+        ("x,y\n" + "1,2\n" * 2000 + '"12,5",3\n', "t.csv: column 'x' holds '12,5' in row 2001 among numbers; correct "
+         "it, write decimals with a point or say csv_decimal=',', name it in 'na' or leave the cell empty if the "
+         "value is missing, or add the column to 'ignore'"),
+        ("x,y\n1,2\n2,3\nn/a?,3\n", "t.csv: column 'x' holds 'n/a?' in row 3 among numbers; correct it, name it in "
+         "'na' or leave the cell empty"),
+        ('x,y\n1,2.5\n"12,5",3\n', "t.csv: the decimal sign may be a comma or a point ('12,5' in column 'x' and "
+         "'2.5' in column 'y'); say which, such as csv_decimal=','"),
+        ("x;y\n1,234;2\n", "the decimal sign may be a comma or a point ('1,234' in column 'x')"),
+        ("a,b;c,d\n1,2;3,4\n", "t.csv: the separator may be ',' (3 columns) or ';' (2 columns); say which, "
+         "such as csv_separator=';'"),
         ("x\n" + "1\n" * 2000 + "2024-01-01\n", "column 'x' holds '2024-01-01' in row 2001 among numbers"),
         ("x\ntrue\nFALSE\n" + "true\n" * 2000 + "1\n", "column 'x' holds '1' in row 2003 among true and false"),
         ("id,x\n1,2\n9007199254740993,3\n", "column 'id' holds whole numbers beyond 2**53 "
@@ -50,7 +56,6 @@ def refused(source, told, **options):
         ("a,b,a\n1,2,3\n", "t.csv: 2 columns are named 'a'; give every column its own name"),
         ("a,b,a", "t.csv: 2 columns are named 'a'"),
         (",a\n0,1\n", "column 1 has no name (pandas writes its index so; use index=False)"),
-        ("a;b\n1;2\n", "the separator is ';' ('a;b'); save it with ','"),
         ("\n\n \n", "t.csv: is empty; add a first line with the names of the columns"),
         ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 cell where the header has 2 ('3'); correct it"),
         ("a,b\n1,2\n3,4\n5,6,7\n", "t.csv: row 3 has 3 cells where the header has 2 ('5,6,7'); correct it"),
@@ -67,12 +72,14 @@ def test_csv_files_that_cannot_be_used(tmp_path, text, told):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"\x7fELF\x02\x01\x01\0\0\0", "t.csv: holds bytes that are not UTF-8 text; save it as a CSV file in UTF-8"),
-        ("a,b\n1,2\n".encode("utf-16"), "not UTF-8 text"),
-        ("größe,b\n1,2\n".encode("latin-1"), "not UTF-8 text"),
-        (b"a,b\n" + b"1,2\n" * 500_000 + b"\xff,2\n", "t.csv: holds text that is not UTF-8; save it in UTF-8"),
+        (b"\x7fELF\x02\x01\x01\0\0\0", "t.csv: holds bytes that are not text in UTF-8, UTF-16 or Windows-1252; if it "
+         "is text, say in which encoding, such as csv_encoding='latin-1'"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "say in which encoding, such as csv_encoding="),
+        (b"a\x81,b\n1,2\n", "not text in UTF-8, UTF-16 or Windows-1252"),
+        (b"a,b\n" + b"1,2\n" * 500_000 + b"\xff,2\n", "t.csv: holds text that is not in the encoding utf-8; say "
+         "csv_encoding='latin-1', for example, or save it in UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_binary_files_are_no_csv(tmp_path, content, told):
     (tmp_path / "t.csv").write_bytes(content)
     refused(tmp_path / "t.csv", told)

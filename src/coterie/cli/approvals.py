@@ -151,6 +151,8 @@ def _asked(order: Order) -> dict[str, Any]:
         "privacy": None if privacy is None else {**asdict(privacy), "delta": privacy.delta or DELTA},
         "chooses": order.chosen(),
         "columns": [name for name, _ in order.columns] or "each site's own",
+        "describes clusters": "yes" if order.profile else "no",
+        "by further columns": [name for name, _ in order.besides],
         "scale": order.scale,
         "missing": order.missing,
         "ranges": order.ranges,

@@ -1,11 +1,9 @@
-"""Clustering: ``demo``, ``cluster``, ``run``, ``assign``, ``site tags``."""
+"""Clustering: ``demo``, ``cluster``, ``run``, ``site tags``."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +12,12 @@ import typer
 
 from coterie.cli import options as opt
 from coterie.cli.jobs import Job, read_job
+from coterie.cli.labels import new_file
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
 from coterie.cli.shared_options import asked_of_files, taking
-from coterie.cli.terminal import Interrupted, console, print_json, say, show_result, show_table, tell, watching
+from coterie.cli.terminal import Interrupted, console, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
-from coterie.files import private_file
-from coterie.text import count_of
 
 
 @app.command()
@@ -146,62 +143,8 @@ def run_job(job: Job, resume: bool, as_json: bool) -> None:
             f"{verdict(problem.choice)} Choose a number yourself, -k K; `coterie choose-k` shows all of them."
         ) from None
     show_result(job.out, result, as_json)
-
-
-@app.command()
-def assign(
-    model: Annotated[Path, typer.Argument(help="model.json of a finished run.")],
-    data: Annotated[Path, typer.Argument(help="Rows to label; they need the model's columns, by name.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the labels (default: DATA.labels.parquet).")
-    ] = None,
-    categories: opt.Categories = None,
-    force: opt.Force = False,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Label rows with a saved model. Nothing is sent."""
-    from coterie.estimators.models import load_model
-    from coterie.report.outputs import write_labels
-    from coterie.sites.tables import open_table, scan_table
-
-    fitted = load_model(model)
-    if fitted.splits_columns:
-        raise InputError(
-            f"{model}: its columns are held by several sites, so no site can label rows alone; in Python, "
-            "coterie.transform embeds new rows of all sites and label_components labels them."
-        )
-    names = [str(name) for name in fitted.feature_names_in_]
-    chosen = opt.categories_of(categories or ()) or _categories_in(names)
-    columns = [(name.partition("=")[0], name) for name in names]
-    raw = list(dict.fromkeys(column if column in chosen else name for column, name in columns))
-    table = open_table(data, columns=raw, categories=chosen, name=data.name)
-    own_columns = [column.name for column in table.columns]
-    if own_columns != names:
-        raise InputError(f"{data} has columns {', '.join(own_columns)}; the model needs {', '.join(names)}.")
-    scan_table(table)
-    target = out or data.with_name(data.name + ".labels.parquet")
-    with _new_parquet(target, force, "labels") as path:
-        n_rows, unlabelled = write_labels(fitted, table, path)
-    if as_json:
-        print_json({"rows": n_rows, "unlabelled": unlabelled, "labels": str(target)})
-        return
-    console.print(f"{n_rows - unlabelled:,} rows labelled in [bold]{target}[/].", soft_wrap=True)
-    if unlabelled:
-        tell(f"{count_of(unlabelled, 'row')} with missing values got no label.")
-
-
-@contextlib.contextmanager
-def _new_parquet(path: Path, force: bool, what: str) -> Iterator[Path]:
-    """A temporary file that replaces ``path`` at the end; an existing file only with ``force``."""
-    if path.suffix != ".parquet":
-        raise InputError(f"{path}: {what} are written as Parquet; use a name that ends in .parquet.")
-    opt.check_new(path, force)
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        yield private_file(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    for site_name, form in {} if as_json else result["settings"].get("csv_forms", {}).items():
+        tell(f"{site_name} was read with {form}.")
 
 
 @site.command()
@@ -228,17 +171,8 @@ def tags(
         raise InputError(f"{policy} has no alignment_key; `coterie policy secret` prints a new one.")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out.parent}: there is no such folder.")
-    with _new_parquet(out, force, "tags") as path:
+    with new_file(out, force, "tags") as path:
         keys = read_keys(data, key)
         named = key if key != "tag" else "key"
         pq.write_table(pa.table({named: list(keys), "tag": pa.array(row_tags(keys, secret), pa.uint64())}), path)
     console.print(f"{len(keys):,} tags in [bold]{out}[/].", soft_wrap=True)
-
-
-def _categories_in(names: list[str]) -> dict[str, list[str]]:
-    """Categories from the names of a model's one-hot columns: ``sex=f``, ``sex=m``."""
-    categories: dict[str, list[str]] = {}
-    for column, sign, value in (name.partition("=") for name in names):
-        if sign:
-            categories.setdefault(column, []).append(value)
-    return categories

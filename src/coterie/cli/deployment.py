@@ -53,15 +53,13 @@ def server_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
 
 
 @site.command("start")
+@opt.reads_tables
 def site_start(
     kit: opt.Kit,
     data: Annotated[Path | None, typer.Option(help="This site's file (default: the one of the last start).")] = None,
     policy: opt.SitePolicy = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     check: Annotated[bool, typer.Option("--check", help="Check kit, data and policy, and exit.")] = False,
+    **reading: Any,
 ) -> None:
     """Start this site in the foreground. It answers only questions its policy allows, from its own file.
 
@@ -78,7 +76,7 @@ def site_start(
     installed = InstalledSite(own_kit.folder)
     installed.identity(own_kit.name)
     installed.breaks()
-    given = opt.chosen(columns, ignore, categories, key) | ({} if policy is None else {"policy": policy})
+    given = reading | ({} if policy is None else {"policy": policy})
     held = replace(Holdings(str(data)) if data is not None else installed.holdings(), **given)
     table = installed.tell(held)
     tell(
@@ -90,6 +88,8 @@ def site_start(
     if rules.privacy is not None:
         (spent, *_) = budget_sentences(budget_facts(rules.privacy, installed.account()))
         tell(spent)
+    if form := getattr(table, "form", ""):
+        tell(f"{held.data} is read with {form}.")
     if rules.protection == "noise" and (problem := held.unreadable()):
         tell(f"Under noise, values that cannot be read count as missing. {problem}")
     if table.n_rows < rules.min_rows and rules.protection != "noise":

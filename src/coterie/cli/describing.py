@@ -16,7 +16,6 @@ from coterie.cli.jobs import Job, sums_of
 from coterie.cli.options import app
 from coterie.cli.terminal import print_json, say, show_table, tell, watching
 from coterie.errors import InputError
-from coterie.messages.site_api import Table
 from coterie.methods.shared.privacy import Privacy
 from coterie.runtime.events import Write
 from coterie.text import count_of
@@ -28,23 +27,18 @@ FILES = ("describe.json", "describe.csv", "ledger.jsonl")
 """What ``--out`` holds."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class DescribeJob(Job):
     """Which tables are described, under which policies."""
 
     keeps_unlike = True
+    keeps_missing = True
 
     def estimator(self) -> Any:
         """What asks."""
         from coterie.estimators.describing import TableDescriber
 
         return TableDescriber(privacy=Privacy.of(self.privacy), random_state=self.seed)
-
-    def _scan(self, table: Table) -> str:
-        """The fingerprint of the rows, all of which can be read; missing values are described."""
-        from coterie.sites.tables import scan_table
-
-        return scan_table(table)[1]
 
     def describe(self, watch: Write) -> TableDescription:
         """Ask the sites; with a folder, write what they said."""
@@ -73,6 +67,7 @@ def write_description(out: Path, made: TableDescription) -> None:
 
 
 @app.command()
+@opt.reads_tables
 def describe(
     data: Annotated[
         list[Path],
@@ -85,9 +80,6 @@ def describe(
     tolerated: opt.Tolerated = None,
     unit: opt.Unit = None,
     rows_per_unit: opt.RowsPerUnit = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
     policy: Annotated[
         str | None, typer.Option(help="The sites' policy, as for `coterie cluster`, with the same default.")
     ] = None,
@@ -96,6 +88,7 @@ def describe(
         Path | None, typer.Option(help="Folder for describe.json, describe.csv and the ledger of every byte.")
     ] = None,
     as_json: opt.AsJson = False,
+    **reading: Any,
 ) -> None:
     """Describe the columns of all sites' files, before any clustering: what is there, and what to watch out for.
 
@@ -118,7 +111,7 @@ def describe(
         ),
         seed=seed,
         policy=policy,
-        **opt.chosen(columns, ignore, categories, None),
+        **reading,
     )
     with watching(quiet=as_json) as watch:
         made = job.describe(watch)

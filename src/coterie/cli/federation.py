@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,7 @@ def _in(folder: Path) -> Federation:
 
 
 @federation.command()
+@opt.reads_tables
 def up(
     data: Annotated[
         list[Path] | None,
@@ -40,11 +41,8 @@ def up(
     sites: Annotated[int | None, typer.Option(min=1, max=64, help="Split one file into so many sites.")] = None,
     site_column: opt.SiteColumn = None,
     policy: opt.SitePolicy = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     folder: Folder = HERE,
+    **reading: Any,
 ) -> None:
     """Start a server and sites as separate processes that communicate over TLS.
 
@@ -65,7 +63,7 @@ def up(
     elif folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} holds other files; choose another --folder.")
     else:
-        how = Holdings("", policy or "standard", **opt.chosen(columns, ignore, categories, key))
+        how = Holdings("", policy or "standard", **reading)
         held = _held(data, sites, site_column, how, folder)
     try:
         network.up(held, say=lambda line: console.print(line, highlight=False))
@@ -83,7 +81,8 @@ def _held(
 ) -> dict[str, Holdings]:
     """The holdings of each site: its file, or its part of one file, which is written to the federation's folder."""
     from coterie.deployment.federation import DATA, deal_out
-    from coterie.sites.tables import open_table, split_by_site
+    from coterie.sites.installed import Holdings
+    from coterie.sites.tables import open_table, reading_of, split_by_site
 
     if len(data) > 1 or (sites is None and site_column is None):
         if sites not in (None, len(data)):
@@ -91,11 +90,10 @@ def _held(
                 f"--sites {sites} and {len(data)} files do not match; give one file per site, or one file."
             )
         return {name: replace(how, data=path) for name, path in named_files([str(path) for path in data]).items()}
-    options: dict[str, Any] = {"columns": how.columns, "ignore": how.ignore, "categories": how.categories}
-    parts = folder / DATA
+    options, parts = asdict(reading_of(how)), folder / DATA
     if how.key is not None:
         raise InputError("--key needs one file per site, each with columns of the same rows.")
-    plain = replace(how, columns=None, ignore=[], categories={})
+    plain = Holdings("", how.policy)
     if site_column is not None:
         tables = split_by_site(data[0], site_column, **options)
         paths = {name: deal_out(table, [name], parts)[name] for name, table in tables.items()}

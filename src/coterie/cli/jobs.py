@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
@@ -12,27 +12,34 @@ import msgspec
 import numpy as np
 
 from coterie.cli.options import range_of, read_ranges
+from coterie.cli.problems import CommandLine, JobFile
 from coterie.cli.run_state import Claimed, check_fingerprints
-from coterie.errors import CoterieError, InputError, MissingValues, RunError
+from coterie.errors import CoterieError, InputError, RunError
 from coterie.messages.site_api import Table
 from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.scales import SCALES
 from coterie.runtime.events import EVENTS, EventFile, Write
 from coterie.runtime.terms import Terms
 from coterie.sites.logs import SiteLogs
+from coterie.sites.tables.reading import Reading, category_of, raw_name, reading_of, transform_of
 from coterie.sites.toml_files import read_toml
 from coterie.text import count_of
 
 if TYPE_CHECKING:
     from coterie.sites.policy import Policy
 
-SCALES = ("none", "standard", "minmax")
 MISSING = ("refuse", "mean", "drop")
 _ALIASES = {"n_clusters": "clusters", "random_state": "seed"}
 
 
-@dataclass
-class Job:
+@dataclass(frozen=True)
+class Job(Reading):
     """The settings of a clustering: read from a file by `coterie run`, from options by `coterie cluster`."""
+
+    words: ClassVar[CommandLine] = CommandLine()
+    """How the interface in use names its options."""
+    keeps_unlike: ClassVar[bool] = False
+    """Whether a text column of which no value is a category is kept, to be described."""
 
     data: list[str] | dict[str, str] = field(default_factory=list)
     out: str = "coterie-run"
@@ -40,9 +47,8 @@ class Job:
     """How many; ``auto``: the number that the rows support; ``2-15``: judge these numbers instead of clustering."""
     method: str = "federated-kmeans"
     site_column: str | None = None
-    columns: list[str] | None = None
-    ignore: list[str] = field(default_factory=list)
-    categories: dict[str, list[str]] = field(default_factory=dict)
+    reading: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By site what differs of how its file is read: ``na``, ``csv_separator``, ``csv_decimal``, ``csv_encoding``."""
     scale: str = "none"
     missing: str = "refuse"
     ranges: dict[str, Any] | None = None
@@ -64,8 +70,6 @@ class Job:
     """The column that identifies each row, where sites hold columns of the same rows."""
     sums: str | None = None
     """``masked`` or ``plain``; by default masked, unless every policy is simulation."""
-    keeps_unlike: ClassVar[bool] = False
-    """Whether a text column of which no value is a category is kept, to be described."""
     sites: list[str] = field(default_factory=list)
     """The sites that must be connected before a run over a federation begins; default: those that are."""
 
@@ -94,37 +98,37 @@ class Job:
 
     def scanned_tables(self) -> dict[str, tuple[Table, str]]:
         """Every site's table and the fingerprint of its rows; ``InputError`` if a table cannot be clustered."""
+        from coterie.cli.inputs import Inputs, readings_of
         from coterie.estimators.given import level_rows, units_asked
-        from coterie.sites.tables import open_tables, split_by_site
 
         if not self.data:
             raise InputError("there is no data; give one file per site, or one file and its site column.")
-        columns = None if self.columns is None else list(dict.fromkeys((*self.columns, *self.described)))
-        ignore = [name for name in self.ignore if name not in self.described]
-        options: dict[str, Any] = {"columns": columns, "ignore": ignore, "categories": self.categories}
-        estimator = self.estimator()
+        how, estimator = self.reading_with_described(), self.estimator()
+        how.check()
         named = self.data if isinstance(self.data, dict) else named_files(self.data)
+        is_split = bool(estimator.splits_columns)
+        inputs = Inputs(self.words, self.keeps_missing, not is_split, self.key, self.keeps_unlike, self.besides())
         if self.site_column is not None:
             if len(named) != 1:
                 raise InputError(f"a site column needs exactly one file, not {len(named)}.")
             (path,) = named.values()
             rules = {"": self._policy_of("")}
             unit, least = units_asked(estimator, rules).get(""), level_rows(estimator, rules)[""]
-            tables: dict[str, Table] = dict(
-                split_by_site(
-                    path, self.site_column, unit=unit, least=least, keeps_unlike=self.keeps_unlike, **options
-                )
-            )
-        else:
-            rules = self.policies(named)
-            by_site, units = dict.fromkeys(named, options), units_asked(estimator, rules)
-            if estimator.splits_columns:
-                by_site = self._chosen_by_site(named)
-            for name, path in named.items():
-                own = {"name": Path(path).name, "key": self.key, "unit": units.get(name)}
-                by_site[name] = {**by_site[name], **own}
-            tables = open_tables(named, by_site, level_rows(estimator, rules), keeps_unlike=self.keeps_unlike)
-        return {name: (table, self._scan(table)) for name, table in tables.items()}
+            return inputs.of_one_file(path, self.site_column, how, unit, least)
+        rules, readings = self.policies(named), readings_of(how, self.reading, list(named))
+        units, few = units_asked(estimator, rules), level_rows(estimator, rules)
+        return inputs.of_files(named, readings, units, few, is_split=is_split)
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows may lack values."""
+        return self.missing != "refuse" or self.privacy is not None
+
+    def reading_with_described(self) -> Reading:
+        """How files are read, with the columns that clusters are only described by."""
+        how = reading_of(self)
+        columns = None if how.columns is None else list(dict.fromkeys((*how.columns, *self.described)))
+        return replace(how, columns=columns, ignore=[name for name in how.ignore if name not in self.described])
 
     @property
     def profiles_by(self) -> bool | list[str]:
@@ -140,45 +144,13 @@ class Job:
         """The columns that clusters are made of, where tables hold others, too."""
         if not self.described or self.estimator().splits_columns:
             return None
-        return [column.name for column in next(iter(tables.values())).columns if not self._is_besides(column.name)]
+        besides = self.besides()
+        columns = (column.name for column in next(iter(tables.values())).columns)
+        return [name for name in columns if raw_name(name, ()) not in besides and name not in besides]
 
-    def _is_besides(self, column: str) -> bool:
-        """Whether clusters are only described by a column."""
-        named = [name for name in self.described if name not in (self.columns or ())]
-        return any(column == name or column.startswith(f"{name}=") for name in named)
-
-    def _chosen_by_site(self, named: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """The options of each site where every file has its own columns: those for columns it has."""
-        from coterie.sites.tables import read_columns
-
-        held = {site: {column.name for column in read_columns(path)} for site, path in named.items()}
-        for name in (*(self.columns or ()), *self.ignore, *self.categories):
-            if not any(name in own for own in held.values()):
-                raise InputError(f"there is no column {name!r} in any of the files.")
-        return {
-            site: {
-                "columns": None if self.columns is None else [name for name in self.columns if name in own],
-                "ignore": [name for name in self.ignore if name in own],
-                "categories": {name: values for name, values in self.categories.items() if name in own},
-            }
-            for site, own in held.items()
-        }
-
-    def _scan(self, table: Table) -> str:
-        """Check all values before anything is sent; the fingerprint of the rows."""
-        from coterie.sites.tables import scan_table
-
-        missing, fingerprint = scan_table(table)
-        missing = np.where([self._is_besides(column.name) for column in table.columns], 0, missing)
-        if self.missing == "refuse" and missing.any() and self.privacy is None:
-            place, name = int(np.argmax(missing > 0)), getattr(table, "name", "table")
-            values = count_of(int(missing[place]), "missing value")
-            raise MissingValues(
-                f"{name}: column {table.columns[place].name!r} holds {values}; "
-                "pass --missing mean to fill them"
-                f"{'' if self.estimator().splits_columns else ', or --missing drop to leave their rows out'}."
-            )
-        return fingerprint
+    def besides(self) -> list[str]:
+        """The columns that clusters are only described by."""
+        return [name for name in self.described if name not in (self.columns or ())]
 
     def policies(self, sites: Iterable[str]) -> dict[str, Policy]:
         """Every site's policy."""
@@ -254,7 +226,8 @@ class Job:
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            return write_run(out, fitted, tables, asdict(self), policies)
+            forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
+            return write_run(out, fitted, tables, {**asdict(self), "csv_forms": forms}, policies)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""
@@ -285,7 +258,8 @@ class Job:
             numbers = isinstance(ends, list) and all(isinstance(v, int | float) for v in ends)
             if not numbers or len(ends) != 2 or not ends[0] <= ends[1]:
                 raise InputError(f"the range of {name!r} is {ends!r}; give [low, high] with low <= high.")
-        missing = [name for name in names if name not in declared]
+        found = {name: ends for name in names if (ends := declared_range(name, declared)) is not None}
+        missing = [name for name in names if name not in found]
         if missing:
             why = "scale='minmax'" if self.scale == "minmax" else "a run with ranges"
             raise InputError(
@@ -294,9 +268,33 @@ class Job:
                 f"{missing[0]}=LOW,HIGH, a TOML file with lines such as {missing[0]} = [LOW, HIGH] (--ranges "
                 "ranges.toml), or add it to the job file (ranges = { column = [low, high] })."
             )
-        for name in declared.keys() - set(names):
+        for name in sorted(declared.keys() - {*names, *(raw_name(name, ()) for name in names)}):
             raise InputError(f"ranges names the column {name!r}, which is none of {', '.join(names)}.")
-        return [declared[name][0] for name in names], [declared[name][1] for name in names]
+        return [found[name][0] for name in names], [found[name][1] for name in names]
+
+
+def declared_range(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
+    """The range of a table's column: declared, that of the column it is a transform of, or 0 to 1 of a category."""
+    from coterie.sites.tables.encoders import transformed
+
+    if name in declared:
+        return declared[name]
+    transform = transform_of(name)
+    if transform is not None and transform[0] in declared:
+        ends = transformed(np.array(declared[transform[0]], np.float64), transform[1])
+        if not np.isfinite(ends).all():
+            raise InputError(
+                f"the range of {transform[0]!r} is {declared[transform[0]]!r}, and an end has no {transform[1]}; "
+                "give another one, or use another transform."
+            )
+        return [float(end) for end in ends]
+    return [0.0, 1.0] if category_of(name) else None
+
+
+class FileJob(Job):
+    """A job that was read from a file."""
+
+    words: ClassVar[CommandLine] = JobFile()
 
 
 def check_privacy(privacy: Mapping[str, Any]) -> None:
@@ -361,7 +359,7 @@ def read_job(path: Path, *, needs_data: bool = True) -> Job:
     for key in ("data", "out", "policy"):
         if key in raw:
             raw[key] = _placed(raw[key], path.parent, is_policy=key == "policy")
-    return Job(**raw)
+    return FileJob(**raw)
 
 
 def _placed(given: Any, folder: Path, *, is_policy: bool) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,7 +100,10 @@ Settings = Annotated[
 ]
 Scale = Annotated[
     str,
-    typer.Option(help="none, standard (mean 0 and variance 1 over all sites), or minmax (0 to 1, with --ranges)."),
+    typer.Option(
+        help="none, standard (mean 0 and variance 1 over all sites; the categories of a text column together), "
+        "columns (each category by itself, too), robust (by median and quartiles), or minmax (0 to 1, with --ranges)."
+    ),
 ]
 Missing = Annotated[
     str,
@@ -152,6 +157,28 @@ Categories = Annotated[
         help="One-hot encode a column by these categories: sex=f,m (may be repeated). Text columns need none: sites "
         "agree on the values that enough rows hold. A name alone, such as ward, does so with a column of numbers."
     ),
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A value that stands for a missing one: chol=0 in one column, ? in all of them (may be repeated)."
+    ),
+]
+Transform = Annotated[
+    list[str] | None,
+    typer.Option(help="Use the log, log1p or sqrt of a column, at each site: pm25=log (may be repeated)."),
+]
+NormaliseRows = Annotated[
+    str | None, typer.Option(help="Divide the numbers of each row by their mean, or by their norm l1 or l2.")
+]
+CsvSeparator = Annotated[
+    str | None, typer.Option(help="What separates the cells of CSV files (default: as found in each file).")
+]
+CsvDecimal = Annotated[
+    str | None, typer.Option(help="The decimal sign of CSV files, . or , (default: as found in each file).")
+]
+CsvEncoding = Annotated[
+    str | None, typer.Option(help="The encoding of CSV files, such as latin-1 (default: as found in each file).")
 ]
 Key = Annotated[
     str | None, typer.Option(help="The column that identifies a row, where sites hold columns of the same rows.")
@@ -255,18 +282,69 @@ def privacy_of(**given: Any) -> dict[str, Any] | None:
     return chosen or None
 
 
+def reads_tables(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options for reading files; it gets those that were given as ``**reading``, by the field
+    names of ``Job`` and ``Holdings``."""
+    own = inspect.signature(command, eval_str=True)
+    options = list(inspect.signature(chosen, eval_str=True).parameters.values())
+    parameters = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD] + options
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> Any:
+        reading = chosen(**{one.name: given.pop(one.name) for one in options})
+        return command(**given, **reading)
+
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options
+
+
 def chosen(
-    columns: str | None, ignore: str | None, categories: Sequence[str] | None, key: str | None
+    columns: Columns = None,
+    ignore: Ignore = None,
+    categories: Categories = None,
+    key: Key = None,
+    na: Na = None,
+    transform: Transform = None,
+    normalise_rows: NormaliseRows = None,
+    csv_separator: CsvSeparator = None,
+    csv_decimal: CsvDecimal = None,
+    csv_encoding: CsvEncoding = None,
 ) -> dict[str, Any]:
-    """The options that were given for a table's columns, by the field names of ``Job`` and ``Holdings``."""
-    options: dict[str, Any] = {} if key is None else {"key": key}
-    if columns is not None:
-        options["columns"] = names_of(columns)
-    if ignore is not None:
-        options["ignore"] = names_of(ignore)
-    if categories:
-        options["categories"] = categories_of(categories)
-    return options
+    """The options that were given for reading a table, by the field names of ``Job`` and ``Holdings``."""
+    options = {
+        "columns": None if columns is None else names_of(columns),
+        "ignore": None if ignore is None else names_of(ignore),
+        "categories": categories_of(categories) if categories else None,
+        "na": na_of(na) if na else None,
+        "transforms": transforms_of(transform) if transform else None,
+        "normalise_rows": normalise_rows,
+        "csv_separator": "\t" if csv_separator in ("\\t", "tab") else csv_separator,
+        "csv_decimal": csv_decimal,
+        "csv_encoding": csv_encoding,
+        "key": key,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def na_of(texts: Sequence[str]) -> dict[str, list[str]]:
+    """``["chol=0", "?"]`` as ``{"chol": ["0"], "*": ["?"]}``."""
+    codes: dict[str, list[str]] = {}
+    for text in texts:
+        name, sign, values = text.partition("=")
+        codes.setdefault(name.strip() if sign else "*", []).extend(names_of(values if sign else text))
+    return codes
+
+
+def transforms_of(texts: Sequence[str]) -> dict[str, str]:
+    """``["pm25=log"]`` as ``{"pm25": "log"}``."""
+    transforms = {}
+    for text in texts:
+        name, sign, transform = text.rpartition("=")
+        if not sign or not name:
+            raise InputError(f"--transform {text!r} is not of the form COLUMN=TRANSFORM, such as pm25=log.")
+        transforms[name.strip()] = transform.strip()
+    return transforms
 
 
 def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None:

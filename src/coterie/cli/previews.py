@@ -44,15 +44,12 @@ class _Played(Policy):
 
 
 @site.command()
+@opt.reads_tables
 def preview(
     data: opt.OwnFile,
     clusters: opt.Clusters,
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     scale: opt.Scale = "none",
     missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
@@ -65,6 +62,7 @@ def preview(
         str, typer.Option(help="The site's policy: a file, private, strict, standard or research.")
     ] = "standard",
     as_json: opt.AsJson = False,
+    **reading: Any,
 ) -> None:
     """Show what this site would send under its policy: run the method here, with this site alone.
 
@@ -87,13 +85,14 @@ def preview(
         ),
         policy=policy,
         settings=opt.settings_of(settings),
-        **opt.chosen(columns, ignore, categories, key),
+        **reading,
     )
     estimator = job.estimator()
     job.check_key(estimator)
     tables = {name: table for name, (table, _) in job.scanned_tables().items()}
     names = [column.name for column in next(iter(tables.values())).columns]
-    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names))  # type: ignore[arg-type]
+    profile = job.profiles_by is not False
+    options = PreparationOptions(job.scale, job.missing, job.ranges_of(names), profile=profile)  # type: ignore[arg-type]
     rules = find_policy(policy)
     check_private(estimator, {data.name: rules})
     budget, answers = taken_facts(Privacy.of(estimator.privacy), rules), played(estimator, tables, options, rules)
@@ -171,6 +170,7 @@ def _answers(
                 missing=options.missing,
                 ranges=options.ranges,
                 columns=columns,
+                profile=[column.name for column in options.besides] or options.profile,
             )
         (ledger,) = (Path(folder) / "journal" / "sites").glob("*.jsonl")
         return [line for line in read_chain(ledger) if line["event"] == "answer"]

@@ -31,6 +31,7 @@ def taking(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callab
     return decorate
 
 
+@opt.reads_tables
 def asked_of_files(
     data: Annotated[
         list[Path],
@@ -48,10 +49,6 @@ def asked_of_files(
     unit: opt.Unit = None,
     rows_per_unit: opt.RowsPerUnit = None,
     max_share: opt.MaxShare = None,
-    columns: opt.Columns = None,
-    ignore: opt.Ignore = None,
-    categories: opt.Categories = None,
-    key: opt.Key = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +58,7 @@ def asked_of_files(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
+    **reading: Any,
 ) -> dict[str, Any]:
     """What is asked of files on this machine, by the field names of ``Job``."""
     return {
@@ -77,5 +75,5 @@ def asked_of_files(
         "max_share": max_share,
         "policy": policy,
         "seed": seed,
-        **opt.chosen(columns, ignore, categories, key),
+        **reading,
     }

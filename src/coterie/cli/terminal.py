@@ -112,9 +112,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     show_table(result["title"], ["cluster", rows_head(result), *result["columns"]], rows, needed=3)
     console.print(result["summary"], highlight=False)
     if result.get("profiles"):
-        from coterie.report.profiles import distinguishing_table
+        from coterie.report.profiles import distinguishing_table, exactness_sentence
 
         show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
+        say(exactness_sentence(result["profiles"]))
     _show_privacy(privacy)
     empty = sum(count == 0 for count in result["counts"])
     if empty and not privacy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.privacy import HIDDEN, Privacy, PrivacySpent
+from coterie.methods.shared.selection import selected
 from coterie.parameters import parameter
 from coterie.runtime.ledger import Ledger
 from coterie.runtime.run import run
@@ -63,6 +64,10 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """What is in each cluster, where that was asked for."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
+    na_: Mapping[str, list[Any]] = {}
+    """What stood for missing values in the files of all sites, by column, or ``*`` for all."""
+    levels_: Sequence[str] = ()
+    """The columns of text in these files whose categories sites agreed on: another value is of none of them."""
     _matches_names = False
     """Whether rows given as a data frame are matched by the columns' names, in any order, and text is encoded: in a
     model that was fitted over tables. A model of one array takes frames as scikit-learn does."""
@@ -165,8 +170,10 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
         }
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         rows: Rows
-        if self._matches_names and names and is_frame(X) and [str(name) for name in names_of(X)] != names:
-            rows = check_array(rows_of(table_alike(X, names, name="X")), **checks)
+        is_named = self._matches_names and bool(names) and is_frame(X)
+        if is_named and (self.na_ or [str(name) for name in names_of(X)] != names):
+            table = table_alike(X, names, self.na_, self.levels_, name="X")
+            rows = check_array(rows_of(selected(table, names)), **checks)
         else:
             rows = validate_data(self, X, reset=False, **checks)
         return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def compare(model_a: Any, model_b: Any, tables: Any, **options: Any) -> Comparis
     """
     comparer = ModelComparison(first=rule_of(model_a), second=rule_of(model_b))
     needed = comparer.columns()
-    fit(comparer, _opened(tables, needed), columns=needed, **options)
+    fit(comparer, _opened(tables, needed, (model_a, model_b)), columns=needed, **options)
     compared = comparer.compared_
     drops = "drop" in (getattr(model.preparation_, "missing", "") for model in (model_a, model_b))
     return Comparison(
@@ -109,10 +110,14 @@ def compare(model_a: Any, model_b: Any, tables: Any, **options: Any) -> Comparis
     )
 
 
-def _opened(tables: Any, needed: list[str]) -> dict[str, Any]:
-    """Tables with the columns that the models need; an array has them in the models' order."""
+def _opened(tables: Any, needed: list[str], models: Sequence[Any]) -> dict[str, Any]:
+    """Tables with the columns that the models need, read as for them; an array has them in the models' order."""
+    na = {column: values for model in models for column, values in model.na_.items()}
+    levels = [column for model in models for column in model.levels_]
     return {
-        name: table if hasattr(table, "raw_blocks") or isinstance(table, np.ndarray) else table_alike(table, needed)
+        name: table
+        if hasattr(table, "raw_blocks") or isinstance(table, np.ndarray)
+        else table_alike(table, needed, na, levels)
         for name, table in named_tables(tables).items()
     }
 

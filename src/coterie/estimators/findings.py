@@ -73,8 +73,8 @@ _SENTENCES = {
     Finding.MOSTLY_MISSING: "{columns}: more than half of the values are missing; filled with the mean they say "
     "little. Consider leaving such columns out.",
     Finding.LIKE_AN_ID: "{columns}: values that number or name rows; leave them out.",
-    Finding.RARE_CATEGORIES: "{columns}: categories of fewer than one in a hundred rows; standard scaling makes them "
-    "count for much.",
+    Finding.RARE_CATEGORIES: "{columns}: categories of fewer than one in a hundred rows; scaled each by itself they "
+    "would count for much.",
 }
 
 

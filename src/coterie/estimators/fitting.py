@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
+from coterie.methods.shared.scales import Scale
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -31,7 +32,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
-from coterie.sites.tables import BLOCK_BYTES
+from coterie.sites.tables import BLOCK_BYTES, identifying_columns
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -46,7 +47,7 @@ def fit(
     sums: Literal["masked", "plain"] = "masked",
     journal: str | Path | None = None,
     resume: bool = False,
-    scale: Literal["none", "standard", "minmax"] = "none",
+    scale: Scale = "none",
     missing: Missing = "refuse",
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     max_share: float | None = None,
@@ -108,6 +109,8 @@ def fit(
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
     with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
+        estimator.na_ = shared_na(opened.values())
+        estimator.levels_ = sorted({column for table in opened.values() for column in getattr(table, "levels", ())})
         fitted = fit_over(
             channel,
             estimator,
@@ -181,6 +184,16 @@ def fit_over(
     return estimator
 
 
+def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:
+    """What stood for missing values at all sites, by column of the files."""
+    first, *others = (getattr(table, "na", {}) for table in tables)
+    return {
+        column: list(values)
+        for column, values in first.items()
+        if all(list(other.get(column, ())) == list(values) for other in others)
+    }
+
+
 def layers_of(sums: str) -> list[MaskedSums | PlainSums]:
     """How sums are taken over the sites."""
     if sums not in ("masked", "plain"):
@@ -202,7 +215,15 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
             f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
             f"{listed([column.name for column in held])}."
         )
-    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    described = tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    for site, table in tables.items() if described else ():
+        identifying = [column.name for column in described if column.name in identifying_columns(table)]
+        if identifying:
+            raise InputError(
+                f"profile names {listed(list(map(repr, identifying)))}: at {site} every row has a whole number of "
+                "its own there, which identifies it. Leave it out of profile."
+            )
+    return described
 
 
 def columns_used(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ class Labelled:
 
     feature_names_in_: Any
     label_rows: Any
+    na_: Mapping[str, list[Any]]
+    levels_: Sequence[str]
     _labels: Labels | None = None
     _by_site: dict[str, Labels] | None = None
     _tables: Mapping[str, Table] | None = None
@@ -53,7 +55,7 @@ class Labelled:
                 raise self._without("labels_")
             if self._whole is not None:
                 names = [str(name) for name in self.feature_names_in_]
-                self._labels = self._labels_of(table_alike(self._whole, names))
+                self._labels = self._labels_of(table_alike(self._whole, names, self.na_, self.levels_))
             else:
                 self._labels = np.concatenate(list(self.labels_by_site_.values()))
         return self._labels

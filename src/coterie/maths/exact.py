@@ -22,7 +22,7 @@ SMALLEST = -700.0
 SMALL, SPARE, STEPS = 128, 8, 30
 """Up to how many rows all eigenpairs are computed; columns more than wanted, and steps, where not."""
 TERMS = 14
-"""Of the series of the exponential, up to half the logarithm of 2."""
+"""Of the series of the exponential, up to half the logarithm of 2, and of the logarithm, up to the root of 2."""
 
 
 def product(a: Rows, b: Rows) -> Floats:
@@ -76,6 +76,19 @@ def exponential(values: Floats) -> Floats:
     for n in range(TERMS, 0, -1):
         series = series * rest / n + 1.0
     return np.where(values < SMALLEST, 0.0, np.ldexp(series, powers.astype(np.int64)))
+
+
+def logarithm(values: Floats) -> Floats:
+    """The natural logarithm of numbers above zero; NaN of others."""
+    parts, powers = np.frexp(np.where(values > 0, values, np.nan))
+    is_low = parts < np.sqrt(0.5)
+    parts, powers = np.where(is_low, 2 * parts, parts), powers - is_low
+    ratio = (parts - 1.0) / (parts + 1.0)
+    square, series = ratio * ratio, np.zeros_like(ratio)
+    for n in range(TERMS, 0, -1):  # of the series of the inverse hyperbolic tangent
+        series = series * square + 1.0 / (2 * n - 1)
+    logarithms = powers * LN2_HIGH + (2 * ratio * series + powers * LN2_LOW)
+    return np.where(np.isposinf(values), np.inf, logarithms)
 
 
 def leading_eigenpairs(matrix: Floats, count: int, seed: int = 0) -> tuple[Floats, Floats]:

@@ -73,6 +73,7 @@ class Refusal(IntEnum):
         "run",
     )
     NO_UNIT = 36, "the site's table has no column that says whose row it is, of the name that the order gives", "run"
+    IDENTIFIES = 38, "the order describes clusters by a column in which every row has a number of its own", "run"
     IN_FULL = 32, "the site asks for the whole question, which its own arithmetic gives with other last digits"
 
     @property

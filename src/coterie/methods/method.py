@@ -127,6 +127,7 @@ class Settings:
             ranges=options.ranges,
             max_share=options.max_share,
             names=names,
+            grouped=capabilities.min_group > 0,
         )
         known = options, None, preparation, tuple(names), capabilities.min_group > 0
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)
@@ -136,7 +137,8 @@ class Settings:
         if options.profile:
             described = (*names, *(column.name for column in options.besides))
             is_grouped = capabilities.min_group > 0
-            profile = yield from run_profile(final_centers(result), described, preparation, grouped=is_grouped)
+            centers, labels = final_centers(result), getattr(result, "server_labels", None)
+            profile = yield from run_profile(centers, described, preparation, is_grouped, labels)
         return RunResult(preparation, result, capabilities, halves, profile)
 
 

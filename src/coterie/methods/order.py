@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from coterie.methods.shared.agreement import Agree
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.methods.shared.privacy import Privacy
+from coterie.methods.shared.scales import Scale
 from coterie.parameters import Choice, choices
 
 MAX_ORDER_BYTES = 16 << 20
@@ -50,7 +51,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names and kinds of the columns that the method uses; none where each site has its own."""
     besides: list[tuple[str, str]] = []
     """Those of further columns, by which clusters are described."""
-    scale: Literal["none", "standard", "minmax"] = "none"
+    scale: Scale = "none"
     missing: Missing = "refuse"
     ranges: tuple[list[float], list[float]] | None = None
     max_share: float | None = None

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv as arrow_csv
 
 import coterie
 from coterie.errors import InputError, Unaligned
@@ -54,14 +55,20 @@ DRAWN_SHARED_ROWS = 4000
 """Of a clustering of rows whose columns are at several sites."""
 
 
-def write_labels(estimator: FederatedKMeans, table: Table, path: Path) -> tuple[int, int]:
-    """Write a Parquet column ``cluster`` (null: no label); return the numbers of rows and of rows without a label."""
-    schema, n_rows, left_out = pa.schema([("cluster", pa.int32())]), 0, 0
-    with pq.ParquetWriter(private_file(path), schema) as writer:
+def write_labels(
+    estimator: FederatedKMeans, table: Table, path: Path, ids: tuple[str, Any] | None = None
+) -> tuple[int, int]:
+    """Write a column ``cluster`` (null: no label), after one of ids if there are any, as CSV or Parquet; return the
+    numbers of rows and of rows without a label."""
+    fields = [] if ids is None else [(ids[0], ids[1].type)]
+    schema, n_rows, left_out = pa.schema([*fields, ("cluster", pa.int32())]), 0, 0
+    write: Any = arrow_csv.CSVWriter if path.suffix == ".csv" else pq.ParquetWriter
+    with write(private_file(path), schema) as writer:
         for block in table.raw_blocks():
             labels = estimator.label_rows(block.rows)
-            column = pa.array(labels, pa.int32(), mask=labels < 0)
-            writer.write_table(pa.table([column], schema=schema))
+            own = [] if ids is None else [ids[1].slice(n_rows, len(labels))]
+            columns = [*own, pa.array(labels, pa.int32(), mask=labels < 0)]
+            writer.write_table(pa.table(columns, schema=schema))
             n_rows, left_out = n_rows + len(labels), left_out + int((labels < 0).sum())
     return n_rows, left_out
 

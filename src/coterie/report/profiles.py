@@ -51,6 +51,15 @@ def distinguishing_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list
     return ["cluster", "differs most in (mean or share, difference from all rows)"], lines
 
 
+def exactness_sentence(facts: Mapping[str, Any]) -> str:
+    """How exact the numbers of ``profiles.csv`` are."""
+    of = "count whole groups" if facts["deviations_are"] == "estimates" else "are exact"
+    return (
+        f"{PROFILES} describes the clusters by all columns: rows, means and shares {of}, standard deviations are "
+        f"{facts['deviations_are']}, quartiles {facts['quartiles_are']}."
+    )
+
+
 def _differs(record: Mapping[str, Any]) -> str:
     """``age 63.2 (+1.1 sd)``, ``sex=f 82 % (+0.9 sd)``."""
     share = record["share"]

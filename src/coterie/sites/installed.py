@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -28,7 +27,8 @@ from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
 from coterie.sites.site import Site
-from coterie.sites.tables import fingerprint, open_table
+from coterie.sites.tables import Reading, TableProblems, examined, fingerprint, named_levels, reading_of
+from coterie.sites.tables.levels import unlike
 from coterie.sites.views import GroupedTable, grouped_view
 from coterie.sites.views.forming import Progress
 
@@ -37,41 +37,52 @@ PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """What a site holds and by which rules: said by its owner, and by nobody else."""
+class Holdings(Reading):
+    """What a site holds, how it is read and by which rules: said by its owner, and by nobody else."""
 
     data: str
     policy: str = "standard"
-    columns: list[str] | None = None
-    ignore: list[str] = field(default_factory=list)
-    categories: dict[str, list[str]] = field(default_factory=dict)
     key: str | None = None
     table_name: str = "table"
     """Groups are kept under it: one name for one table, whatever file it comes in."""
+    levels: dict[str, list[str]] = field(default_factory=dict)
+    """By text column without declared categories the levels that the site named when it was first opened."""
+
+    def naming_levels(self, before: Holdings | None) -> Holdings:
+        """With levels for every text column, where the policy lets the site name them. Those named before stay: a
+        level that came later would tell that rows were added."""
+        rules, how = self.rules(), reading_of(self)
+        unit = None if rules.privacy is None else rules.privacy.unit_column
+        for column in filter(None, (self.key, unit)):
+            how = how.without(column)
+        named, problems = named_levels({"": self.data}, {"": how}, {"": rules.level_rows}, {"": None})
+        problems += unlike(named)
+        if problems:
+            raise TableProblems(problems)
+        kept = before.levels if before is not None and before.table_name == self.table_name else {}
+        return replace(self, levels={column: kept.get(column, list(own)) for column, own in named.items()})
 
     def table(self) -> Table:
         """The table, opened as said. Under noise no value in it is refused, since a refusal would tell of a row."""
-        return self._opened("missing" if self.rules().protection == "noise" else "refuse")
+        return self._opened(forgives=self.rules().protection == "noise")
 
     def unreadable(self) -> str:
         """What counts as missing under noise because it cannot be read, for the site's owner; empty if nothing."""
         try:
-            self._opened("refuse")
+            self._opened(forgives=False)
         except InputError as problem:
             return str(problem)
         return ""
 
-    def _opened(self, unreadable: Literal["refuse", "missing"]) -> Table:
+    def _opened(self, *, forgives: bool) -> Table:
         privacy = self.rules().privacy
-        return open_table(
-            self.data,
-            columns=self.columns,
-            ignore=self.ignore,
-            categories=self.categories,
-            key=self.key,
-            unit=None if privacy is None else privacy.unit_column,
-            unreadable=unreadable,
+        unit = None if privacy is None else privacy.unit_column
+        table, problems = examined(
+            self.data, reading_of(self), self.levels, key=self.key, unit=unit, forgives=forgives
         )
+        if problems:
+            raise TableProblems(problems)
+        return table
 
     def rules(self) -> Policy:
         """The policy, read anew."""
@@ -99,7 +110,8 @@ class InstalledSite:
         placed = replace(holdings, data=str(Path(holdings.data).absolute()))
         if Path(holdings.policy).is_file():
             placed = replace(placed, policy=str(Path(holdings.policy).absolute()))
-        placed.rules()
+        before = self.holdings() if self._settings_path.exists() else None
+        placed = placed.naming_levels(before)
         table = placed.table()
         private_folder(self._settings_path.parent)
         write_private(self._settings_path, json.dumps(asdict(placed), indent=2).encode() + b"\n")

@@ -40,6 +40,8 @@ class Orders:
         self._unit_column = unit_column
         self._accepted: OrderedDict[bytes, tuple[str, Privacy | None]] = OrderedDict()
         """The method that was ordered, and with what differential privacy, by run."""
+        self.identifying: frozenset[str] = frozenset()
+        """Columns that identify rows: an order to describe clusters by them is refused."""
         self.budget = Budget(policy.privacy, ledger, table)
 
     @property
@@ -123,6 +125,9 @@ class Orders:
         forbidden = self._policy.forbidden(order)
         if forbidden:
             raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
+        described = self.identifying & {name for name, _ in order.besides}
+        if described:
+            raise Refused(Refusal.IDENTIFIES, f"{', '.join(sorted(described))}: every row has a number of its own")
         most = self._policy.max_runs
         if most is not None and self._ledger.n_runs(signed.analyst, self._table) >= most:
             raise Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")

@@ -51,6 +51,7 @@ from coterie.sites.orders import Orders
 from coterie.sites.policy import Policy, Protection
 from coterie.sites.refused import Refused
 from coterie.sites.services import CONCLUDED, Services
+from coterie.sites.tables.identifying import identifying_columns
 from coterie.sites.views import FEW_GROUPS, grouped_view
 from coterie.sites.views.noise import noisy_answer
 from coterie.sites.views.units import BoundedTable, check_unit
@@ -98,6 +99,8 @@ class Site(Services):
         orders = Orders(policy, ledger, table_name, approvals, units and units.column)
         super().__init__(name, policy, ledger, orders, log or logging.getLogger(LOGGER), identity, seed)
         self._tables = self._views(table, table_name)
+        if self.policy.protection != "noise":  # there no refusal says anything about rows
+            orders.identifying = identifying_columns(table)
         self._bounded: dict[int, BoundedTable] = {}
         """The table by how many rows of each unit count."""
         self.compute_seconds = 0.0

@@ -17,7 +17,7 @@ from coterie.messages.contributions import Contribution, Noisy, OneEach, Private
 from coterie.messages.site_api import Memory
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.method import Method, PrivateSettings, RunContext
-from coterie.methods.shared.cluster_profiles import Profile, profiled
+from coterie.methods.shared.cluster_profiles import ByCenters, Profile, profiled
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.private_preparation import column_moments, far_from, missing_shares, widths
 from coterie.methods.shared.private_sums import SumMarks, SumWholeColumns
@@ -107,9 +107,8 @@ class DescribeSettings(PrivateSettings):
             return (yield from described_privately(context, names))
         whole = np.zeros((1, context.n_columns))
         bins = None if context.grouped else FINE
-        made = yield from profiled(
-            whole, names, grouped=context.grouped, levels=QUANTILES, bins=bins, phase="algorithm"
-        )
+        asks = ByCenters(tuple(names), None, whole, context.grouped, "algorithm")
+        made = yield from profiled(asks, names, grouped=context.grouped, levels=QUANTILES, bins=bins)
         return Description.of(made)
 
 

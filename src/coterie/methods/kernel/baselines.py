@@ -5,6 +5,7 @@ CK (Zha et al. 2001), SK (Wang et al. 2019) and, in :mod:`.ce_pca`, CE PCA. All 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
+from coterie.arrays import Indices, Rows
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.maths.kernels import Kernel
@@ -34,6 +36,7 @@ from coterie.methods.shared.coresets import Coreset, SampleCoreset, SumCost, cor
 from coterie.methods.shared.counts import CountRows, PoolRows, check_rows
 from coterie.methods.shared.embedded import EmbeddedTable, Embeds, raw_of
 from coterie.methods.shared.lloyd import Assign, Close, KMeansFit, closed
+from coterie.methods.shared.profiles import CountByLabel, SumByLabel
 from coterie.methods.shared.starts import Split
 from coterie.parameters import Allowed, parameter
 
@@ -58,6 +61,8 @@ class BaselineFit:
     counts: Floats | None = None
     cost: float = 0.0
     """Rows by center and their squared distances in the embedding, where the server knows them."""
+    labels: Mapping[str, Indices] | None = None
+    """By site the center of each row, where only the server can embed rows."""
 
 
 def embedded_by(table: Table, embedding: Embeds, n_components: int) -> EmbeddedTable:
@@ -86,28 +91,31 @@ def rfk(
     return BaselineFit(features, points.centers(n_clusters, seed=seed), np.zeros(0), points.sizes)
 
 
-def _pool(n_columns: int) -> Protocol[Coreset]:
-    """All rows at the server, what each counts, and how many came from each site. Two rounds: counts, then rows."""
+def _pool(n_columns: int) -> Protocol[tuple[Coreset, dict[str, Rows]]]:
+    """All rows at the server, what each counts, and how many came from each site; and the rows of each site. Two
+    rounds: counts, then rows."""
     counts = yield from each(CountRows(), complete=True)
     sizes = {name: round(float(reply.shown)) for name, reply in counts.items()}
     is_weighted = any(float(reply.weighted) for reply in counts.values())
     asks = {name: PoolRows(size, n_columns, size if is_weighted else 0) for name, size in sizes.items()}
-    parts = (yield from each(asks, complete=True)).values()
+    replies = yield from each(asks, complete=True)
+    parts = replies.values()
     rows = np.concatenate([part.points for part in parts])
     weights = np.concatenate([part.weights for part in parts]) if is_weighted else np.ones(len(rows))
     check_rows(weights.sum())
-    return Coreset(rows[weights > 0], weights[weights > 0], sizes=tuple(sizes.values()))
+    pool = Coreset(rows[weights > 0], weights[weights > 0], sizes=tuple(sizes.values()))
+    return pool, {site: reply.points for site, reply in replies.items()}
 
 
 def ck(kernel: Kernel, n_clusters: int, *, n_components: int, n_columns: int, seed: int) -> Protocol[BaselineFit]:
     """k-means of the first s columns of U sqrt(Lambda), K = U Lambda U' exactly. Rows are pooled."""
-    pool = yield from _pool(n_columns)
+    pool, parts = yield from _pool(n_columns)
     roots = np.sqrt(pool.weights)
     matrix = roots[:, None] * kernel.between(pool.points, pool.points) * roots
     pairs = _top_eigenpairs(matrix, n_components, seed)
     pairs = pairs.above(NONE * pairs.values[0])
     embedding = LandmarkMap.of(kernel, pool.points, roots[:, None] * pairs.vectors / np.sqrt(pairs.values))
-    return _clustered(embedding, pool, pairs.values, n_clusters, seed)
+    return _clustered(embedding, pool, parts, pairs.values, n_clusters, seed)
 
 
 def _top_eigenpairs(matrix: Floats, count: int, seed: int) -> Ritz:
@@ -130,12 +138,12 @@ def sk(
 
     The c landmarks are drawn uniformly among all rows, without replacement; a row of weight 2 is two.
     """
-    pool = yield from _pool(n_columns)
+    pool, parts = yield from _pool(n_columns)
     landmarks = np.unique(pool.points[drawn_by_weight(pool.weights, n_landmarks, seed)], axis=0)
     root = inverse_root(kernel.between(landmarks, landmarks))
     features = np.sqrt(pool.weights)[:, None] * (kernel.between(pool.points, landmarks) @ root)
     turn, values = top_directions(features, n_components)
-    return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, values, n_clusters, seed)
+    return _clustered(LandmarkMap.of(kernel, landmarks, root @ turn), pool, parts, values, n_clusters, seed)
 
 
 def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
@@ -145,11 +153,14 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
     return directions[:kept].T, sizes[:kept] ** 2
 
 
-def _clustered(embedding: LandmarkMap, pool: Coreset, values: Floats, n_clusters: int, seed: int) -> BaselineFit:
+def _clustered(
+    embedding: LandmarkMap, pool: Coreset, parts: Mapping[str, Rows], values: Floats, n_clusters: int, seed: int
+) -> BaselineFit:
     rows = embedding.embed(pool.points)
     centers = clustering.weighted_kmeans(rows.astype(np.float64, copy=False), pool.weights, n_clusters, seed=seed)
     m = clustering.moments(rows, centers, pool.weights)
-    return BaselineFit(embedding, centers, values, pool.sizes, counts=m.counts, cost=float(m.cost))
+    labels = {site: clustering.nearest(embedding.embed(own), centers)[0] for site, own in parts.items()}
+    return BaselineFit(embedding, centers, values, pool.sizes, m.counts, float(m.cost), labels)
 
 
 @dataclass(frozen=True)
@@ -178,7 +189,9 @@ class BaselineSettings(KernelParameters, ComponentsOfClusters):
             clusters = yield from closed(fit.centers, 0)
         else:
             clusters = KMeansFit(fit.centers, fit.cost, fit.counts, 0)
-        result: KernelFit = self.result_type(kernel, fit.embedding, n_rows, clusters, fit.values)
+        result: KernelFit = self.result_type(
+            kernel, fit.embedding, n_rows, clusters, fit.values, server_labels=fit.labels
+        )
         return result
 
 
@@ -246,7 +259,7 @@ CK, SK = (
     Method(
         settings.method,
         f"{title}: a baseline",
-        (SumLengths, CountRows, PoolRows),
+        (SumLengths, CountRows, PoolRows, SumByLabel, CountByLabel),
         "d+2 for gamma, then all rows",
         "every row",
         visibility="rows",

@@ -5,11 +5,13 @@ Lines 16 to 20 of Algorithm 1 of "A communication efficient federated kernel k-m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from coterie.arrays import Indices
 from coterie.maths.kernels import KERNELS, Kernel, average_distance_gamma
 from coterie.maths.landmarks import LandmarkMap
 from coterie.messages.schema import Floats, Reply, Request, array
@@ -76,6 +78,8 @@ class KernelFit:
     """Eigenvalues of the kernel matrix."""
     n_starts: int = 1
     """From how many starts the clusters were chosen."""
+    server_labels: Mapping[str, Indices] | None = field(default=None, metadata={"in_model": False})
+    """By site the cluster of each of its rows, where only the server can put rows to clusters."""
 
 
 @dataclass(frozen=True)

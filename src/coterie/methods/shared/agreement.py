@@ -12,7 +12,7 @@ from coterie.errors import ColumnsDiffer, InputError, MalformedMessage
 from coterie.messages.schema import Integers, Nothing, Reply, Request, array
 from coterie.messages.site_api import Column, Memory, Table, answers, remembers
 from coterie.messages.verbs import Protocol, each, total
-from coterie.methods.shared.selection import selected
+from coterie.methods.shared.selection import places_of, selected
 
 
 class Visible(IntEnum):
@@ -93,16 +93,16 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
     """Compare the site's columns with the expected ones; rows are not looked at."""
     if not ask.d == len(ask.names) == len(ask.kinds):
         raise MalformedMessage(f"{len(ask.names)} names and {len(ask.kinds)} kinds for {ask.d} columns")
-    places = {column.name: place for place, column in enumerate(table.columns)}
     matches = np.zeros(ask.d, np.int64)
-    for i, (name, kind) in enumerate(zip(ask.names, ask.kinds, strict=True)):
-        if name not in places:
+    for i, (place, kind) in enumerate(zip(places_of(table, ask.names), ask.kinds, strict=True)):
+        if place is None:
             matches[i] = Match.ABSENT
-        elif table.columns[places[name]].kind != kind:
+        elif table.columns[place].kind != kind:
             matches[i] = Match.OTHER_KIND
-        elif places[name] != i:
+        elif place != i or table.columns[place].name != ask.names[i]:  # a category that no row here has is 0
             matches[i] = Match.ELSEWHERE
-    is_complete, least = places.keys() == set(ask.names), getattr(table, "min_group", 0)
+    is_complete = {column.name for column in table.columns} == set(ask.names)
+    least = getattr(table, "min_group", 0)
     numbers = (int(is_complete), memory.allows, least, memory.fewest_of_half)
     return ColumnReport(matches, *(np.array(number) for number in numbers))
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import add
 from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 
-from coterie.arrays import Floats, Mask
+from coterie.arrays import Floats, Indices, Integers, Mask
 from coterie.maths.quantiles import QUARTILES, bins_for, from_bins, spans
-from coterie.messages.verbs import Protocol, total
+from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.shared.prepared import Preparation
-from coterie.methods.shared.profiles import FREE, ClusterSums, CountByCluster, SumByCluster, count_unit
+from coterie.methods.shared.profiles import (
+    FREE,
+    BinCounts,
+    ClusterSums,
+    CountByCluster,
+    CountByLabel,
+    SumByCluster,
+    SumByLabel,
+    count_unit,
+)
 from coterie.methods.shared.ranges import Ranges
 
 FAR = 1e-6
@@ -138,72 +149,152 @@ def _plain(value: float) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
+class Asks(Interface):
+    """The two questions behind a profile, however sites learn the cluster of each row."""
+
+    def sums(self, origin: Floats) -> Protocol[ClusterSums]:
+        """Columns summed up by cluster, about an origin."""
+        ...
+
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+        """Values of some of the columns, counted by cluster and bin; bins lie between these ends."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Columns by name, and their ranges where there are any."""
+
+    columns: tuple[str, ...]
+    ranges: Ranges | None
+
+    def at(self, places: Indices) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Names, lows and highs of some of them, as a request has them."""
+        names, none = tuple(self.columns[place] for place in places), np.zeros(0)
+        if self.ranges is None:
+            return names, none, none
+        return names, self.ranges.low[places], self.ranges.high[places]
+
+    def all(self) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Of all of them."""
+        return self.at(np.arange(len(self.columns)))
+
+
+@dataclass(frozen=True)
+class ByCenters(_Chosen):
+    """Rows are in the cluster whose center is nearest, as they were seen last; a single one holds all rows."""
+
+    centers: Floats
+    grouped: bool
+    phase: str = PHASE
+    """Of the ledger."""
+
+    def sums(self, origin: Floats) -> Protocol[ClusterSums]:
+        """One round, over all sites."""
+        ask = SumByCluster(*self.all(), self.centers, origin, len(self.centers) if self.grouped else 0)
+        box = {} if ask.measure or not self.ranges else {"box": self.ranges.box(origin, np.ones(len(origin)))}
+        return (yield from total(ask, limits=box, phase=self.phase))
+
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+        """One round, over all sites."""
+        ask = CountByCluster(*self.at(places), n_bins, unit, self.centers, *ends)
+        return (yield from total(ask, phase=self.phase))
+
+
+@dataclass(frozen=True)
+class ByLabels(_Chosen):
+    """Sites are sent the cluster of each row, in the order in which they take rows, and answer each for itself."""
+
+    labels: Mapping[str, Integers]
+    n_clusters: int
+
+    def sums(self, origin: Floats) -> Protocol[ClusterSums]:
+        """One round; the sites' answers added up."""
+        asks = {site: SumByLabel(*self.all(), self.n_clusters, own, origin) for site, own in self.labels.items()}
+        return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
+
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+        """One round; the sites' answers added up."""
+        chosen = self.at(places)
+        asks = {site: CountByLabel(*chosen, n_bins, unit, own, *ends) for site, own in self.labels.items()}
+        return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
+
+
 def profiled(
-    centers: Floats,
+    asks: Asks,
     columns: Sequence[str],
     *,
-    grouped: bool,
+    grouped: bool = False,
     origin: Floats | None = None,
-    ranges: Ranges | None = None,
     levels: Sequence[float] = QUARTILES,
     bins: int | None = None,
-    phase: str = PHASE,
 ) -> Protocol[Profile]:
-    """The profile of the clusters that rows, as they were seen last, are nearest to; a single one holds all rows.
+    """The profile of clusters by columns, in two questions: sums about ``origin`` (asked twice, where digits would be
+    lost), then counts of values in bins.
 
-    ``levels`` are quantiles to give in place of quartiles, from ``bins`` rather than as few as will do. One round of
-    sums about ``origin`` (two, where digits would be lost), and one that counts values in bins.
+    ``levels`` are quantiles to give in place of quartiles, from ``bins`` rather than as few as will do.
     """
     names = tuple(columns)
-    ends = (np.zeros(0), np.zeros(0)) if ranges is None else (ranges.low, ranges.high)
-    moments = yield from _summed(
-        centers, names, ends, np.zeros(len(names)) if origin is None else origin, grouped, phase
-    )
+    moments = yield from _summed(asks, np.zeros(len(names)) if origin is None else origin)
     quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
     counted = np.flatnonzero(~moments.is_share & (moments.variance > 0).any(axis=0))
     if len(counted):
         deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
-        chosen, unit = tuple(names[i] for i in counted), count_unit(moments.n_rows)
-        low, high = (end[counted] if len(end) else end for end in ends)
-        ask = CountByCluster(chosen, low, high, bins or bins_for(levels), unit, centers, first, last)
-        reply = yield from total(ask, phase=phase)
+        unit = count_unit(moments.n_rows)
+        reply = yield from asks.bins(counted, (first, last), bins or bins_for(levels), unit)
         hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
-        quartiles[:, counted] = from_bins(reply.counts * ask.unit, first, last, levels, hidden)
+        quartiles[:, counted] = from_bins(reply.counts * unit, first, last, levels, hidden)
     constant = (moments.variance == 0) & ~moments.is_share
     quartiles[constant] = moments.means[constant][:, None]
     return moments.profile(names, quartiles, grouped)
 
 
 def run_profile(
-    centers: Floats, columns: Sequence[str], preparation: Preparation, *, grouped: bool
+    centers: Floats,
+    columns: Sequence[str],
+    preparation: Preparation,
+    grouped: bool,
+    labels: Mapping[str, Integers] | None = None,
 ) -> Protocol[Profile]:
     """The profile of a run's final clusters by its columns, which come first, and others.
+
+    ``labels`` are by site those of its rows, where sites cannot put them to centers.
 
     Values count as nearest to the run's declared ranges, as they did in the run.
     """
     n_others = len(columns) - len(preparation.shift)
-    shift, ranges = preparation.shift, preparation.ranges
+    ranges = preparation.ranges
     if ranges is not None:
-        low, high = (
-            np.append(end, np.full(n_others, far)) for end, far in ((ranges.low, -FREE), (ranges.high, FREE))
-        )
-        ranges = Ranges(low, high)
-    origin = np.append(shift, np.zeros(n_others))
-    return (yield from profiled(centers, columns, grouped=grouped, origin=origin, ranges=ranges))
+        free = np.full(n_others, FREE)
+        ranges = Ranges(np.append(ranges.low, -free), np.append(ranges.high, free))
+    chosen = tuple(columns), ranges
+    asks = ByCenters(*chosen, centers, grouped) if labels is None else ByLabels(*chosen, labels, len(centers))
+    origin = np.append(preparation.shift, np.zeros(n_others))
+    return (yield from profiled(asks, columns, grouped=grouped, origin=origin))
 
 
-def _summed(
-    centers: Floats, names: tuple[str, ...], ends: tuple[Floats, Floats], origin: Floats, grouped: bool, phase: str
-) -> Protocol[_Moments]:
+def joined(parts: Mapping[str, Profile]) -> Profile:
+    """One profile of the same clusters by the columns of several sites."""
+    profiles = parts.values()
+    return Profile(
+        tuple(f"{site}.{column}" for site, part in parts.items() for column in part.columns),
+        next(iter(profiles)).rows,
+        np.concatenate([part.present for part in profiles], axis=1),
+        np.concatenate([part.means for part in profiles], axis=1),
+        np.concatenate([part.deviations for part in profiles], axis=1),
+        np.concatenate([part.quartiles for part in profiles], axis=1),
+        np.concatenate([part.is_share for part in profiles]),
+        over_groups=False,
+    )
+
+
+def _summed(asks: Asks, origin: Floats) -> Protocol[_Moments]:
     """The moments of all clusters, about another origin where that is far from the values."""
-    for attempt in range(2):
-        ask = SumByCluster(names, *ends, centers, origin, len(centers) if grouped else 0)
-        box = {} if ask.measure else {"box": Ranges(*ends).box(origin, np.ones(len(names)))}
-        moments = _Moments.of((yield from total(ask, limits=box, phase=phase)), origin)
-        if attempt or not moments.is_far.any():
-            break
+    moments = _Moments.of((yield from asks.sums(origin)), origin)
+    if moments.is_far.any():
         origin = np.where(moments.is_far, moments.whole_means, origin)
+        moments = _Moments.of((yield from asks.sums(origin)), origin)
     return moments
 
 

@@ -17,6 +17,7 @@ from coterie.methods.shared.prepared import Missing, Preparation
 from coterie.methods.shared.privacy import CERTAIN, Releases
 from coterie.methods.shared.private_sums import SumMarks, SumWholeColumns
 from coterie.methods.shared.ranges import Ranges
+from coterie.methods.shared.scales import divisors, scale_for
 from coterie.methods.shared.whole_rows import WIDEST, ShowWhole
 
 SHARE = 0.1
@@ -37,6 +38,8 @@ def check_private_options(options: PreparationOptions) -> None:
         wrong.append("cannot check max_share: whether a site refuses would tell how many rows it has; leave it out.")
     if options.profile:
         wrong.append("does not describe clusters by columns yet; leave profile out.")
+    if options.scale == "robust":
+        wrong.append("cannot scale by quartiles (scale='robust'); use 'standard' or 'minmax'.")
     if options.halves:
         wrong.append("cannot compare halves; leave it out.")
     if wrong:
@@ -51,17 +54,18 @@ def prepare_privately(options: PreparationOptions, names: Sequence[str], release
     low, high, middle = ranges.low, ranges.high, (ranges.low + ranges.high) / 2
     missing: Missing = "drop" if options.missing == "drop" else "mean"
     preparation = Preparation(missing, middle, np.zeros(len(low)), np.ones(len(low)), False, None, low, high)
-    if options.scale == "minmax":
+    scale = scale_for(options.scale, names)
+    if scale == "minmax":
         preparation = replace(preparation, shift=low, scale=widths(preparation))
-    elif options.scale == "standard" or options.missing == "mean":
+    elif scale in ("standard", "columns") or options.missing == "mean":
         missed = np.zeros(len(low))
         if options.missing == "mean":
             missed = yield from missing_shares(preparation, releases)
         moments = yield from column_moments(preparation, missed, releases)
         mean, deviation = moments.means, moments.deviations
         preparation = replace(preparation, fill=mean if options.missing == "mean" else middle)
-        if options.scale == "standard":
-            preparation = replace(preparation, shift=mean, scale=deviation)
+        if scale in ("standard", "columns"):
+            preparation = replace(preparation, shift=mean, scale=divisors(deviation, scale, names))
     yield from total(preparation.request())
     return preparation
 

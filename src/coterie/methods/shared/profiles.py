@@ -16,6 +16,7 @@ from coterie.errors import MalformedMessage
 from coterie.maths import clustering
 from coterie.messages.schema import Fields, Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Rows, Table, answers, unprepared, within_columns
+from coterie.methods.shared.alignment import ORDERS
 from coterie.methods.shared.limits import Magnitudes, ReportMagnitude, local_magnitudes
 from coterie.methods.shared.ranges import RangedTable, Ranges
 from coterie.methods.shared.selection import selected
@@ -96,6 +97,26 @@ class CountByCluster(OfColumns, Request[BinCounts], doing="counting values of th
         return COUNT_BITS
 
 
+class SumByLabel(OfColumns, Request[ClusterSums], doing="summing columns by cluster"):
+    """Sum up these columns over the rows of each of ``k`` clusters, about an origin; here is the cluster of each row,
+    in the order in which they are taken."""
+
+    k: int
+    labels: Integers = array("rows", dtype="uint16")
+    origin: Floats = array("p")
+    groups: int = 0
+
+
+class CountByLabel(OfColumns, Request[BinCounts], doing="counting values of the clusters in bins"):
+    """Count values as in :class:`CountByCluster`; here is the cluster of each row."""
+
+    bins: int
+    unit: float
+    labels: Integers = array("rows", dtype="uint16")
+    first: Floats = array("k", "p")
+    last: Floats = array("k", "p")
+
+
 COUNT_BITS = 16
 MOST_COUNTED = 60_000
 """Units that all rows may be: room is left for what sites round up."""
@@ -123,10 +144,40 @@ def local_cluster_sums(table: Table, memory: Memory, ask: SumByCluster) -> Clust
 @answers(CountByCluster)
 def local_bin_counts(table: Table, memory: Memory, ask: CountByCluster) -> BinCounts:
     _check(ask, ask.axes["p"])
+    return _counted(ask.selected(table), labels_of(table, ask.centers), ask)
+
+
+@answers(SumByLabel)
+def local_label_sums(table: Table, memory: Memory, ask: SumByLabel) -> ClusterSums:
+    _check(ask, len(ask.origin))
+    if ask.groups:
+        raise MalformedMessage("labels of rows, and sums of groups")
+    return cluster_sums(ask.selected(table), _as_they_lie(memory, ask.labels, ask.k), ask.origin, ask.axes)
+
+
+@answers(CountByLabel)
+def local_label_counts(table: Table, memory: Memory, ask: CountByLabel) -> BinCounts:
+    _check(ask, ask.axes["p"])
+    return _counted(ask.selected(table), _as_they_lie(memory, ask.labels, len(ask.first)), ask)
+
+
+def _as_they_lie(memory: Memory, labels: Integers, n_clusters: int) -> Integers:
+    """Labels of rows as they are taken, in the order in which the rows lie."""
+    if not (labels < n_clusters).all():
+        raise MalformedMessage(f"a label that is none of {n_clusters} clusters")
+    order = memory.get(ORDERS[False], np.arange(len(labels)))
+    if len(order) != len(labels):
+        raise MalformedMessage(f"{len(labels)} labels for {len(order)} rows")
+    lying = np.empty_like(labels)
+    lying[order] = labels
+    return lying
+
+
+def _counted(table: Table, labels: Integers, ask: CountByCluster | CountByLabel) -> BinCounts:
+    """Counts in the units of a question."""
     if ask.bins < 1 or not ask.unit > 0 or not (ask.first <= ask.last).all():
         raise MalformedMessage(f"{ask.bins} bins in units of {ask.unit:g}, or bins that end before they begin")
-    counts = bin_counts(ask.selected(table), labels_of(table, ask.centers), ask.first, ask.last, ask.bins)
-    return BinCounts(np.rint(counts / ask.unit))
+    return BinCounts(np.rint(bin_counts(table, labels, ask.first, ask.last, ask.bins) / ask.unit))
 
 
 def _check(ask: OfColumns, n_columns: int) -> None:

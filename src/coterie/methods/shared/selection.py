@@ -15,7 +15,7 @@ import numpy as np
 from coterie.arrays import Mask
 from coterie.errors import InputError, MissingValues
 from coterie.messages.schema import Floats
-from coterie.messages.site_api import Block, Table, rows_behind, unprepared, within_columns, within_scatter
+from coterie.messages.site_api import Block, Column, Table, rows_behind, unprepared, within_columns, within_scatter
 
 
 def selected(table: Table, names: Sequence[str]) -> Table:
@@ -23,16 +23,26 @@ def selected(table: Table, names: Sequence[str]) -> Table:
     return table if [column.name for column in table.columns] == list(names) else SelectedTable(table, names)
 
 
+def places_of(table: Table, names: Sequence[str]) -> list[int | None]:
+    """The places of columns of a table; of a category that no row has, that of another one of the same column."""
+    places = {column.name: place for place, column in enumerate(table.columns)}
+    of_category = {name.partition("=")[0]: place for name, place in reversed(places.items()) if "=" in name}
+    return [places.get(name, of_category.get(name.partition("=")[0]) if "=" in name else None) for name in names]
+
+
 class SelectedTable:
-    """Columns of a table by name, in this order."""
+    """Columns of a table by name, in this order; a category that the table has no column for is 0 in all rows."""
 
     def __init__(self, table: Table, names: Sequence[str]) -> None:
-        places = {column.name: place for place, column in enumerate(table.columns)}
-        absent = [name for name in names if name not in places]
-        if absent:
-            raise InputError(f"asked to use column {absent[0]!r}, which the table does not have")
-        self.raw, self._names, self._places = table, tuple(names), [places[name] for name in names]
-        self.columns = tuple(table.columns[place] for place in self._places)
+        places = places_of(table, names)
+        self._places = [place for place in places if place is not None]
+        if len(self._places) < len(places):
+            raise InputError(f"asked to use column {names[places.index(None)]!r}, which the table does not have")
+        self.raw, self._names = table, tuple(names)
+        self._is_empty = np.array(
+            [table.columns[p].name != n for p, n in zip(self._places, names, strict=True)], bool
+        )
+        self.columns = tuple(Column(n, table.columns[p].kind) for p, n in zip(self._places, names, strict=True))
         self.name = str(getattr(table, "name", "table"))
 
     @property
@@ -55,7 +65,10 @@ class SelectedTable:
         for block in self.raw.raw_blocks():
             within = None if block.within is None else block.within * self._share
             present = None if block.present is None else np.ascontiguousarray(block.present[:, self._places])
-            yield Block(np.ascontiguousarray(block.rows[:, self._places]), block.weights, within, present)
+            rows = np.ascontiguousarray(block.rows[:, self._places])
+            if self._is_empty.any():
+                rows[:, self._is_empty] *= 0  # what is missing stays so
+            yield Block(rows, block.weights, within, present)
 
     def blocks(self) -> Iterator[Block]:
         """The same; ``MissingValues`` if a value is missing."""
@@ -78,19 +91,21 @@ class SelectedTable:
     @property
     def within_columns(self) -> Floats:
         """By column the squares within groups."""
-        return within_columns(self.raw)[self._places]
+        return np.where(self._is_empty, 0.0, within_columns(self.raw)[self._places])
 
     @property
     def within_scatter(self) -> Floats | None:
         """The same for every pair of columns, where the table offers it."""
         scatter = within_scatter(self.raw)
-        return None if scatter is None else scatter[np.ix_(self._places, self._places)]
+        if scatter is None:
+            return None
+        held = ~self._is_empty
+        return np.asarray(scatter[np.ix_(self._places, self._places)] * np.outer(held, held))
 
     @cached_property
     def _share(self) -> float:
         """The selected columns' share of all squares within groups."""
-        squares = within_columns(self.raw)
-        return float(squares[self._places].sum() / max(float(squares.sum()), 1e-300))
+        return float(self.within_columns.sum() / max(float(within_columns(self.raw).sum()), 1e-300))
 
 
 class CompleteTable:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from coterie.errors import InputError
-from coterie.maths.clustering import weighted_kmeans
+from coterie.maths.clustering import nearest, weighted_kmeans
 from coterie.messages.site_api import Column
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import (
@@ -26,9 +26,11 @@ from coterie.methods.method import (
 from coterie.methods.shared.agreement import Capabilities
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.preparation import PreparationOptions
+from coterie.methods.shared.profiles import CountByLabel, SumByLabel
 from coterie.methods.vertical import sites
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
 from coterie.methods.vertical.kernel_pca import VerticalFit, VerticalOptions, VerticalSettings, vertical_kernel_pca
+from coterie.methods.vertical.profiles import MeasureNames, SendNames, label_profile
 from coterie.parameters import parameter
 
 SPARE = 10
@@ -60,6 +62,10 @@ class VerticalParameters(VerticalOptions, Settings):
         """Every site has all rows, and treats its own columns."""
         if options.ranges is not None:
             raise InputError("ranges cannot be used where columns are split between sites: each site scales its own.")
+        if options.profile and not isinstance(self, ClusterSettings):
+            raise InputError(f"profile is about clusters, and {self.method} finds none here; leave it out.")
+        if options.besides:
+            raise InputError("profile=True describes clusters by all columns of all sites; name none of them.")
         for name, value in (("max_share", options.max_share), ("halves", options.halves)):
             if value:
                 raise InputError(
@@ -72,7 +78,11 @@ class VerticalParameters(VerticalOptions, Settings):
         """The same: there is nothing to agree on, and every site treats its own columns."""
         self.check_options(options)
         context = RunContext(sum(map(len, columns.values())), seed, options=options)
-        return RunResult(None, (yield from self.protocol(context)), Capabilities())
+        fit, profile = (yield from self.protocol(context)), None
+        if options.profile and fit.centers is not None:
+            labels = nearest(fit.embedding, fit.centers)[0]
+            profile = yield from label_profile(labels, len(fit.centers))
+        return RunResult(None, fit, Capabilities(), profile=profile)
 
 
 @dataclass(eq=False, repr=False)
@@ -118,7 +128,7 @@ METHOD = Method(
     "Kernel PCA and kernel k-means of rows whose columns are at several sites, in one shot (He et al. 2020)",
     (
         Attend, SendTags, sites.Treat, sites.MeasureSpread, sites.FindRank, sites.Decompose, sites.SumDistances,
-        sites.ReportProducts, sites.SumProducts,
+        sites.ReportProducts, sites.SumProducts, MeasureNames, SendNames, SumByLabel, CountByLabel,
     ),
     "D(T+1) for T rows; 3 to meet and T tags where rows have keys, 2 for gamma, 2 for the ranks of a tolerance; then "
     "T a new row (rbf) or one a component of it (linear)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from coterie.messages.schema import Fields, Floats, Integers, Nothing, Reply, Re
 from coterie.messages.site_api import Memory, Rows, Table, answers, remembers
 from coterie.methods.shared.alignment import ORDERS, subject
 from coterie.methods.shared.limits import N_MARKS, marks
+from coterie.methods.shared.scales import divisors, scale_for
 
 MOST_MISSING = 0.1
 """Columns with a larger share of missing values are left out."""
@@ -137,7 +139,7 @@ class Treatment:
     scale: Floats
 
     @classmethod
-    def of(cls, rows: Rows, ask: Treat) -> Treatment:
+    def of(cls, rows: Rows, ask: Treat, names: Sequence[str]) -> Treatment:
         """Found from the rows a run is fitted on, all of which this site has of its columns."""
         d = rows.shape[1]
         kept, fill = np.arange(d), np.zeros(d)
@@ -151,9 +153,10 @@ class Treatment:
         shift, scale = np.zeros(len(kept)), np.ones(len(kept))
         if ask.scale in ("center", "standard"):
             exact = rows.astype(np.float64)
-            shift, spread = exact.mean(axis=0), exact.std(axis=0) if ask.scale == "standard" else np.ones(len(kept))
-            noise = 10 * np.finfo(float).eps * np.abs(shift)
-            scale = np.where(spread > noise, spread, 1.0)
+            shift, spread = exact.mean(axis=0), exact.std(axis=0)
+            noise, own = 10 * np.finfo(float).eps * np.abs(shift), [names[int(place)] for place in kept]
+            if ask.scale == "standard" and scale_for("standard", own) == "standard":
+                scale = divisors(np.where(spread > noise, spread, 0.0), "standard", own)
         return cls(kept, fill, shift, scale)
 
     def apply(self, rows: Rows) -> Floats:
@@ -169,7 +172,7 @@ def keep_treatment(table: Table, memory: Memory, ask: Treat) -> None:
         raise MalformedMessage("there is no such treatment of columns")
     if ask.missing == "refuse":
         _check(_gathered(table))
-    memory["treatment"] = Treatment.of(_gathered(table), ask)
+    memory["treatment"] = Treatment.of(_gathered(table), ask, [column.name for column in table.columns])
 
 
 def columns_of(table: Table, memory: Memory, *, new: bool = False) -> Floats:

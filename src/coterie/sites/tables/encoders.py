@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from coterie.arrays import Integers, Mask
+from coterie.arrays import Floats, Integers, Mask
 from coterie.errors import InputError
+from coterie.maths import exact
 from coterie.messages.site_api import Rows
-from coterie.sites.tables.phrases import IGNORE_IT, listed, no_column, quoted
+from coterie.sites.tables.phrases import listed, no_column, quoted
+from coterie.sites.tables.problems import Problem, Remedy
+from coterie.sites.tables.reading import Reading, divided_name, number_in, transformed_name
 from coterie.sites.tables.sources import Source, check_names
 from coterie.text import count_of
 
@@ -25,7 +29,10 @@ OTHER = "other"
 """The category of values that are none of the others."""
 LOOK = 1 << 14
 """Rows per batch when a source is checked."""
-Categories = Mapping[str, Sequence[object]]
+Levels = Mapping[str, Sequence[str]]
+"""By column the categories that sites agreed on."""
+MOST_VALUES = 20
+"""A column of text with more values is none of categories."""
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -74,24 +81,17 @@ def owners(values: Any, kind: Any) -> Any:
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
 
 
-def number_in(text: str) -> float | None:
-    """The number in a text, None if it is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True)
 class NumberEncoder:
     """A column of numbers; booleans become 0 and 1."""
 
     column: str
     kind: Any
+    transform: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.column,)
+        return (transformed_name(self.column, self.transform),)
 
     @property
     def single(self) -> bool:
@@ -101,15 +101,17 @@ class NumberEncoder:
     @property
     def suspect(self) -> bool:
         """Whether values may be impossible to encode, so that all must be checked."""
-        return is_wide(self.kind)
+        return is_wide(self.kind) or self.transform is not None
 
     def put(self, values: Any, out: Rows) -> None:
-        """Write the values into ``out``, missing ones as NaN."""
-        if not kinds.is_floating(values.type):
-            values = values.cast(pa.float64(), safe=False)
-        out[:, 0] = values.to_numpy(zero_copy_only=False)
+        """Write the values into ``out``, missing ones as NaN; so are those that have no transform."""
+        numbers = as_floats(values)
+        out[:, 0] = numbers if self.transform is None else transformed(numbers.astype(np.float64), self.transform)
 
     def faulty(self, values: Any) -> Mask:
+        if self.transform is not None:
+            numbers = as_floats(values).astype(np.float64)
+            return np.isnan(transformed(numbers, self.transform)) & ~np.isnan(numbers)
         if not is_wide(values.type):
             return np.zeros(len(values), bool)
         signed = not kinds.is_uint64(values.type)  # unsigned numbers compare with their own kind
@@ -118,16 +120,50 @@ class NumberEncoder:
         bad = pc.or_(bad, pc.less(values, -LARGEST)) if signed else bad
         return np.asarray(bad.fill_null(False).to_numpy(zero_copy_only=False))
 
-    def complaint(self, first: int, value: object, _n_rows: int) -> str:
-        return too_large(self.column, first, value)
+    def complaint(self, table: str, first: int, value: object, n_rows: int) -> Problem:
+        if self.transform is None:
+            return too_large(table, self.column, first, value)
+        return Problem(
+            table,
+            f"column {self.column!r} holds {count_of(n_rows, 'value')} without a {self.transform} (first "
+            f"{quoted(value)} in row {first})",
+            f"use another transform{', such as log1p' if self.transform == 'log' else ''}, or {{na}} if it stands "
+            "for a missing one",
+            Remedy.CODE,
+            self.column,
+            (str(value),),
+        )
 
 
-def too_large(column: str, row: int, value: object) -> str:
-    """The error message for an integer that float64 cannot hold."""
+def as_floats(values: Any) -> Rows:
+    """Numbers and booleans in floating point, missing ones as NaN."""
+    if not kinds.is_floating(values.type):
+        values = values.cast(pa.float64(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
+
+
+def transformed(values: Floats, transform: str) -> Floats:
+    """The values by a transform, the same to the last bit on every machine; NaN for one that has none."""
+    if transform == "sqrt":
+        return np.sqrt(np.where(values >= 0, values, np.nan))
+    if transform == "log":
+        return exact.logarithm(values)
+    more = 1.0 + values
+    small = more == 1.0  # log1p keeps the digits of small values
+    ratio = np.where(small, 1.0, values / np.where(small, 1.0, more - 1.0))
+    with np.errstate(invalid="ignore"):
+        return np.where(small | np.isposinf(values), values, exact.logarithm(more) * ratio)
+
+
+def too_large(table: str, column: str, row: int, value: object) -> Problem:
+    """The problem of an integer that float64 cannot hold."""
     seen = quoted(value)[1:-1]
-    return (
-        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which float64 would round; "
-        f"if it is an identifier, {IGNORE_IT}, otherwise store it as floating point"
+    return Problem(
+        table,
+        f"column {column!r} holds whole numbers beyond 2**53 ({seen} in row {row}), which float64 would round",
+        "if it is an identifier, {ignore}, otherwise store it as floating point",
+        Remedy.IGNORE,
+        column,
     )
 
 
@@ -161,11 +197,15 @@ class CategoryEncoder:
         places, there = self._places(values)
         return there & (places < 0) & (not self.is_open)
 
-    def complaint(self, first: int, value: object, n_rows: int) -> str:
-        return (
+    def complaint(self, table: str, first: int, value: object, n_rows: int) -> Problem:
+        return Problem(
+            table,
             f"column {self.column!r} holds values outside its declared categories in {count_of(n_rows, 'row')} "
-            f"(first {quoted(value)} in row {first}; declared: {listed(self.categories)}); declare every category, "
-            f"correct the rows, or {IGNORE_IT}"
+            f"(first {quoted(value)} in row {first}; declared: {listed(self.categories)})",
+            "declare every category, correct the rows, or {ignore}",
+            Remedy.CODE,
+            self.column,
+            (str(value),),
         )
 
     def _places(self, values: Any) -> tuple[Integers, Mask]:
@@ -182,78 +222,132 @@ Encoder = NumberEncoder | CategoryEncoder
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Exactly ``columns``, or all but those to ``ignore``; text columns by their declared categories, or by the
-    ``levels`` that sites agreed on. A column without a category is to have levels, too, even if it holds numbers."""
+class Encoding:
+    """How the chosen columns of a source become the columns of a table."""
 
-    columns: Sequence[str] | None = None
-    ignore: Collection[str] = ()
-    categories: Categories | None = None
-    levels: Categories | None = None
-
-    def __post_init__(self) -> None:
-        for option in ("columns", "ignore"):
-            if isinstance(getattr(self, option), str):
-                raise InputError(f"{option}={getattr(self, option)!r} is text; give a list of names")
-        for column, values in (self.categories or {}).items():
-            texts = [] if isinstance(values, str) else [str(value) for value in values]
-            if isinstance(values, str) or len(set(texts)) < len(texts):
-                raise InputError(f"the categories of {column!r} are {values!r}; give a list of distinct values")
+    encoders: tuple[Encoder, ...]
+    normalise_rows: str | None = None
 
     @property
-    def declared(self) -> dict[str, tuple[str, ...]]:
-        """The declared categories by column."""
-        given = {column: tuple(str(v) for v in values) for column, values in (self.categories or {}).items()}
-        return {column: values for column, values in given.items() if values}
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [encoder.column for encoder in self.encoders]
 
-    def without(self, column: str) -> Choice:
-        if self.columns is None:
-            return replace(self, ignore=[*self.ignore, column])
-        return replace(self, columns=[c for c in self.columns if c != column])
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns of the table."""
+        own = [(encoder, name) for encoder in self.encoders for name in encoder.names]
+        norm, n = self.normalise_rows, len(self._divided)
+        return [
+            name if norm is None or isinstance(encoder, CategoryEncoder) else divided_name(name, norm, n)
+            for encoder, name in own
+        ]
+
+    @property
+    def single(self) -> bool:
+        """Whether float32 is enough."""
+        return all(encoder.single for encoder in self.encoders)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether numbers stay as they are."""
+        plain = all(isinstance(encoder, NumberEncoder) and encoder.transform is None for encoder in self.encoders)
+        return plain and self.normalise_rows is None
+
+    @property
+    def blocks(self) -> Iterator[tuple[Encoder, slice]]:
+        """Every encoder with the columns that it writes."""
+        start = 0
+        for encoder in self.encoders:
+            yield encoder, slice(start, start + len(encoder.names))
+            start += len(encoder.names)
+
+    @property
+    def categories(self) -> tuple[tuple[int, int, int | None], ...]:
+        """First column and end of each column of categories, and the column of the category ``other``, if any."""
+        found = []
+        for encoder, own in self.blocks:
+            if isinstance(encoder, CategoryEncoder):
+                named = [value.lower() for value in encoder.categories]
+                found.append((own.start, own.stop, own.start + named.index("other") if "other" in named else None))
+        return tuple(found)
+
+    def fill(self, out: Rows, batch: Any) -> None:
+        """Write the rows of a batch."""
+        for encoder, own in self.blocks:
+            encoder.put(batch.column(encoder.column), out[:, own])
+        if self.normalise_rows is not None:
+            divide(out, self._divided, self.normalise_rows)
+
+    @cached_property
+    def _divided(self) -> list[int]:
+        """The columns of numbers, which rows are divided by."""
+        return [own.start for encoder, own in self.blocks if isinstance(encoder, NumberEncoder)]
 
 
-def encoders_of(source: Source, choice: Choice) -> tuple[Encoder, ...]:
-    """The encoders of the chosen columns; the source will return those with categories as text."""
-    names = chosen(source, choice)
-    declared, levels = choice.declared, choice.levels or {}
+def divide(rows: Rows, columns: Sequence[int], norm: str) -> None:
+    """Divide each row by the mean or norm of its values that are present; by zero: they count as missing.
+
+    Columns are added one after the other, so that every machine has the same last bits.
+    """
+    total, n_present = np.zeros(len(rows)), np.zeros(len(rows))
+    for column in columns:
+        values = rows[:, column].astype(np.float64)
+        there = ~np.isnan(values)
+        n_present += there
+        value = np.where(there, values, 0.0)
+        total += value if norm == "mean" else np.abs(value) if norm == "l1" else value * value
+    divisor = total / np.maximum(n_present, 1) if norm == "mean" else np.sqrt(total) if norm == "l2" else total
+    divisor = np.where(divisor == 0, np.nan, divisor)
+    for column in columns:
+        rows[:, column] = rows[:, column] / divisor
+
+
+def encoding_of(source: Source, reading: Reading, levels: Levels) -> tuple[Encoding, list[Problem]]:
+    """The encoding of the chosen columns, as far as they can be encoded, and what is wrong with the others.
+
+    The source will return columns with categories as text. ``levels`` are the categories that sites agreed on: other
+    values are no error there.
+    """
+    names, problems = chosen(source, reading)
+    declared = reading.declared
     source.texts = {
         **source.texts,
         **{name: frozenset[str]() for name in levels},
         **{name: frozenset(values) for name, values in declared.items()},
     }
-    encoders = tuple(
-        CategoryEncoder(name, source.schema.field(name).type, tuple(map(str, levels[name])), is_open=True)
-        if name in levels
-        else _encoder(source, name, declared.get(name))
-        for name in names
-    )
-    check_names(source.name, [name for encoder in encoders for name in encoder.names])
-    return encoders
+    encoders = list[Encoder]()
+    for name in names:
+        encoder = _encoder(source, name, declared.get(name), reading.transforms.get(name))
+        if name in levels:
+            encoder = CategoryEncoder(name, source.schema.field(name).type, tuple(levels[name]), is_open=True)
+        (encoders if isinstance(encoder, Encoder) else problems).append(encoder)  # type: ignore[arg-type]
+    encoding = Encoding(tuple(encoders), reading.normalise_rows)
+    if reading.normalise_rows is not None and not any(isinstance(e, NumberEncoder) for e in encoders):
+        problems.append(Problem(source.name, f"there is no column of numbers for {reading.normalise_rows} of rows"))
+    check_names(source.name, encoding.names)
+    return encoding, problems
 
 
-def chosen(source: Source, choice: Choice) -> list[str]:
-    """The names of the chosen columns, in order."""
+def chosen(source: Source, reading: Reading) -> tuple[list[str], list[Problem]]:
+    """The names of the chosen columns, in order, and what is wrong with the choice."""
     there = list(source.schema.names)
-    for name in (*(choice.columns or ()), *choice.ignore, *(choice.categories or ())):
-        if name not in there:
-            raise no_column(source.name, name, there)
-    if choice.columns is not None:
-        _check_columns(source.name, choice)
-        return list(choice.columns)
-    names = [n for n in there if n not in choice.ignore and not PANDAS_INDEX.fullmatch(n)]
+    problems = [no_column(source.name, name, there) for name in reading.named if name not in there]
+    if reading.columns is not None:
+        _check_columns(source.name, reading)
+        return [name for name in reading.columns if name in there], problems
+    names = [n for n in there if n not in reading.ignore and not PANDAS_INDEX.fullmatch(n)]
     if not names:
         raise InputError(f"{source.name}: no columns are left of its {len(there)}; ignore fewer columns, or add some")
     if "" in names:
-        raise InputError(
-            f"{source.name}: column {there.index('') + 1} has no name (pandas writes its index so; use index=False); "
-            f"name it, or {IGNORE_IT}"
-        )
-    return names
+        fault = f"column {there.index('') + 1} has no name (pandas writes its index so; use index=False)"
+        problems.append(Problem(source.name, fault, "name it, or {ignore}"))
+    return [name for name in names if name], problems
 
 
-def _check_columns(table: str, choice: Choice) -> None:
-    columns = list(choice.columns or ())
-    both = [name for name in columns if name in choice.ignore]
+def _check_columns(table: str, reading: Reading) -> None:
+    columns = list(reading.columns or ())
+    both = [name for name in columns if name in reading.ignore]
     twice = [name for name in columns if columns.count(name) > 1]
     if not columns:
         raise InputError(f"{table}: 'columns' is empty; name at least one column")
@@ -263,28 +357,45 @@ def _check_columns(table: str, choice: Choice) -> None:
         raise InputError(f"{table}: column {twice[0]!r} is named {columns.count(twice[0])} times; name it once")
 
 
-def _encoder(source: Source, name: str, categories: tuple[str, ...] | None) -> Encoder:
+def _encoder(
+    source: Source, name: str, categories: tuple[str, ...] | None, transform: str | None
+) -> Encoder | Problem:
     kind = source.schema.field(name).type
     holds = kind_of(kind)
     if categories is not None and holds in (Kind.NUMBER, Kind.TEXT, Kind.DATE):
         return CategoryEncoder(name, kind, categories)
     if holds is Kind.NUMBER:
-        return NumberEncoder(name, kind)
-    raise InputError(f"{source.name}: column {name!r} holds {_refusal(source, name, kind)}")
+        return NumberEncoder(name, kind, transform)
+    return _refusal(source, name, kind)
 
 
-def _refusal(source: Source, name: str, kind: Any) -> str:
-    holds = kind_of(kind)
+def _refusal(source: Source, name: str, kind: Any) -> Problem:
+    """Why a column can be none of numbers."""
+    holds, start = kind_of(kind), f"column {name!r} holds "
     if holds is Kind.DATE:
-        return f"dates or times ({kind}), not numbers; convert it to a number, such as days, or {IGNORE_IT}"
+        advice = "convert it to a number, such as days, or {ignore}"
+        return Problem(source.name, f"{start}dates or times ({kind}), not numbers", advice, Remedy.IGNORE, name)
     if holds is Kind.OTHER:
-        return f"{quoted(kind)[1:-1]}, neither numbers nor text; {IGNORE_IT}"
-    remedy = f"declare its values in 'categories', or {IGNORE_IT}"
+        fault = f"{start}{quoted(kind)[1:-1]}, neither numbers nor text"
+        return Problem(source.name, fault, "{ignore}", Remedy.IGNORE, name)
     source.texts = {**source.texts, name: frozenset()}
-    start = 0
+    first, values = _texts(source, name, kind)
+    remedy = Remedy.DECLARE if 0 < len(values) <= MOST_VALUES else Remedy.IGNORE
+    advice = "{categories}, or {ignore}"
+    return Problem(source.name, f"{start}text{first}", advice, remedy, name, values)
+
+
+def _texts(source: Source, name: str, kind: Any) -> tuple[str, tuple[str, ...]]:
+    """The first text of a column that is no number, and where; and its first values."""
+    first, start, values = "", 0, dict[str, None]()
     for batch in source.batches([name], LOOK):
-        for place, text in enumerate(as_text(batch.column(name), kind).to_pylist()):
-            if text is not None and number_in(text) is None:
-                return f"text ({quoted(text)} in row {start + place + 1}); {remedy}"
+        texts = as_text(batch.column(name), kind)
+        if not first:
+            stray = ((i, t) for i, t in enumerate(texts.to_pylist()) if t is not None and number_in(t) is None)
+            first = next((f" ({quoted(text)} in row {start + i + 1})" for i, text in stray), "")
+        if len(values) <= MOST_VALUES:
+            values.update(dict.fromkeys(texts.unique().drop_null().to_pylist()))
+        if first and len(values) > MOST_VALUES:
+            break
         start += batch.num_rows
-    return f"text; {remedy}"
+    return first, tuple(values)[: MOST_VALUES + 1]

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from coterie.errors import InputError
-from coterie.sites.tables.encoders import LOOK, OTHER, Choice, Kind, as_text, chosen, kind_of, owners
-from coterie.sites.tables.phrases import IGNORE_IT, listed
+from coterie.sites.tables.encoders import LOOK, OTHER, Kind, as_text, chosen, kind_of, owners
+from coterie.sites.tables.phrases import listed
+from coterie.sites.tables.problems import Problem, Remedy
+from coterie.sites.tables.reading import Reading, number_in
 from coterie.sites.tables.sources import Source
 
 MOST_LEVELS = 64
@@ -42,8 +43,11 @@ class OwnLevels(NamedTuple):
         return cls(named, rest >= least)
 
 
-def agreed_levels(sources: Mapping[str, Source], choices: Mapping[str, Choice], least: Mapping[str, int]) -> Levels:
-    """The levels of every column that holds text at some site, or is to be categories, and has no declared ones.
+def agreed_levels(
+    sources: Mapping[str, Source], choices: Mapping[str, Reading], least: Mapping[str, int]
+) -> tuple[Levels, list[Problem]]:
+    """The levels of every column that holds text at some site, or is to be categories, and has no declared ones; and
+    the columns that hold text at some sites and numbers at others.
 
     Each site names the levels that at least ``least`` of its rows hold; all sites use what any of them names. A value
     that none names is of the level ``other``, where at least as many rows of a site hold such values, or else of no
@@ -54,8 +58,10 @@ def agreed_levels(sources: Mapping[str, Source], choices: Mapping[str, Choice], 
     for site, source in sources.items():
         own = [column for column in columns if column in source.schema.names]
         counts[site] = level_counts(source, own)[""]
-    _check_kinds(sources, choices, counts)
-    return united(counts, least)
+    problems = _unlike_kinds(sources, choices, counts)
+    left_out = {problem.column for problem in problems}
+    levels = {column: own for column, own in united(counts, least).items() if column not in left_out}
+    return levels, problems
 
 
 def united(counts: Counts, least: Mapping[str, int]) -> Levels:
@@ -108,43 +114,52 @@ def _columns(counts: Counts) -> list[str]:
     return [*dict.fromkeys(column for own in counts.values() for column in own)]
 
 
-def check_shared(levels: Levels) -> None:
-    """Raise where no value of a column is shared by enough rows to be a level."""
-    unlike = [column for column, own in levels.items() if own == (OTHER,)]
-    if unlike:
-        are = f"column {unlike[0]!r} has" if len(unlike) == 1 else f"columns {listed(unlike)} have"
-        raise InputError(
-            f"{are} no value that enough rows of a site share to be a category, or more than {MOST_LEVELS} such "
-            f"values; {IGNORE_IT}"
-        )
+def unlike(levels: Levels) -> list[Problem]:
+    """The columns of which no value is a category."""
+    reason = f"no value that enough rows of a site share to be a category, or more than {MOST_LEVELS} such values"
+    return [
+        Problem("", f"column {column!r} has {reason}", "{ignore}", Remedy.IGNORE, column)
+        for column, own in levels.items()
+        if own == (OTHER,)
+    ]
 
 
-def columns_of_text(sources: Mapping[str, Source], choices: Mapping[str, Choice]) -> list[str]:
+def columns_of_text(sources: Mapping[str, Source], choices: Mapping[str, Reading]) -> list[str]:
     """The columns that need levels, as they come."""
     columns = dict[str, None]()
     for site, source in sources.items():
-        for column in chosen(source, choices[site]):
-            asked = column in (choices[site].categories or {})
+        for column in chosen(source, choices[site])[0]:
+            asked = column in choices[site].categories
             is_text = kind_of(source.schema.field(column).type) is Kind.TEXT
             if (is_text or asked) and column not in choices[site].declared:
                 columns[column] = None
     return list(columns)
 
 
-def _check_kinds(sources: Mapping[str, Source], choices: Mapping[str, Choice], counts: Counts) -> None:
-    """Raise where a column holds text at some sites and numbers at others, and is not said to be of categories."""
-    problems = []
+def _unlike_kinds(sources: Mapping[str, Source], choices: Mapping[str, Reading], counts: Counts) -> list[Problem]:
+    """The columns that hold text at some sites and numbers at others, and are not said to be of categories."""
+    problems = list[Problem]()
     for column in _columns(counts):
-        asked = any(column in (choice.categories or {}) for choice in choices.values())
+        asked = any(column in choice.categories for choice in choices.values())
         text, other = list[str](), list[str]()
         for site, source in sources.items():
             if counts[site].get(column, Counter()) != Counter():  # a column without a value is of any kind
                 is_text = kind_of(source.schema.field(column).type) is Kind.TEXT
                 (text if is_text else other).append(source.name)
         if text and other and not asked:
-            problems.append(f"column {column!r} holds text in {listed(text)} and numbers in {listed(other)}")
-    if problems:
-        raise InputError(
-            f"{'; '.join(problems)}; say what stands for a missing value there ('na'), name the column in "
-            f"'categories' so that every value is a category, or {IGNORE_IT}"
-        )
+            fault = f"column {column!r} holds text in {listed(text)} and numbers in {listed(other)}"
+            advice = "say what stands for a missing value there ({na}), {declare}, or {ignore}"
+            problems.append(Problem("", fault, advice, Remedy.CODE, column, _codes(counts, column)))
+    return problems
+
+
+def _codes(counts: Counts, column: str) -> tuple[str, ...]:
+    """The most frequent text of a column that also holds numbers: it may stand for a missing value."""
+    texts = sum(
+        (
+            Counter({text: n for text, n in (own.get(column) or {}).items() if number_in(text) is None})
+            for own in counts.values()
+        ),
+        Counter[str](),
+    )
+    return tuple(text for text, _ in texts.most_common(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,28 +19,21 @@ from coterie.errors import InputError
 from coterie.messages.site_api import Column, Table, Units
 from coterie.sites.tables import sources
 from coterie.sites.tables.delimited import CsvSource
-from coterie.sites.tables.encoders import (
-    LOOK,
-    Categories,
-    Choice,
-    Encoder,
-    Kind,
-    as_text,
-    encoders_of,
-    kind_of,
-    number_in,
-    owners,
-)
-from coterie.sites.tables.levels import Levels, agreed_levels, check_shared, columns_of_text, level_counts, united
+from coterie.sites.tables.encoders import LOOK, Encoding, Kind, Levels, as_text, encoding_of, kind_of, owners
+from coterie.sites.tables.levels import agreed_levels, columns_of_text, level_counts, united, unlike
 from coterie.sites.tables.phrases import no_column, quoted, reading
-from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, StreamedTable, checked_batches, checked_keys, counted
+from coterie.sites.tables.problems import Problem, TableProblems
+from coterie.sites.tables.reading import Reading, number_in, reading_by
+from coterie.sites.tables.rows import BLOCK_BYTES, ArrayTable, Check, StreamedTable, checked_keys
 from coterie.sites.tables.sources import ArraySource, MemorySource, Source
 from coterie.text import count_of
 
 MOST_SITES = 10_000
 HELD_TOGETHER = 1 << 28
 """A file of at most so many bytes is read once and split; every site streams its own rows of a larger one."""
-READERS: dict[str, Callable[[Path, str], Source]] = {
+READING = Reading()
+"""A file as it is."""
+READERS: dict[str, Any] = {
     ".parquet": sources.ParquetSource,
     ".pq": sources.ParquetSource,
     ".csv": CsvSource,
@@ -60,8 +53,14 @@ def open_table(
     *,
     columns: Sequence[str] | None = None,
     ignore: Collection[str] = (),
-    categories: Categories | None = None,
-    levels: Categories | None = None,
+    categories: Mapping[str, Sequence[object]] | None = None,
+    levels: Levels | None = None,
+    na: Mapping[str, Sequence[object]] | Sequence[object] = (),
+    transforms: Mapping[str, str] | None = None,
+    normalise_rows: Literal["l1", "l2", "mean"] | None = None,
+    csv_separator: str | None = None,
+    csv_decimal: str | None = None,
+    csv_encoding: str | None = None,
     key: str | None = None,
     unit: str | None = None,
     unreadable: Literal["refuse", "missing"] = "refuse",
@@ -71,24 +70,40 @@ def open_table(
     """The table in a file (by its suffix), a 2-d numpy array, a pandas DataFrame or a pyarrow Table.
 
     Its columns are exactly ``columns``, in this order, or all but those in ``ignore``. A text column becomes a column
-    of 0 and 1 for each of its ``categories``. CSV cells, categories and large integers are checked here, so that
-    a run does not fail halfway. Files are streamed, except ``.npz``. ``key`` is the column that identifies a row at
-    every site that holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row
-    it is, for differential privacy of all rows of one person. ``levels`` are categories that sites agreed on
+    of 0 and 1 for each of its ``categories``. The values of ``na``, by column or for all of them, count as missing,
+    before anything else. ``transforms`` names a ``log``, ``log1p`` or ``sqrt`` by column; then ``normalise_rows``
+    divides the numbers of each row by their mean or norm. The names of columns say so: ``sex=f``, ``log(pm25)``,
+    ``h0/mean(24)``.
+
+    CSV cells, categories and large integers are checked here, so that a run does not fail halfway; the error names
+    all that is wrong. Files are streamed, except ``.npz``. Separator, decimal sign and encoding of a CSV file are
+    found by its first lines, unless they are given. ``key`` is the column that identifies a row at every site that
+    holds columns of it; it is not among the columns. Nor is ``unit``, the column that says whose row it is, for
+    differential privacy of all rows of one person. ``levels`` are categories that sites agreed on
     (:func:`open_tables`): a value that is none of them is of the category ``other``, or else of none.
 
     With ``unreadable="missing"`` no cell keeps a table from being opened: text in a column of numbers and values
-    outside the declared categories count as missing, larger integers are rounded, and keys are not read.
+    outside the declared categories count as missing, larger integers are rounded, and keys are not read. No cell then
+    decides how a CSV file is read: its separator is that of the header, and it has decimal points unless it is said
+    otherwise.
     """
-    reader, choice = source_of(source, name), Choice(columns, ignore, categories, levels)
-    if unreadable == "missing":
-        reader.forgive()
-    keys = None if key is None or reader.forgives else _keys(reader, key)
-    units = None if unit is None else _units(reader, unit)
-    for column in filter(None, (key, unit)):
-        choice = choice.without(column)
-    table = _opened(reader, encoders_of(reader, choice), keys, block_bytes)
-    table.units = units
+    how = reading_by(
+        columns=columns,
+        ignore=ignore,
+        categories=categories,
+        na=na,
+        transforms=transforms,
+        normalise_rows=normalise_rows,
+        csv_separator=csv_separator,
+        csv_decimal=csv_decimal,
+        csv_encoding=csv_encoding,
+    )
+    forgives = unreadable == "missing"
+    table, problems = examined(
+        source, how, levels or {}, key=key, unit=unit, forgives=forgives, name=name, block_bytes=block_bytes
+    )
+    if problems:
+        raise TableProblems(problems)
     return table
 
 
@@ -104,37 +119,65 @@ def open_tables(
     ``least`` is how many rows of a site must hold a level for the site to name it; None: it names none. A column of
     which no level is named is refused, or, with ``keeps_unlike``, has one category, ``other``.
     """
-    levels = named_levels(sources, options, least)
-    if not keeps_unlike:
-        check_shared(levels)
+    readings = {site: reading_by(**options[site]) for site in sources}
+    for site, given in options.items():
+        for column in filter(None, (given.get("key"), given.get("unit"))):
+            readings[site] = readings[site].without(column)
+    names = {site: given.get("name") for site, given in options.items()}
+    levels, problems = named_levels(sources, readings, least, names)
+    problems += [] if keeps_unlike else unlike(levels)
+    if problems:
+        raise TableProblems(problems)
     return {site: open_table(source, levels=levels, **options[site]) for site, source in sources.items()}
 
 
 def named_levels(
-    sources: Mapping[str, object], options: Mapping[str, Mapping[str, Any]], least: Mapping[str, int | None]
-) -> Levels:
-    """The levels that these sites name together; nothing is read at those that name none."""
-    readers, choices, naming = {}, {}, {site: few for site in sources if (few := least[site]) is not None}
-    for site in naming:
-        given = options[site]
-        readers[site] = source_of(sources[site], given.get("name"))
-        choice = Choice(given.get("columns"), given.get("ignore", ()), given.get("categories"))
-        for column in filter(None, (given.get("key"), given.get("unit"))):
-            choice = choice.without(column)
-        choices[site] = choice
-    return agreed_levels(readers, choices, naming)
+    sources: Mapping[str, object],
+    readings: Mapping[str, Reading],
+    least: Mapping[str, int | None],
+    names: Mapping[str, str | None],
+) -> tuple[dict[str, tuple[str, ...]], list[Problem]]:
+    """The levels that these sites name together, and what keeps columns from having some; nothing is read at sites
+    that name none."""
+    naming = {site: few for site in sources if (few := least[site]) is not None}
+    readers = {site: source_of(sources[site], names[site], readings[site]) for site in naming}
+    return agreed_levels(readers, readings, naming)
 
 
-def _opened(
-    reader: Source, encoders: Sequence[Encoder], keys: Sequence[str | None] | None, block_bytes: int
-) -> ArrayTable | StreamedTable:
-    """The table of the encoded columns."""
-    if keys is None and isinstance(reader, ArraySource) and _is_unchanged(reader, encoders):
-        names = [encoder.column for encoder in encoders]
-        return ArrayTable(reader.values, columns=names, name=reader.name, block_bytes=block_bytes)
-    table = StreamedTable(reader, encoders, counted(reader, encoders), block_bytes=block_bytes)
-    table.keys = None if keys is None else checked_keys(reader.name, keys, table.n_rows)
-    return table
+def examined(
+    source: object,
+    how: Reading,
+    levels: Levels,
+    *,
+    key: str | None = None,
+    unit: str | None = None,
+    forgives: bool = False,
+    name: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> tuple[ArrayTable | StreamedTable, list[Problem]]:
+    """The table, as far as it can be read, and what is wrong with it."""
+    how.check()
+    reader = source_of(source, name, how, forgives=forgives)
+    keys = None if key is None or reader.forgives else _keys(reader, key)
+    units = None if unit is None else _units(reader, unit)
+    for column in filter(None, (key, unit)):
+        how = how.without(column)
+    encoding, problems = encoding_of(reader, how, levels)
+    if keys is None and isinstance(reader, ArraySource) and _is_unchanged(reader, encoding):
+        table: ArrayTable | StreamedTable = ArrayTable(
+            reader.values, columns=encoding.names, name=reader.name, block_bytes=block_bytes
+        )
+    else:
+        check = Check(reader, encoding)
+        table = StreamedTable(reader, encoding, check.count(), block_bytes=block_bytes)
+        problems += check.problems
+        try:
+            table.keys = None if keys is None else checked_keys(reader.name, keys, table.n_rows)
+        except InputError as problem:
+            problems.append(Problem(reader.name, str(problem).removeprefix(f"{reader.name}: ")))
+        reader.strays = {} if problems else None  # the other columns can still be looked at
+    table.units, table.na, table.levels = units, how.na, tuple(levels)
+    return table, problems
 
 
 def read_keys(source: object, key: str) -> tuple[str, ...]:
@@ -142,6 +185,16 @@ def read_keys(source: object, key: str) -> tuple[str, ...]:
     reader = source_of(source, None)
     keys = _keys(reader, key)
     return checked_keys(reader.name, keys, len(keys))
+
+
+def read_texts(source: object, column: str, how: Reading = READING) -> Any:
+    """A column as it is in a file or an object; the cells of a CSV file as text."""
+    reader = source_of(source, None, replace(how, na={}))
+    if column not in reader.schema.names:
+        raise TableProblems([no_column(reader.name, column, reader.schema.names)])
+    reader.texts = {column: frozenset(("NA", "NaN", "nan", "null"))}
+    batches = [batch.column(column) for batch in reader.batches([column], LOOK)]
+    return pa.chunked_array(batches, None if batches else pa.string())
 
 
 def _keys(reader: Source, key: str) -> list[str | None]:
@@ -164,7 +217,7 @@ def _units(reader: Source, unit: str) -> Units:
 def _type_of_names(reader: Source, column: str, use: str) -> Any:
     """The type of a column whose values name something; the reader will return them as text."""
     if column not in reader.schema.names:
-        raise no_column(reader.name, column, reader.schema.names)
+        raise TableProblems([no_column(reader.name, column, reader.schema.names)])
     kind = reader.schema.field(column).type
     if kind_of(kind) is Kind.OTHER:
         raise InputError(f"{reader.name}: column {column!r} holds {kind}, which cannot {use}")
@@ -172,20 +225,33 @@ def _type_of_names(reader: Source, column: str, use: str) -> Any:
     return kind
 
 
-def read_columns(source: object) -> tuple[Column, ...]:
+def read_columns(source: object, how: Reading = READING) -> tuple[Column, ...]:
     """The columns and what they hold, ``"number"`` or ``"text"``, without reading all rows.
 
     Dates count as text; a CSV file is judged by its first rows.
     """
-    schema = source_of(source, None).schema
+    schema = source_of(source, None, how).schema
     return tuple(Column(f.name, "number" if kind_of(f.type) is Kind.NUMBER else "text") for f in schema)
 
 
-def source_of(source: object, name: str | None) -> Source:
+def source_of(source: object, name: str | None, how: Reading = READING, *, forgives: bool = False) -> Source:
     """The source for a path or an object."""
-    if not isinstance(source, str | os.PathLike):
-        return sources.source_of_object(source, name or "table")
-    path = Path(source)
+    if isinstance(source, str | os.PathLike):
+        reader = _source_of_file(Path(source), name, how, forgives)
+    else:
+        reader = sources.source_of_object(source, name or "table")
+    reader.codes = {column: frozenset(map(_code, values)) for column, values in how.na.items()}
+    if forgives:
+        reader.forgive()
+    return reader
+
+
+def _code(value: object) -> str:
+    """A value as the text that a file has: 0 for 0.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _source_of_file(path: Path, name: str | None, how: Reading, forgives: bool) -> Source:
     suffix = next((suffix for suffix in READERS if path.name.lower().endswith(suffix)), "")
     with reading(str(path), "file"):
         if path.is_dir():
@@ -196,12 +262,17 @@ def source_of(source: object, name: str | None) -> Source:
             raise InputError(f"{path}: the suffix {quoted(path.suffix)} is unknown; use one of {', '.join(READERS)}")
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path}: is empty (0 bytes); write it again")
-    return READERS[suffix](path, name or path.name)
+    reader = READERS[suffix]
+    return (
+        CsvSource(path, name or path.name, how, forgives=forgives)
+        if reader is CsvSource
+        else reader(path, name or path.name)
+    )
 
 
-def _is_unchanged(source: ArraySource, encoders: Sequence[Encoder]) -> bool:
+def _is_unchanged(source: ArraySource, encoding: Encoding) -> bool:
     """Whether the table is the whole array, without any conversion."""
-    same = [e.names for e in encoders] == [(name,) for name in source.schema.names]
+    same = encoding.is_plain and not source.codes and encoding.columns == source.schema.names
     return same and source.values.dtype in (np.float32, np.float64)
 
 
@@ -209,60 +280,96 @@ def split_by_site(
     source: object,
     site_column: str,
     *,
-    columns: Sequence[str] | None = None,
-    ignore: Collection[str] = (),
-    categories: Categories | None = None,
     unit: str | None = None,
     name: str | None = None,
     block_bytes: int = BLOCK_BYTES,
     least: int | None = None,
     keeps_unlike: bool = False,
+    **options: Any,
 ) -> dict[str, Table]:
     """One table for each site named in ``site_column``, which is not among the columns; options as `open_table`, and
     as `open_tables` for text columns."""
-    reader = source_of(source, name)
-    _type_of_names(reader, site_column, "name sites; use text")
-    choice, units = Choice(columns, ignore, categories).without(site_column), None
-    if unit is not None:
-        choice, units = choice.without(unit), _units(reader, unit)
-    if least is not None:
-        counts = level_counts(reader, columns_of_text({"": reader}, {"": choice}), site_column)
-        levels = united(counts, dict.fromkeys(counts, least))
-        if not keeps_unlike:
-            check_shared(levels)
-        choice = replace(choice, levels=levels)
-    encoders = encoders_of(reader, choice)
-    sizes = _sizes(reader, encoders, site_column)
-    tables = _parts(reader, encoders, site_column, sizes, block_bytes)
-    if units is not None:
-        for site, own in _places(reader, site_column, sizes).items():
-            tables[site].units = units._replace(codes=units.codes[own])
+    tables, problems = examined_by_site(
+        source,
+        site_column,
+        reading_by(**options),
+        unit=unit,
+        name=name,
+        block_bytes=block_bytes,
+        least=least,
+        keeps_unlike=keeps_unlike,
+    )
+    if problems:
+        raise TableProblems(problems)
     return dict(tables)
 
 
+def examined_by_site(
+    source: object,
+    site_column: str,
+    how: Reading,
+    *,
+    unit: str | None = None,
+    name: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    least: int | None = None,
+    keeps_unlike: bool = False,
+) -> tuple[Mapping[str, ArrayTable | StreamedTable], list[Problem]]:
+    """The tables of the sites of one file, and what is wrong with it; no tables then."""
+    how.check()
+    reader = source_of(source, name, how)
+    _type_of_names(reader, site_column, "name sites; use text")
+    how, units = how.without(site_column), None
+    if unit is not None:
+        how, units = how.without(unit), _units(reader, unit)
+    levels: dict[str, tuple[str, ...]] = {}
+    if least is not None:
+        counts = level_counts(reader, columns_of_text({"": reader}, {"": how}), site_column)
+        levels = united(counts, dict.fromkeys(counts, least))
+    encoding, problems = encoding_of(reader, how, levels)
+    problems += [] if keeps_unlike else unlike(levels)
+    check = Check(reader, encoding)
+    sizes = _sizes(reader, check, site_column)
+    if problems or check.problems:
+        return {}, problems + check.problems
+    tables = _parts(reader, encoding, site_column, sizes, block_bytes)
+    for table in tables.values():
+        table.na, table.levels, table.form = how.na, tuple(levels), reader.form
+    if units is not None:
+        for site, own in _places(reader, site_column, sizes).items():
+            tables[site].units = units._replace(codes=units.codes[own])
+    return tables, []
+
+
 def _parts(
-    reader: Source, encoders: Sequence[Encoder], site_column: str, sizes: dict[str, int], block_bytes: int
+    reader: Source, encoding: Encoding, site_column: str, sizes: dict[str, int], block_bytes: int
 ) -> Mapping[str, ArrayTable | StreamedTable]:
     """A table for each site."""
     is_mapped = isinstance(reader, ArraySource) and isinstance(reader.values, np.memmap)
     if isinstance(reader, MemorySource | ArraySource) and not is_mapped:
         return {
-            site: StreamedTable(reader.taken(own), encoders, len(own), block_bytes=block_bytes)
+            site: StreamedTable(_coded(reader.taken(own), reader), encoding, len(own), block_bytes=block_bytes)
             for site, own in _places(reader, site_column, sizes).items()
         }
-    if sum(sizes.values()) * sum(len(encoder.names) for encoder in encoders) * 8 <= HELD_TOGETHER:
-        return _held(reader, encoders, site_column, sizes, block_bytes)
+    if sum(sizes.values()) * len(encoding.names) * 8 <= HELD_TOGETHER:
+        return _held(reader, encoding, site_column, sizes, block_bytes)
     return {
-        site: StreamedTable(reader, encoders, size, owner=(site_column, site), block_bytes=block_bytes)
+        site: StreamedTable(reader, encoding, size, owner=(site_column, site), block_bytes=block_bytes)
         for site, size in sizes.items()
     }
 
 
+def _coded(part: Source, whole: Source) -> Source:
+    """A part of a source, with the codes of the whole."""
+    part.codes = whole.codes
+    return part
+
+
 def _held(
-    source: Source, encoders: Sequence[Encoder], column: str, sizes: dict[str, int], block_bytes: int
+    source: Source, encoding: Encoding, column: str, sizes: dict[str, int], block_bytes: int
 ) -> dict[str, ArrayTable | StreamedTable]:
     """Tables of a file that fits in memory."""
-    whole = StreamedTable(source, encoders, sum(sizes.values()))
+    whole = StreamedTable(source, encoding, sum(sizes.values()))
     rows = np.concatenate([block.rows for block in whole.raw_blocks()])
     columns = [c.name for c in whole.columns]
     parts: dict[str, ArrayTable | StreamedTable] = {}
@@ -282,11 +389,11 @@ def _places(source: Source, column: str, sizes: dict[str, int]) -> dict[str, Int
     return dict(zip(sizes, np.split(order, np.cumsum(list(sizes.values()))[:-1]), strict=True))
 
 
-def _sizes(source: Source, encoders: Sequence[Encoder], column: str) -> dict[str, int]:
+def _sizes(source: Source, check: Check, column: str) -> dict[str, int]:
     """The number of rows of each site, ordered by name."""
     kind = source.schema.field(column).type
     sizes: Counter[str | None] = Counter()
-    for batch in checked_batches(source, encoders, others=[column]):
+    for batch in check.batches(others=[column]):
         for pair in owners(batch.column(column), kind).value_counts().to_pylist():
             sizes[pair["values"]] += pair["counts"]
         if len(sizes) > MOST_SITES:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from coterie.errors import InputError
+from coterie.sites.tables.problems import Problem
 
 IGNORE_IT = "add the column to 'ignore'"
 """The option has this name in Python, in job files and on the command line."""
@@ -38,11 +39,11 @@ def listed(names: Sequence[object]) -> str:
     return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
-def no_column(table: str, column: object, names: Sequence[str]) -> InputError:
-    """The error for a missing column; the most similar names come first."""
+def no_column(table: str, column: object, names: Sequence[str]) -> Problem:
+    """The problem of a missing column; the most similar names come first."""
     nearest = difflib.get_close_matches(str(column), names, n=len(names) or 1, cutoff=0.0)
     existing = f"there are {listed(nearest)}" if nearest else "it has no columns"
-    return InputError(f"{table}: there is no column {quoted(column)}; {existing}")
+    return Problem(table, f"there is no column {quoted(column)}; {existing}", column=str(column))
 
 
 @contextmanager

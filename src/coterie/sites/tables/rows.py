@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from coterie.arrays import Integers
 from coterie.errors import InputError, MissingValues
 from coterie.messages.site_api import Block, Column, Rows, Table, Units, keys_of, units_of
-from coterie.sites.tables.encoders import LOOK, CategoryEncoder, Encoder, as_text, owners
+from coterie.sites.tables.encoders import LOOK, Encoder, Encoding, as_text, owners
+from coterie.sites.tables.problems import Problem, Remedy
 from coterie.sites.tables.sources import Source, column_names
 from coterie.text import count_of
 
@@ -36,6 +37,12 @@ class CheckedTable(ABC):
     """What identifies each row at every site that holds columns of it; None if rows are matched by position."""
     units: Units | None = None
     """Whose each row is, where the table was opened with a column that says so."""
+    na: Mapping[str, Sequence[object]] = {}
+    """What stood for missing values, by column of the file."""
+    levels: Sequence[str] = ()
+    """The columns of the file whose categories sites agreed on."""
+    form = ""
+    """How the file is written, where that is not the usual form."""
     _is_finite = False
 
     @abstractmethod
@@ -130,17 +137,17 @@ class StreamedTable(CheckedTable):
     def __init__(
         self,
         source: Source,
-        encoders: Sequence[Encoder],
+        encoding: Encoding,
         n_rows: int,
         *,
         owner: tuple[str, str] | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.name, self.n_rows = source.name, n_rows
-        self.columns = tuple(Column(name) for encoder in encoders for name in encoder.names)
-        self.categories = _category_blocks(encoders)
-        self._source, self._encoders, self._owner = source, tuple(encoders), owner
-        self._dtype = np.dtype(np.float32 if all(e.single for e in encoders) else np.float64)
+        self.columns, self.form = tuple(map(Column, encoding.names)), source.form
+        self.categories = encoding.categories
+        self._source, self._encoding, self._owner = source, encoding, owner
+        self._dtype = np.dtype(np.float32 if encoding.single else np.float64)
         self._step = rows_a_block(len(self.columns), self._dtype.itemsize, block_bytes)
         self._held: list[Block] | None = None
 
@@ -167,7 +174,7 @@ class StreamedTable(CheckedTable):
             while start < batch.num_rows:
                 self._check_same(done + filled < self.n_rows)
                 take = min(len(rows) - filled, batch.num_rows - start)
-                self._fill(rows[filled : filled + take], batch.slice(start, take))
+                self._encoding.fill(rows[filled : filled + take], batch.slice(start, take))
                 start, filled = start + take, filled + take
                 if filled == len(rows):
                     yield Block(rows)
@@ -176,7 +183,7 @@ class StreamedTable(CheckedTable):
         self._check_same(done == self.n_rows)
 
     def _batches(self) -> Iterator[Any]:
-        names = [encoder.column for encoder in self._encoders]
+        names = self._encoding.columns
         if self._owner is None:
             yield from self._source.batches(names, self._step)
             return
@@ -184,13 +191,6 @@ class StreamedTable(CheckedTable):
         kind = self._source.schema.field(column).type
         for batch in self._source.batches([column, *names], self._step):
             yield batch.filter(pc.equal(owners(batch.column(column), kind), site))
-
-    def _fill(self, out: Rows, batch: Any) -> None:
-        place = 0
-        for encoder in self._encoders:
-            width = len(encoder.names)
-            encoder.put(batch.column(encoder.column), out[:, place : place + width])
-            place += width
 
     def _empty(self, done: int) -> Rows:
         return np.empty((min(self._step, self.n_rows - done), len(self.columns)), self._dtype)
@@ -225,21 +225,43 @@ def rows_a_block(n_columns: int, itemsize: int, block_bytes: int = BLOCK_BYTES) 
 def scan_table(table: Table, *, refuses: bool = True) -> tuple[Integers, str]:
     """Missing values by column, and a fingerprint of the rows, their keys and units; infinite or huge values are
     refused."""
-    missing, seen = np.zeros(len(table.columns), np.int64), hashlib.blake2b(digest_size=16)
-    name = str(getattr(table, "name", "table"))
-    for block in table.raw_blocks():
-        missing = missing + np.isnan(block.rows).sum(axis=0)
-        large = np.abs(block.rows) > LARGEST
-        if refuses and large.any():
-            column = table.columns[int(np.argmax(large.any(axis=0)))].name
-            kind = "infinite values" if np.isinf(block.rows).any() else f"values beyond {LARGEST:g}"
-            raise InputError(f"{name}: column {column!r} holds {kind}; remove, replace or rescale them.")
-        seen.update(np.ascontiguousarray(block.rows).tobytes())
-    keys, units = keys_of(table), units_of(table)
-    suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
-    if units is not None:
-        suffix += f"-{hashlib.blake2b(units.codes.tobytes(), digest_size=8).hexdigest()}"
-    return missing, seen.hexdigest() + suffix
+    scanned = Scan(table)
+    if refuses and scanned.problems:
+        raise InputError(f"{scanned.problems[0].table}: {scanned.problems[0].told()}.")
+    return scanned.missing, scanned.fingerprint
+
+
+class Scan:
+    """What one pass over a table shows."""
+
+    def __init__(self, table: Table) -> None:
+        name = str(getattr(table, "name", "table"))
+        self.missing: Integers = np.zeros(len(table.columns), np.int64)
+        """Missing values by column."""
+        infinite, large = np.zeros((2, len(table.columns)), bool)
+        seen = hashlib.blake2b(digest_size=16)
+        for block in table.raw_blocks():
+            self.missing = self.missing + np.isnan(block.rows).sum(axis=0)
+            infinite, large = infinite | np.isinf(block.rows).any(0), large | (np.abs(block.rows) > LARGEST).any(0)
+            seen.update(np.ascontiguousarray(block.rows).tobytes())
+        keys, units = keys_of(table), units_of(table)
+        suffix = "" if keys is None else f"-{hashlib.blake2b(repr(keys).encode(), digest_size=8).hexdigest()}"
+        if units is not None:
+            suffix += f"-{hashlib.blake2b(units.codes.tobytes(), digest_size=8).hexdigest()}"
+        self.fingerprint = seen.hexdigest() + suffix
+        """A digest of the rows, and of their keys and units if they have any."""
+        self.problems = [
+            Problem(
+                name,
+                f"column {column.name!r} holds {'infinite values' if endless else f'values beyond {LARGEST:g}'}",
+                "remove, replace or rescale them",
+                Remedy.IGNORE,
+                column.name,
+            )
+            for column, endless, huge in zip(table.columns, infinite, large, strict=True)
+            if huge
+        ]
+        """Columns with infinite or huge values."""
 
 
 def fingerprint(table: Table, *, refuses: bool = True) -> str:
@@ -247,41 +269,39 @@ def fingerprint(table: Table, *, refuses: bool = True) -> str:
     return scan_table(table, refuses=refuses)[1]
 
 
-def checked_batches(source: Source, encoders: Sequence[Encoder], others: Sequence[str] = ()) -> Iterator[Any]:
-    """The batches of a source; ``InputError`` at the end if some values cannot be encoded and it does not forgive.
+class Check:
+    """A pass over the rows of a source that collects what cannot be encoded."""
 
-    Only columns that need the check, and ``others``, are read; all columns if the number of rows is unknown.
-    """
-    suspects = [e for e in encoders if (e.suspect and not source.forgives) or source.n_rows is None]
-    first_faults: dict[Encoder, tuple[int, str]] = {}
-    n_faults, start = Counter[Encoder](), 0
-    for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
-        for encoder in suspects:
-            values = batch.column(encoder.column)
-            places = np.flatnonzero(encoder.faulty(values))
-            if len(places) and not source.forgives:
-                seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
-                first_faults.setdefault(encoder, (start + int(places[0]) + 1, seen))
-                n_faults[encoder] += len(places)
-        start += batch.num_rows
-        yield batch
-    for encoder, fault in first_faults.items():
-        raise InputError(f"{source.name}: {encoder.complaint(*fault, n_faults[encoder])}")
+    def __init__(self, source: Source, encoding: Encoding) -> None:
+        self._source, self._encoding = source, encoding
+        self.problems: list[Problem] = []
+        """What was wrong, once all rows were seen."""
 
+    def batches(self, others: Sequence[str] = ()) -> Iterator[Any]:
+        """The batches; only columns that need the check, and ``others``, are read; all columns if the number of rows
+        is unknown."""
+        source, is_strict = self._source, not self._source.forgives
+        suspects = [e for e in self._encoding.encoders if (e.suspect and is_strict) or source.n_rows is None]
+        first_faults: dict[Encoder, tuple[int, str]] = {}
+        n_faults, start = Counter[Encoder](), 0
+        source.strays = {}
+        for batch in source.batches([*dict.fromkeys([*others, *(e.column for e in suspects)])], LOOK):
+            for encoder in suspects if is_strict else ():
+                values = batch.column(encoder.column)
+                places = np.flatnonzero(encoder.faulty(values))
+                if len(places):
+                    seen = as_text(values.slice(places[0], 1), encoder.kind)[0].as_py()
+                    first_faults.setdefault(encoder, (start + int(places[0]) + 1, seen))
+                    n_faults[encoder] += len(places)
+            start += batch.num_rows
+            yield batch
+        faults = {e.column: e.complaint(source.name, *fault, n_faults[e]) for e, fault in first_faults.items()}
+        faults |= source.strays
+        source.strays = None
+        self.problems = [faults[column] for column in self._encoding.columns if column in faults]
 
-def counted(source: Source, encoders: Sequence[Encoder]) -> int:
-    """The number of rows, after the check that all can be encoded."""
-    if source.n_rows is not None and not any(encoder.suspect for encoder in encoders):
-        return source.n_rows
-    return sum(batch.num_rows for batch in checked_batches(source, encoders))
-
-
-def _category_blocks(encoders: Sequence[Encoder]) -> tuple[tuple[int, int, int | None], ...]:
-    blocks, start = [], 0
-    for encoder in encoders:
-        stop = start + len(encoder.names)
-        if isinstance(encoder, CategoryEncoder):
-            named = [value.lower() for value in encoder.categories]
-            blocks.append((start, stop, start + named.index("other") if "other" in named else None))
-        start = stop
-    return tuple(blocks)
+    def count(self) -> int:
+        """The number of rows, after the check that all can be encoded."""
+        if self._source.n_rows is not None and not any(encoder.suspect for encoder in self._encoding.encoders):
+            return self._source.n_rows
+        return sum(batch.num_rows for batch in self.batches())

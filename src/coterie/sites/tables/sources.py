@@ -21,6 +21,8 @@ from coterie.arrays import Array, Integers
 from coterie.errors import InputError
 from coterie.sites.tables.archives import ArrayHeader, array_headers, check_expansion, check_ipc, check_size
 from coterie.sites.tables.phrases import IGNORE_IT, listed, quoted, reading
+from coterie.sites.tables.problems import Problem
+from coterie.sites.tables.reading import ALL, number_in
 
 BUFFER = 1 << 18
 
@@ -35,16 +37,61 @@ class Source(ABC):
         """None if only a pass over the rows can tell."""
         self.texts: Mapping[str, frozenset[str]] = {}
         """Columns to return as text, if the source can, with their declared values."""
+        self.codes: Mapping[str, frozenset[str]] = {}
+        """By column, or ``*`` for all, what stands for a missing value."""
         self.forgives = False
         """Whether a value that cannot be read counts as missing."""
+        self.form = ""
+        """How the file is written, where that is not the usual form."""
+        self.strays: dict[str, Problem] | None = None
+        """Where the rows are being checked, by column the first cell that cannot be read; otherwise it is raised."""
 
     def forgive(self) -> None:
         """From now on what cannot be read counts as missing, and no column's kind depends on its cells."""
         self.forgives = True
 
-    @abstractmethod
     def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
-        """Record batches of at most ``step`` rows, in order, with at least the columns named."""
+        """Record batches of at most ``step`` rows, in order, with at least the columns named; codes for missing
+        values are null."""
+        coded = {name: self.codes_of(name) for name in names if self.codes_of(name)}
+        for batch in self.read(names, step):
+            yield _without_codes(batch, coded) if coded else batch
+
+    @abstractmethod
+    def read(self, names: Sequence[str], step: int) -> Iterator[Any]:
+        """The same as they are stored."""
+
+    def codes_of(self, column: str) -> frozenset[str]:
+        """What stands for a missing value in a column."""
+        return self.codes.get(column, frozenset()) | self.codes.get(ALL, frozenset())
+
+
+def _without_codes(batch: Any, codes: Mapping[str, frozenset[str]]) -> Any:
+    """The batch with nulls for codes of missing values."""
+    arrays = []
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if name in codes:
+            values = values.dictionary_decode() if kinds.is_dictionary(values.type) else values
+            values = pc.if_else(_is_code(values, codes[name]), pa.scalar(None, values.type), values)
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _is_code(values: Any, codes: frozenset[str]) -> Any:
+    """Whether each value is a code: text without spaces around it, a number by its value."""
+    kind = values.type
+    if _has_length(kind) or kinds.is_string_view(kind):
+        return pc.is_in(pc.utf8_trim_whitespace(values), value_set=pa.array(sorted(codes), kind))
+    numbers = [number for number in map(number_in, codes) if number is not None]
+    if not kinds.is_floating(kind):
+        values = values.cast(pa.float64(), safe=False) if _is_numeric(kind) else values.cast(pa.string())
+    if kinds.is_string(values.type):
+        return pc.is_in(values, value_set=pa.array(sorted(codes)))
+    return pc.is_in(values.cast(pa.float64()), value_set=pa.array(numbers, pa.float64()))
+
+
+def _is_numeric(kind: Any) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
 
 
 def check_names(table: str, names: Sequence[str]) -> None:
@@ -61,7 +108,7 @@ class MemorySource(Source):
         super().__init__(name, table.schema, int(table.num_rows))
         self._table = table
 
-    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], step: int) -> Iterator[Any]:
         yield from self._table.select(list(names)).to_batches(max_chunksize=step)
 
     def taken(self, places: Integers) -> MemorySource:
@@ -77,7 +124,7 @@ class ArraySource(Source):
         self.values = values
         super().__init__(name, pa.schema([(n, pa.from_numpy_dtype(self._dtype)) for n in names]), len(values))
 
-    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], step: int) -> Iterator[Any]:
         places = [self.schema.get_field_index(name) for name in names]
         for start in range(0, len(self.values), step):
             rows = self.values[start : start + step][:, places].astype(self._dtype, order="F")
@@ -96,7 +143,7 @@ class ParquetSource(Source):
             super().__init__(name, file.schema_arrow, int(file.metadata.num_rows))
             _check_row_groups(file.metadata, name, path.stat().st_size)
 
-    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], step: int) -> Iterator[Any]:
         texts = [name for name in names if self.schema.field(name).type in (pa.string(), pa.large_string())]
         done = 0
         with reading(self.name, "Parquet file"):
@@ -130,7 +177,7 @@ class IpcSource(Source):
             check_size(name, n_rows, len(file.schema), path.stat().st_size)
             super().__init__(name, file.schema, n_rows)
 
-    def batches(self, names: Sequence[str], step: int) -> Iterator[Any]:
+    def read(self, names: Sequence[str], step: int) -> Iterator[Any]:
         with self._opened(names) as file:
             for place in range(file.num_record_batches):
                 batch = file.get_batch(place)
