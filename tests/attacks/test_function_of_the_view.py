@@ -17,12 +17,14 @@ import pytest
 import coterie
 from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
+from coterie.estimators.comparing import ModelComparison
 from coterie.estimators.describing import TableDescriber
 from coterie.estimators.registry import make_estimator
 from coterie.messages.contributions import PrivateRequest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
+from coterie.methods.analysis.compare import ClusterRule
 from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendScatter
 from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
@@ -33,6 +35,7 @@ from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.plain import plain
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
@@ -106,6 +109,7 @@ VARIANTS: dict[str, list[Variant]] = {
     ],
     "describe": _variants({}),
     "choose-k": _variants({"max_clusters": 4}, is_pca=True),
+    "compare": _variants({}),
     "rfk": _variants({"n_features": 8, "n_points": 20}, {"n_features": 4, "n_points": 12}, level="rows"),
     **dict.fromkeys(("fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"), SUMMARY),
 }
@@ -117,11 +121,19 @@ VARIANTS |= {
 }
 
 
+def _rule(k: int, seed: int) -> Any:
+    """A model of k clusters of all columns."""
+    centers = np.random.default_rng(seed).normal(size=(k, 4)) * 100
+    return plain(ClusterRule([f"x{i}" for i in range(4)], None, None, centers))
+
+
 def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:
     if method == "describe":
         return TableDescriber(random_state=seed)
     if method == "choose-k":
         return coterie.NumberOfClusters(**variant.options, random_state=seed)
+    if method == "compare":
+        return ModelComparison(first=_rule(k, seed), second=_rule(k + 1, seed + 9), random_state=seed)
     if method == "federated-pca":
         return coterie.FederatedPCA(**{"n_components": 2, **variant.options, "random_state": seed})
     if variant.is_pca:
@@ -139,10 +151,9 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
         sums = "plain" if level != "standard" and i % 2 else "masked"
         variant = allowed[i % len(allowed)]
         made = _estimator(method, variant, 2 + i % 3, i)
-        if method == "describe":  # it is about rows as they are
-            yield made, {"sums": sums}
-            continue
-        yield made, {"sums": sums, "profile": not variant.is_pca, **scales[i % len(scales)]}
+        has_clusters = method not in ("describe", "compare")
+        preparing = scales[i % len(scales)] if has_clusters else {}
+        yield made, {"sums": sums, "profile": not variant.is_pca and has_clusters, **preparing}
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:

@@ -204,6 +204,8 @@ def test_methods_and_audits(cli):
         "sk",
         "ce-pca",
         "choose-k",
+        "compare",
+        "describe",
         "nr",
         "fss",
         "jl+fss",
