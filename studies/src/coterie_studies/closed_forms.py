@@ -166,7 +166,7 @@ def describe_cost(n_sites: int, names: tuple[str, ...]) -> Cost:
     whole, ends = np.zeros((1, d)), np.zeros((1, d))
     asks = (
         SumByCluster(names, none, none, whole, ends[0]),
-        CountByCluster(names, none, none, FINE, 1.0, whole, ends, ends),
+        CountByCluster(names, none, none, FINE, np.ones(1), whole, ends, ends),
     )
     return to_all(n_sites, *asks, method="describe")
 
