@@ -15,12 +15,13 @@ CLUSTER = ("cluster", "north.csv", "south.csv", "west.csv", "-k", 3, "--scale", 
 
 @pytest.fixture
 def patients(tmp_path):
-    """Three sites' files with a column of text, one of numbers that identify, and one with missing values."""
+    """Three sites' files with a column of text, two that identify, and one with missing values."""
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 3, 240)
     frame = pd.DataFrame(
         {
             "number": np.arange(240) + 1000,
+            "code": [f"P{i}" for i in range(240)],
             "pressure": np.round(rng.normal(100 + kind * 30, 5)),
             "weight": rng.normal(60 + kind * 20, 5).round(1),
             "sex": np.where(rng.random(240) < 0.2 + 0.3 * kind, "f", "m"),
@@ -38,7 +39,7 @@ def lines(path):
 
 
 def test_a_run_describes_its_clusters(cli, patients, tmp_path):
-    more = ("--ignore", "number,age", "--categories", "sex=f,m", "--policy", "simulation", "--out", "out")
+    more = ("--ignore", "number,code,age", "--categories", "sex=f,m", "--policy", "simulation", "--out", "out")
     code, out, _ = cli(*CLUSTER, *more)
     assert code == 0
     assert "What distinguishes the clusters" in out
@@ -67,7 +68,7 @@ def test_a_run_describes_its_clusters(cli, patients, tmp_path):
 
 def test_columns_that_clusters_are_not_made_of(cli, patients, tmp_path):
     """Their missing values stop nothing, and are counted."""
-    more = ("--ignore", "number", "--categories", "sex=f,m", "--profile", "sex,age", "--out", "out")
+    more = ("--ignore", "number,code", "--categories", "sex=f,m", "--profile", "sex,age", "--out", "out")
     code, out, _ = cli(*CLUSTER, *more)
     assert code == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
@@ -106,7 +107,7 @@ def test_without_profiles_nothing_is_asked(cli, patients, tmp_path):
     ("more", "wrong"),
     [
         (("--profile", "number"), "every row has a whole number of its own"),
-        (("--profile", "sex"), "holds text"),
+        (("--profile", "code"), "column 'code' has no value that enough rows of a site share to be a category"),
         (("--profile", "height"), "height"),
         (("--profile", "age", "--no-profile"), "--profile age and --no-profile; use one of them."),
         (("--profile", "age", *PRIVATE), "leave profile out"),

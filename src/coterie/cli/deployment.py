@@ -88,6 +88,8 @@ def site_start(
     if rules.privacy is not None:
         (spent, *_) = budget_sentences(budget_facts(rules.privacy, installed.account()))
         tell(spent)
+    if form := getattr(table, "form", ""):
+        tell(f"{held.data} is read with {form}.")
     if rules.protection == "noise" and (problem := held.unreadable()):
         tell(f"Under noise, values that cannot be read count as missing. {problem}")
     if table.n_rows < rules.min_rows and rules.protection != "noise":

@@ -163,7 +163,10 @@ class Inputs:
                 self.problems.append(Problem(having, fault, escaped, Remedy.SELECT, name, tuple(left)))
         if any("" in names for names in usable.values()):
             return dict(readings)
-        return {site: replace(how, columns=left) for site, how in readings.items()}
+        return {
+            site: replace(how, columns=left, transforms={c: t for c, t in how.transforms.items() if c in left})
+            for site, how in readings.items()
+        }
 
     def _usable(self, names: list[str], how: Reading, unit: str | None) -> list[str]:
         """The columns of a file that the job may use, in its order or in the job's."""

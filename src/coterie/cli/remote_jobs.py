@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coterie.cli.inputs import OF_A_SITE
 from coterie.cli.jobs import Job, read_job
 from coterie.cli.run_state import Claimed, read_state
 from coterie.cli.terminal import Interrupted, errors, show_result, watching
@@ -17,6 +18,7 @@ from coterie.engines.nvflare.session import Session
 from coterie.errors import CoterieError, InputError, RunError
 from coterie.runtime.events import EVENTS, EventFile
 from coterie.sites.identity_files import IdentityFiles
+from coterie.sites.tables.reading import divided_name, transformed_name
 
 if TYPE_CHECKING:
     from coterie.deployment.job import RemoteJob
@@ -39,6 +41,7 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
     from coterie.methods.order import Order, SignedOrder
     from coterie.methods.shared.preparation import PreparationOptions
 
+    _check_reading(job)
     estimator = job.estimator()
     columns = [] if estimator.splits_columns else _columns(job, job.columns or ())
     ranges = job.ranges_of(columns)
@@ -67,11 +70,25 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
 
 
 def _columns(job: Job, chosen: Sequence[str]) -> list[str]:
-    """Columns by name, text columns as one name per category."""
+    """Columns by the names that sites' tables have: one per category, and what is done to numbers."""
+    numbers = [name for name in chosen if name not in job.categories]
     names: list[str] = []
     for name in chosen:
-        names += [f"{name}={value}" for value in job.categories[name]] if name in job.categories else [name]
+        own = transformed_name(name, job.transforms.get(name))
+        if job.normalise_rows is not None:
+            own = divided_name(own, job.normalise_rows, len(numbers))
+        names += [own] if name in numbers else [f"{name}={value}" for value in job.categories[name]]
     return names
+
+
+def _check_reading(job: Job) -> None:
+    """Refuse what only a site can say of its own file."""
+    given = [name for name in ("reading", *OF_A_SITE) if getattr(job, name)]
+    if given:
+        raise InputError(
+            f"{', '.join(given)}: sites of a federation read their own files; each says so by itself (coterie site "
+            "start --na, --csv-decimal, ...). Leave it out of the job."
+        )
 
 
 def run_remotely(config: Path, kit: Path, *, resume: bool, attempts: int, patience: float, as_json: bool) -> None:

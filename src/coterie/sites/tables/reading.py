@@ -68,6 +68,10 @@ class Reading:
                 wrong.append(f"the transform of {column!r} is {name!r}; use {', '.join(TRANSFORMS)}")
             if column in self.categories:
                 wrong.append(f"column {column!r} has categories and a transform; leave one of them out")
+            if column in self.ignore or (self.columns is not None and column not in self.columns):
+                wrong.append(
+                    f"column {column!r} has a transform, but is not used; use it, or leave the transform out"
+                )
         if self.normalise_rows not in (None, *NORMS):
             wrong.append(f"normalise_rows={self.normalise_rows!r}; use {', '.join(NORMS)}")
         return wrong + self._csv_problems()
