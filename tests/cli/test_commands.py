@@ -215,7 +215,6 @@ def test_methods_and_audits(cli):
         "jl+bklw",
         "edge-kmeans",
         "federated-pca",
-        "describe",
         "vertical-kernel-pca",
         "dpca",
     }
