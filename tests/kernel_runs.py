@@ -86,6 +86,7 @@ DATA: tuple[Callable[[np.random.Generator], Rows], ...] = (
 )
 """Rows of all kinds that make decisions close."""
 
+
 METHODS: dict[str, Callable[[], FederatedEstimator]] = {
     "lloyd": lambda: LloydKMeans(3),
     "lloyd, cells": lambda: LloydKMeans(4, init="cells", tol=0.0),

@@ -17,12 +17,14 @@ import pytest
 import coterie
 from coterie.engines.inprocess import in_process
 from coterie.errors import QuorumLost
+from coterie.estimators.comparing import ModelComparison
 from coterie.estimators.describing import TableDescriber
 from coterie.estimators.registry import make_estimator
 from coterie.messages.contributions import PrivateRequest
 from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Memory, Table, answers
+from coterie.methods.analysis.compare import ClusterRule
 from coterie.methods.edge.pca import View
 from coterie.methods.edge.sites import SendScatter
 from coterie.methods.kernel.landmarks.whole_features import ShowFeatures
@@ -33,6 +35,7 @@ from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.plain import plain
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
@@ -66,7 +69,7 @@ class Variant:
     options: Mapping[str, Any]
     level: str = "standard"
     is_pca: bool = False
-    """Whether components are looked for, and not clusters."""
+    """Whether components, or numbers of clusters, are looked for, and not clusters."""
 
 
 def _variants(*options: Mapping[str, Any], level: str = "standard", is_pca: bool = False) -> list[Variant]:
@@ -105,6 +108,8 @@ VARIANTS: dict[str, list[Variant]] = {
         *_variants({"solver": "local"}, {"solver": "local", "local_rank": 4}, level="research", is_pca=True),
     ],
     "describe": _variants({}),
+    "choose-k": _variants({"max_clusters": 4}, is_pca=True),
+    "compare": _variants({}),
     "rfk": _variants({"n_features": 8, "n_points": 20}, {"n_features": 4, "n_points": 12}, level="rows"),
     **dict.fromkeys(("fss", "jl+fss", "fss+jl", "jl+fss+jl", "bklw", "jl+bklw"), SUMMARY),
 }
@@ -116,9 +121,19 @@ VARIANTS |= {
 }
 
 
+def _rule(k: int, seed: int) -> Any:
+    """A model of k clusters of all columns."""
+    centers = np.random.default_rng(seed).normal(size=(k, 4)) * 100
+    return plain(ClusterRule([f"x{i}" for i in range(4)], None, None, centers))
+
+
 def _estimator(method: str, variant: Variant, k: int, seed: int) -> Any:
     if method == "describe":
         return TableDescriber(random_state=seed)
+    if method == "choose-k":
+        return coterie.NumberOfClusters(**variant.options, random_state=seed)
+    if method == "compare":
+        return ModelComparison(first=_rule(k, seed), second=_rule(k + 1, seed + 9), random_state=seed)
     if method == "federated-pca":
         return coterie.FederatedPCA(**{"n_components": 2, **variant.options, "random_state": seed})
     if variant.is_pca:
@@ -136,10 +151,9 @@ def _runs(method: str, level: str, n_runs: int) -> Iterator[tuple[Any, dict[str,
         sums = "plain" if level != "standard" and i % 2 else "masked"
         variant = allowed[i % len(allowed)]
         made = _estimator(method, variant, 2 + i % 3, i)
-        if method == "describe":  # it is about rows as they are
-            yield made, {"sums": sums}
-            continue
-        yield made, {"sums": sums, "profile": not variant.is_pca, **scales[i % len(scales)]}
+        has_clusters = method not in ("describe", "compare")
+        preparing = scales[i % len(scales)] if has_clusters else {}
+        yield made, {"sums": sums, "profile": not variant.is_pca and has_clusters, **preparing}
 
 
 def _record(federation: Federation, method: str, level: str, n_runs: int, **options: Any) -> Recorder:
@@ -264,7 +278,7 @@ def _chosen_questions(rng: np.random.Generator, d: int, n_groups: int) -> Iterat
         names, at = tuple(f"x{i}" for i in range(d)), rng.normal(size=(3, d)) * spread
         none = np.zeros(0)
         yield "lloyd", SumByCluster(names, none, none, at, origin, 3)
-        yield "lloyd", CountByCluster(names[:2], none, none, 5, 1.0, at, at[:, :2] - 9, at[:, :2] + 9)
+        yield "lloyd", CountByCluster(names[:2], none, none, 5, np.ones(3), at, at[:, :2] - 9, at[:, :2] + 9)
         places, cut = rng.normal(size=(int(rng.integers(4)), d)) * spread, rng.normal(size=1) * spread[column]
         yield "lloyd", Split(2, np.zeros(1, int), np.array([column]), cut, origin, places)
         starts = rng.normal(size=(int(rng.integers(1, 4)), 2, d)) * spread

@@ -204,6 +204,8 @@ def test_methods_and_audits(cli):
         "sk",
         "ce-pca",
         "choose-k",
+        "compare",
+        "describe",
         "nr",
         "fss",
         "jl+fss",
@@ -213,7 +215,6 @@ def test_methods_and_audits(cli):
         "jl+bklw",
         "edge-kmeans",
         "federated-pca",
-        "describe",
         "vertical-kernel-pca",
         "dpca",
     }

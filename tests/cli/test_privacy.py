@@ -210,7 +210,10 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_asked(here, cli, word
 def test_methods_that_cannot_be_private_name_one_that_can(here, cli, method):
     code, _, err = cli(*PRIVATE, "--method", method, "--out", "run")
     assert code == 2
-    assert re.search(rf"{re.escape(method)} (cannot be run privately; use .*federated-kmeans|finds components)", err)
+    assert re.search(
+        rf"{re.escape(method)} (cannot be run privately; use .*federated-kmeans|finds components|finds no clusters)",
+        err,
+    )
 
 
 def test_missing_values_are_no_reason_to_refuse(here, cli):

@@ -177,9 +177,10 @@ def test_every_method_of_the_list_can_be_made_and_names_itself(method):
 
 
 def test_methods_that_find_components_alone_say_which_estimator_does():
-    assert METHODS.keys() - ESTIMATORS.keys() == {"federated-pca", "dpca", "describe", "choose-k"}
-    with pytest.raises(InputError, match="describe finds no clusters; `coterie describe DATA"):
-        make_estimator("describe", {})
+    assert METHODS.keys() - ESTIMATORS.keys() == {"federated-pca", "dpca", "describe", "choose-k", "compare"}
+    for name in ("describe", "choose-k", "compare"):
+        with pytest.raises(InputError, match=f"{name} finds no clusters; `coterie {name} "):
+            make_estimator(name, {})
     with pytest.raises(InputError, match=r"finds components, not clusters; in Python it is coterie\.FederatedPCA\.$"):
         make_estimator("federated-pca", {})
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import numpy as np
 
 from coterie.errors import BadAnswer, MalformedMessage
@@ -20,6 +21,7 @@ from coterie.messages.refusals import Refusal
 from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
+from coterie.methods.analysis.compare import ClusterRule, LabelTwice
 from coterie.methods.analysis.describe import CountInBins
 from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
@@ -67,6 +69,7 @@ from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.plain import plain
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
@@ -117,6 +120,13 @@ NO_MAP = (np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0)))
 TURNED = (np.array([2]), np.full(2, 5e4), np.array([[0.6], [0.8]]))
 """Rows less a point, projected at random, then onto one axis."""
 
+
+def _rule(k: int) -> bytes:
+    """A model of k clusters of both columns."""
+    centers = np.arange(1.0, 2 * k + 1).reshape(k, 2) * 1e4
+    return msgspec.json.encode(plain(ClusterRule(["x0", "x1"], None, None, centers)))
+
+
 BY_HAND: tuple[Request[Any], ...] = (
     Assign(np.array([[1e4, 1e4], [9e4, 9e4], [5e4, 2e4]])),
     Assign(VALUES + 1.0),  # every row its own cell
@@ -137,7 +147,12 @@ BY_HAND: tuple[Request[Any], ...] = (
     SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
     SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
     CountByCluster(
-        ("x0",), *np.zeros((2, 0)), 4, 0.5, np.array([[1e4, 1e4], [9e4, 9e4]]), *np.array([[[1e4]] * 2, [[9e4]] * 2])
+        ("x0",),
+        *np.zeros((2, 0)),
+        4,
+        np.full(2, 0.5),
+        np.array([[1e4, 1e4], [9e4, 9e4]]),
+        *np.array([[[1e4]] * 2, [[9e4]] * 2]),
     ),
     SumHalves(7, np.full(2, 5e4), VALUES[:3]),
     RateCandidates(5, np.array([1, 2]), VALUES[:3], VALUES[1:4], VALUES[2:5]),
@@ -198,6 +213,8 @@ BY_HAND: tuple[Request[Any], ...] = (
     ReportProducts(0, 2, np.ones((24, 2))),
     SumProducts(0, 2, np.ones((24, 2))),
     CountColumns(),
+    LabelTwice(3, 2, _rule(3), _rule(2), np.ones((2, 2)), np.full((2, 2), 1e5)),
+    LabelTwice(3, 2, _rule(2), b"{}", np.ones((2, 2)), np.ones((2, 2))),
     SolveCopy(4.0, np.eye(24)[:, :2], np.ones((24, 2))),
     SendComponents(2, np.eye(24)[:, :2]),
     Train(1, 0, 1.0, 0, 0, np.array([[1e4, 1e4], [9e4, 9e4]])),

@@ -14,6 +14,7 @@ from coterie.maths.features import draw_features
 from coterie.maths.kernels import Kernel
 from coterie.messages.verbs import Protocol
 from coterie.methods.analysis.choose_k import ChooseKSettings
+from coterie.methods.analysis.compare import ClusterRule, CompareSettings
 from coterie.methods.analysis.describe import METHOD as DESCRIBE
 from coterie.methods.analysis.describe import QUANTILES, DescribeSettings
 from coterie.methods.edge.auto import auto_kmeans
@@ -34,8 +35,9 @@ from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Agree, agree
 from coterie.methods.shared.alignment import Alignment, row_tags
 from coterie.methods.shared.lloyd import lloyd
+from coterie.methods.shared.plain import plain
 from coterie.methods.shared.preparation import SumColumns, prepare, spread
-from coterie.methods.shared.prepared import Spread
+from coterie.methods.shared.prepared import Preparation, Spread
 from coterie.methods.shared.restarts import chosen_start
 from coterie.methods.shared.starts import one_shot, split_request, var_part
 from coterie.methods.vertical.dpca import dpca
@@ -45,6 +47,7 @@ from coterie_studies.closed_forms import (
     Cost,
     ce_pca_kmeans_cost,
     choose_k_cost,
+    compare_cost,
     describe_cost,
     dpca_cost,
     dspgd_dense_cost,
@@ -388,6 +391,41 @@ DESCRIBING = Case(
     tolerance=1e-9,
 )
 
+NAMES = [f"x{i}" for i in range(D)]
+COMPARED = CompareSettings(
+    first=plain(ClusterRule(NAMES, None, None, np.eye(K, D) * 3)),
+    second=plain(
+        ClusterRule(
+            NAMES[::-1][:2],
+            Preparation("mean", np.zeros(2), np.array([1.0, 2.0]), np.array([2.0, 0.5])),
+            None,
+            np.array([[1.0, 0.0], [-1.0, 3.0], [0.0, -2.0], [4.0, 4.0]]),
+        )
+    ),
+)
+
+
+def _labelled_twice(rows: Rows) -> list[Rows]:
+    """The pairs of labels and the costs of pooled rows, as they are written down."""
+    prepared = (rows[:, ::-1][:, :2] - [1.0, 2.0]) / [2.0, 0.5]
+    first, second = (np.asarray(rule.centers) for rule in COMPARED.rules())
+    near = ((rows[:, None] - first) ** 2).sum(-1)
+    close = ((prepared[:, None] - second) ** 2).sum(-1)
+    table = np.zeros((len(first), len(second)))
+    np.add.at(table, (near.argmin(1), close.argmin(1)), 1)
+    return [table, np.zeros(()), np.array([near.min(1).sum(), close.min(1).sum()])]
+
+
+COMPARING = Case(
+    "two models on the same rows",
+    "compare",
+    lambda rows: COMPARED.protocol(RunContext(D, 3)),
+    lambda made: [made.rows, np.array(made.unlabelled), np.array(made.costs)],
+    lambda m, made: compare_cost(m, COMPARED),
+    _labelled_twice,
+    tolerance=1e-9,
+)
+
 # ---------------------------------------------------------------- columns split
 
 
@@ -495,6 +533,7 @@ CASES = [
     *EDGE,
     *VERTICAL,
     DESCRIBING,
+    COMPARING,
     Case(
         "landmark kernel k-means from local centers",
         "landmarks",

@@ -36,7 +36,9 @@ SAMPLES = {
     SumColumns: SumColumns(True, np.arange(2.0)),
     Prepare: Prepare("mean", False, np.zeros(2), np.ones(2), np.ones(2), *np.zeros((2, 0))),
     SumByCluster: SumByCluster(("a", "b"), *np.zeros((2, 0)), np.ones((3, 2)), np.zeros(2), 3),
-    CountByCluster: CountByCluster(("a",), np.zeros(1), np.ones(1), 4, 0.5, np.ones((3, 2)), *np.ones((2, 3, 1))),
+    CountByCluster: CountByCluster(
+        ("a",), np.zeros(1), np.ones(1), 4, np.full(3, 0.5), np.ones((3, 2)), *np.ones((2, 3, 1))
+    ),
     Split: Split(2, np.array([0]), np.array([1]), np.array([0.5]), np.zeros(2), np.ones((3, 2))),
     Summarise: Summarise(4, 2, 2000, -5),
     AskPacked: PACKED,

@@ -16,7 +16,7 @@ from coterie.messages.verbs import total
 from coterie.methods.shared.agreement import UseColumns
 from coterie.methods.shared.cluster_profiles import PHASE, ByCenters, profiled
 from coterie.methods.shared.lloyd import Close
-from coterie.methods.shared.profiles import MOST_COUNTED, count_unit
+from coterie.methods.shared.profiles import MOST_COUNTED, count_units
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
@@ -311,7 +311,19 @@ def test_components_have_no_profile():
 
 @pytest.mark.parametrize("n_rows", [1, 2, 920, MOST_COUNTED, MOST_COUNTED + 1, 10**9])
 def test_counts_fit_into_two_bytes_and_small_ones_stay_whole(n_rows):
-    unit = count_unit(n_rows)
+    (unit,) = count_units(np.array([float(n_rows)]))
     assert n_rows / unit <= MOST_COUNTED
     assert n_rows / unit > MOST_COUNTED / 2 - 1
     assert unit > 1 or (1 / unit).is_integer()
+
+
+def test_small_clusters_beside_a_large_one_are_counted_to_the_row():
+    """Of 70,000 rows at many sites, ten a site: rounded to units of all rows, single rows would be lost."""
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(100, 1, (120, 1)), rng.normal(0, 1, (70_000, 1))
+    tables = {f"site-{i}": ArrayTable(np.concatenate([few[i::12], many[i::12]])) for i in range(12)}
+    names, centers = ("x0",), np.array([[100.0], [0.0]])
+    profile = summed(profiled(ByCenters(names, None, centers, False), names), tables)
+    for cluster, values in enumerate((few, many)):
+        away = np.abs(profile.quartiles[cluster, 0] - np.quantile(values, QUARTILES)) / values.std()
+        assert away.max() <= CLOSE

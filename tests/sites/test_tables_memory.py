@@ -18,7 +18,7 @@ READ = """
 import sys
 import pandas  # pyarrow loads it where it is installed, which is no reading of ours
 import pyarrow as pa, pyarrow.csv, pyarrow.parquet, pyarrow.compute
-from coterie.sites.tables import open_table, opening, rows, split_by_site
+from coterie.sites.tables import open_table, rows, split_by_site, splitting
 
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -27,7 +27,7 @@ def read(table):
     assert sum(len(block.rows) for block in table.blocks()) == table.n_rows
     return table.n_rows
 
-opening.HELD_TOGETHER = rows.HELD_BYTES = 0  # as if the file were larger than what is kept in memory
+splitting.HELD_TOGETHER = rows.HELD_BYTES = 0  # as if the file were larger than what is kept in memory
 before = peak()
 n_rows = read(open_table(sys.argv[1]))
 assert n_rows == sum(read(table) for table in split_by_site(sys.argv[1], "site").values())

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from coterie.errors import InputError
 from coterie.maths import exact
 from coterie.sites.tables import TableProblems, open_table, read_columns, split_by_site
-from coterie.sites.tables.encoders import transformed
 from coterie.sites.tables.reading import Reading, reading_for
+from coterie.sites.tables.transforms import transformed
 
 NAN = np.nan
 

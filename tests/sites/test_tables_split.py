@@ -155,7 +155,7 @@ def test_a_large_file_is_streamed_by_every_site_with_the_same_result(tmp_path, m
     path = tmp_path / f"t.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
     held = split_by_site(path, "site")
-    monkeypatch.setattr("coterie.sites.tables.opening.HELD_TOGETHER", 0)
+    monkeypatch.setattr("coterie.sites.tables.splitting.HELD_TOGETHER", 0)
     monkeypatch.setattr("coterie.sites.tables.rows.HELD_BYTES", 0)
     streamed = split_by_site(path, "site")
     assert list(held) == list(streamed) == ["a", "b", "c"]

@@ -275,7 +275,7 @@ class Job(Reading):
 
 def declared_range(name: str, declared: Mapping[str, list[float]]) -> list[float] | None:
     """The range of a table's column: declared, that of the column it is a transform of, or 0 to 1 of a category."""
-    from coterie.sites.tables.encoders import transformed
+    from coterie.sites.tables.transforms import transformed
 
     if name in declared:
         return declared[name]

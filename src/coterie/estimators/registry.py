@@ -48,6 +48,14 @@ _NAMED: tuple[type[FederatedEstimator], ...] = (
 )
 
 
+_ANALYSES = {
+    "choose-k": "`coterie choose-k DATA...` judges numbers of clusters",
+    "compare": "`coterie compare RUN RUN` compares those of two runs",
+    "describe": "`coterie describe DATA...` shows what columns hold",
+}
+"""By method that finds neither clusters nor components, the command that runs it."""
+
+
 def _estimator_of(settings: type[Settings]) -> type[FederatedEstimator]:
     """The estimator with these parameters; for a method of another package that ends in centers, one is made."""
     for kind in _NAMED:
@@ -85,11 +93,9 @@ def estimator_of(order: Order, seed: int) -> FederatedEstimator:
 def make_estimator(method: str, parameters: Mapping[str, Any]) -> FederatedEstimator:
     """The estimator for ``method``; an unknown method or parameter is an error that names the nearest known one."""
     if method in METHODS and method not in ESTIMATORS:
-        if method == "compare":
-            raise InputError("compare finds no clusters; `coterie compare RUN RUN` compares those of two runs.")
+        if method in _ANALYSES:
+            raise InputError(f"{method} finds no clusters; {_ANALYSES[method]}.")
         by = [f"coterie.{_estimator_of(settings).__name__}" for settings in METHODS[method].settings]
-        if method == "describe":
-            raise InputError("describe finds no clusters; `coterie describe DATA...` shows what columns hold.")
         raise InputError(f"{method} finds components, not clusters{'; in Python it is ' + by[0] if by else ''}.")
     if method not in ESTIMATORS:
         raise InputError(f"there is no method {method!r}{nearest_name(method, ESTIMATORS)}")

@@ -7,10 +7,12 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
+from msgspec.json import encode
 
 from coterie.maths.factors import found_for
 from coterie.messages.codec import answer_header_bytes, encode_body, question_header_bytes
 from coterie.messages.schema import Request
+from coterie.methods.analysis.compare import CompareSettings, LabelTwice
 from coterie.methods.analysis.describe import FINE
 from coterie.methods.edge.pca import View, scatter_request, subspace_request
 from coterie.methods.edge.questions import EdgeSettings, summary_rounds
@@ -38,6 +40,7 @@ from coterie.methods.shared.choosing import RateCandidates, SumHalves
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.lloyd import Assign, Close
+from coterie.methods.shared.plain import plain
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Preparation
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
@@ -149,13 +152,21 @@ def edge_cost(
     return sum((one_round(asked, method=method) for asked in asks), steps)
 
 
+def compare_cost(n_sites: int, settings: CompareSettings) -> Cost:
+    """k k' + 2d + 1 numbers."""
+    first, second = settings.rules()
+    k1, k2, none = len(first.centers), len(second.centers), np.zeros((2, len(settings.columns())))
+    ask = LabelTwice(k1, k2, encode(plain(first)), encode(plain(second)), none, none)
+    return to_all(n_sites, ask, method="compare")
+
+
 def describe_cost(n_sites: int, names: tuple[str, ...]) -> Cost:
     """3d + 1 numbers a site, and then 200 d."""
     d, none = len(names), np.zeros(0)
     whole, ends = np.zeros((1, d)), np.zeros((1, d))
     asks = (
         SumByCluster(names, none, none, whole, ends[0]),
-        CountByCluster(names, none, none, FINE, 1.0, whole, ends, ends),
+        CountByCluster(names, none, none, FINE, np.ones(1), whole, ends, ends),
     )
     return to_all(n_sites, *asks, method="describe")
 

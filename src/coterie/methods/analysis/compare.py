@@ -17,20 +17,16 @@ from coterie.arrays import Indices
 from coterie.errors import InputError, MalformedMessage
 from coterie.maths import clustering
 from coterie.maths.landmarks import LandmarkMap
-from coterie.messages.bounds import Limits
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.method import Method, RunContext, Settings
-from coterie.methods.shared.limits import ReportMagnitude, limits_from
+from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.plain import plain, read
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation, PreparedTable
 from coterie.methods.shared.selection import selected
 from coterie.parameters import parameter
-
-SLACK = 4.0
-"""How much more than the square of a row's largest distance its cost may be: what groups and filling add."""
 
 
 @dataclass(frozen=True)
@@ -76,49 +72,52 @@ class ClusterRule:
         return [places[name] for name in self.columns]
 
     def labels(self, block: Block, places: list[int]) -> tuple[Indices, Floats]:
-        """The cluster of each row and its squared distance; -1 where a value is missing that is not filled."""
+        """The cluster of each row, -1 where a value is missing that is not filled; and by column of the table the
+        cost of these rows, none among embedded ones."""
         present = None if block.present is None else block.present[:, places]
         own = Block(np.ascontiguousarray(block.rows[:, places]), block.weights, None, present)
         whole = np.full(len(own.rows), True)
         if self.preparation is None or self.preparation.missing != "mean":
             whole = np.asarray((own.values == own.counts[:, None]).all(axis=1))
-        labels, squared = np.full(len(whole), -1, np.intp), np.zeros(len(whole))
         used = own.part(whole)
         rows = used.rows if self.preparation is None else self.preparation.apply(used).rows
-        rows = rows if self.embedding is None else self.embedding.embed(rows)
-        labels[whole], squared[whole] = clustering.nearest(rows, self.centers)
-        return labels, squared
-
-    def within(self, table: Table) -> float:
-        """The squares within groups, as this model prepares rows; none among embedded rows."""
+        labels, costs = np.full(len(whole), -1, np.intp), np.zeros(block.rows.shape[1])
         if self.embedding is not None:
-            return 0.0
-        own = selected(table, self.columns)
-        view = own if self.preparation is None else PreparedTable(own, self.preparation)
-        return float(within_columns(view).sum())
+            labels[whole] = clustering.nearest(self.embedding.embed(rows), self.centers)[0]
+        else:
+            labels[whole] = clustering.nearest(rows, self.centers)[0]
+            costs[places] = used.counts @ (rows.astype(np.float64) - self.centers[labels[whole]]) ** 2
+        return labels, costs
 
-    def farthest(self, largest: dict[str, float]) -> float:
-        """A bound of a row's cost, from the largest magnitude of each column; 0 among embedded rows, which have none
-        here."""
-        if self.embedding is not None:
-            return 0.0
-        squares = []
-        for place, name in enumerate(self.columns):
-            reach, scale, center = largest[name], 1.0, float(np.abs(self.centers[:, place]).max())
-            if self.preparation is not None:
-                ends = [self.preparation.fill, self.preparation.shift, self.preparation.low, self.preparation.high]
-                reach += sum(float(np.abs(end[place])) for end in ends if len(end))
-                scale = float(np.abs(self.preparation.scale[place]))
-            squares.append((reach / scale + center) ** 2)
-        return SLACK * math.fsum(squares)
+    def within(self, table: Table) -> Floats:
+        """By column of the table the squares within groups, as this model prepares rows; none among embedded ones."""
+        squares = np.zeros(len(table.columns))
+        if self.embedding is None:
+            own = selected(table, self.columns)
+            view = own if self.preparation is None else PreparedTable(own, self.preparation)
+            squares[self.places_of(table)] = within_columns(view)
+        return squares
+
+    def sizes(self, columns: list[str]) -> tuple[Floats, Floats]:
+        """By column what a value is multiplied by, and how far a center may be from it besides: bounds of costs."""
+        stretch, reach = np.zeros(len(columns)), np.zeros(len(columns))
+        places, prepared = [columns.index(name) for name in self.columns], self.preparation
+        if self.embedding is None:
+            stretch[places], reach[places] = 1.0, np.abs(self.centers).max(axis=0)
+        if self.embedding is None and prepared is not None:
+            ends = [end for end in (prepared.fill, prepared.shift, prepared.low, prepared.high) if len(end)]
+            stretch[places] = 1 / np.abs(prepared.scale)
+            for end in ends:
+                reach[places] += np.abs(end / prepared.scale)
+        return stretch, reach
 
 
 class Overlap(Reply, content="sums"):
-    """How many rows each pair of clusters shares, how many have no label under either model, and the costs."""
+    """How many rows each pair of clusters shares, how many lack a label, and by model and column the cost."""
 
     rows: Floats = array("k1", "k2", bound="rows", nonnegative=True)
     unlabelled: Floats = array(bound="rows", nonnegative=True)
-    costs: Floats = array(2, bound="rows * most", nonnegative=True)
+    costs: Floats = array(2, "d", bound="rows * 4 * (box[d] * stretch[d] + reach[d])**2", nonnegative=True)
 
 
 class LabelTwice(Request[Overlap], doing="labelling rows under two models"):
@@ -126,11 +125,17 @@ class LabelTwice(Request[Overlap], doing="labelling rows under two models"):
 
     k1: int
     k2: int
-    most: float
-    """A bound of the cost of a row under either model."""
     first: bytes
     second: bytes
     """The models, as JSON."""
+    stretch: Floats = array(2, "d")
+    reach: Floats = array(2, "d")
+    """By model and column what values are multiplied by, and how far centers are from them besides."""
+
+    @property
+    def measure(self) -> ReportMagnitude:
+        """Columns may be in very different units, so each has its own limit."""
+        return ReportMagnitude(self.axes["d"], np.zeros(self.axes["d"]))
 
 
 @answers(LabelTwice)
@@ -143,11 +148,8 @@ def local_overlap(table: Table, memory: Memory, ask: LabelTwice) -> Overlap:
         (first, near), (second, close) = (rule.labels(block, own) for rule, own in zip(rules, places, strict=True))
         both, counts = (first >= 0) & (second >= 0), block.counts
         pairs = clustering.counts_by_cell((first * ask.k2 + second)[both], counts[both], ask.k1 * ask.k2)
-        costs = np.array([near @ counts, close @ counts])
-        reply += Overlap(pairs.reshape(ask.k1, ask.k2), np.asarray(counts[~both].sum()), costs)
-    within = np.array([rule.within(table) for rule in rules])
-    are_rows = np.array([rule.embedding is None for rule in rules])
-    return replace(reply, costs=np.where(are_rows, reply.costs + within, 0.0))
+        reply += Overlap(pairs.reshape(ask.k1, ask.k2), np.asarray(counts[~both].sum()), np.array([near, close]))
+    return replace(reply, costs=reply.costs + np.array([rule.within(table) for rule in rules]))
 
 
 def _decoded(raw: bytes) -> ClusterRule:
@@ -198,31 +200,31 @@ class CompareSettings(Settings):
             raise InputError("each model prepares rows itself; leave scale, missing and ranges out.")
 
     def protocol(self, context: RunContext) -> Protocol[Compared]:
-        """How large values are, and one question."""
+        """One question."""
         self.check(context.n_columns)
         first, second = self.rules()
-        magnitudes = yield from total(ReportMagnitude(context.n_columns, np.zeros(context.n_columns)))
-        largest = dict(zip(self.columns(), _by_column(limits_from(magnitudes), context.n_columns), strict=True))
-        most = max(first.farthest(largest), second.farthest(largest))
-        models = (msgspec.json.encode(plain(rule)) for rule in (first, second))
-        reply = yield from total(LabelTwice(len(first.centers), len(second.centers), most, *models))
+        stretch, reach = zip(*(rule.sizes(self.columns()) for rule in (first, second)), strict=True)
+        ask = LabelTwice(
+            len(first.centers),
+            len(second.centers),
+            msgspec.json.encode(plain(first)),
+            msgspec.json.encode(plain(second)),
+            np.array(stretch),
+            np.array(reach),
+        )
+        reply = yield from total(ask)
         first_cost, second_cost = (
-            None if rule.embedding is not None else float(cost)
-            for rule, cost in zip((first, second), reply.costs, strict=True)
+            None if rule.embedding is not None else math.fsum(costs)
+            for rule, costs in zip((first, second), reply.costs.tolist(), strict=True)
         )
         return Compared(np.array(reply.rows), float(reply.unlabelled), (first_cost, second_cost))
-
-
-def _by_column(limits: Limits, n_columns: int) -> tuple[float, ...]:
-    box = limits.get("box", 0.0)
-    return box if isinstance(box, tuple) else (float(box),) * n_columns
 
 
 METHOD = Method(
     "compare",
     "How far two models of clusters agree on the sites' rows",
     (LabelTwice,),
-    "k k' + 3, for models of k and k' clusters",
-    "how many rows each pair of clusters shares, and the cost under each model, over all sites",
+    "k k' + 2d + 1, for models of k and k' clusters",
+    "how many rows each pair of clusters shares, and by column the cost under each model, over all sites",
     settings=(CompareSettings,),
 )

@@ -23,7 +23,7 @@ from coterie.methods.shared.profiles import (
     CountByLabel,
     SumByCluster,
     SumByLabel,
-    count_unit,
+    count_units,
 )
 from coterie.methods.shared.ranges import Ranges
 
@@ -156,7 +156,7 @@ class Asks(Interface):
         """Columns summed up by cluster, about an origin."""
         ...
 
-    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: Floats) -> Protocol[BinCounts]:
         """Values of some of the columns, counted by cluster and bin; bins lie between these ends."""
         ...
 
@@ -195,7 +195,7 @@ class ByCenters(_Chosen):
         box = {} if ask.measure or not self.ranges else {"box": self.ranges.box(origin, np.ones(len(origin)))}
         return (yield from total(ask, limits=box, phase=self.phase))
 
-    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: Floats) -> Protocol[BinCounts]:
         """One round, over all sites."""
         ask = CountByCluster(*self.at(places), n_bins, unit, self.centers, *ends)
         return (yield from total(ask, phase=self.phase))
@@ -213,7 +213,7 @@ class ByLabels(_Chosen):
         asks = {site: SumByLabel(*self.all(), self.n_clusters, own, origin) for site, own in self.labels.items()}
         return reduce(add, (yield from each(asks, complete=True, phase=PHASE)).values())
 
-    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: float) -> Protocol[BinCounts]:
+    def bins(self, places: Indices, ends: tuple[Floats, Floats], n_bins: int, unit: Floats) -> Protocol[BinCounts]:
         """One round; the sites' answers added up."""
         chosen = self.at(places)
         asks = {site: CountByLabel(*chosen, n_bins, unit, own, *ends) for site, own in self.labels.items()}
@@ -241,10 +241,10 @@ def profiled(
     if len(counted):
         deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
-        unit = count_unit(moments.n_rows)
+        unit = count_units(moments.rows)
         reply = yield from asks.bins(counted, (first, last), bins or bins_for(levels), unit)
         hidden = np.minimum(np.sqrt(moments.within[:, counted]), HIDDEN * deviation)
-        quartiles[:, counted] = from_bins(reply.counts * unit, first, last, levels, hidden)
+        quartiles[:, counted] = from_bins(reply.counts * unit[:, None, None], first, last, levels, hidden)
     constant = (moments.variance == 0) & ~moments.is_share
     quartiles[constant] = moments.means[constant][:, None]
     return moments.profile(names, quartiles, grouped)
@@ -328,11 +328,6 @@ class _Moments:
         is_far = ~is_share & (square - mean**2 < FAR * square)
         parts = about + origin, variance, _ratio(within, n), mean + origin
         return cls(sums.rows, n, *parts, is_share, is_far)
-
-    @property
-    def n_rows(self) -> float:
-        """Of all clusters."""
-        return float(added(self.rows))
 
     def profile(self, names: tuple[str, ...], quartiles: Floats, grouped: bool) -> Profile:
         """With quartiles from bins; a column of 0 and 1 has the deviation of its share."""

@@ -83,17 +83,18 @@ class BinCounts(Reply, content="sums"):
 
 class CountByCluster(OfColumns, Request[BinCounts], doing="counting values of the clusters in bins"):
     """Put every row to its nearest center, and count values in ``bins`` equal bins a cluster and column, from
-    ``first`` to ``last``; the bins at both ends also count what lies beyond. Counts are rounded to whole ``unit``."""
+    ``first`` to ``last``; the bins at both ends also count what lies beyond. Counts are rounded to whole
+    ``unit`` of their cluster."""
 
     bins: int
-    unit: float
+    unit: Floats = array("k")
     centers: Floats = array("k", "s")
     first: Floats = array("k", "p")
     last: Floats = array("k", "p")
 
     @property
     def ring(self) -> int:
-        """Units are such that all rows together are less than fit."""
+        """Units are such that all rows of a cluster together are less than fit."""
         return COUNT_BITS
 
 
@@ -111,7 +112,7 @@ class CountByLabel(OfColumns, Request[BinCounts], doing="counting values of the 
     """Count values as in :class:`CountByCluster`; here is the cluster of each row."""
 
     bins: int
-    unit: float
+    unit: Floats = array("k")
     labels: Integers = array("rows", dtype="uint16")
     first: Floats = array("k", "p")
     last: Floats = array("k", "p")
@@ -119,12 +120,12 @@ class CountByLabel(OfColumns, Request[BinCounts], doing="counting values of the 
 
 COUNT_BITS = 16
 MOST_COUNTED = 60_000
-"""Units that all rows may be: room is left for what sites round up."""
+"""Units that all rows of a cluster may be: room is left for what sites round up."""
 
 
-def count_unit(n_rows: float) -> float:
-    """The power of two that so many rows are counted in: small counts stay whole, and all of them fit."""
-    return float(np.ldexp(1.0, int(np.frexp(max(n_rows, 1e-300) / MOST_COUNTED)[1])))
+def count_units(rows: Floats) -> Floats:
+    """The powers of two that so many rows are counted in: of small clusters every row counts, and all rows fit."""
+    return np.asarray(np.ldexp(1.0, np.frexp(np.where(rows > 0, rows, 1.0) / MOST_COUNTED)[1]))
 
 
 @answers(MeasureColumns)
@@ -175,9 +176,9 @@ def _as_they_lie(memory: Memory, labels: Integers, n_clusters: int) -> Integers:
 
 def _counted(table: Table, labels: Integers, ask: CountByCluster | CountByLabel) -> BinCounts:
     """Counts in the units of a question."""
-    if ask.bins < 1 or not ask.unit > 0 or not (ask.first <= ask.last).all():
-        raise MalformedMessage(f"{ask.bins} bins in units of {ask.unit:g}, or bins that end before they begin")
-    return BinCounts(np.rint(bin_counts(table, labels, ask.first, ask.last, ask.bins) / ask.unit))
+    if ask.bins < 1 or not (ask.unit > 0).all() or not (ask.first <= ask.last).all():
+        raise MalformedMessage(f"{ask.bins} bins that end before they begin, or are counted in units of 0")
+    return BinCounts(np.rint(bin_counts(table, labels, ask.first, ask.last, ask.bins) / ask.unit[:, None, None]))
 
 
 def _check(ask: OfColumns, n_columns: int) -> None:

@@ -11,7 +11,7 @@ from coterie.arrays import Floats, Mask
 from coterie.maths.quantiles import CLOSE, QUARTILES, bins_for, from_bins
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.cluster_profiles import ByCenters, profiled
-from coterie.methods.shared.profiles import count_unit
+from coterie.methods.shared.profiles import count_units
 from coterie.methods.shared.ranges import Ranges
 
 FINER = 6
@@ -49,14 +49,14 @@ def whole_quartiles(
     whole = yield from profiled(asks, names, grouped=grouped)
     quartiles, deviation = np.nan_to_num(whole.quartiles[0]), np.nan_to_num(whole.deviations[0])
     sought = wanted & ~whole.is_share & (deviation > 0)
-    unsure, unit, n_bins = 2 * CLOSE * deviation, count_unit(float(whole.rows.sum())), bins_for(QUARTILES)
+    unsure, unit, n_bins = 2 * CLOSE * deviation, count_units(whole.rows), bins_for(QUARTILES)
     for _ in range(FINER):
         coarse = np.flatnonzero(sought & (_width(quartiles) < COARSE * unsure))
         if not len(coarse):
             break
         first, last = (quartiles[coarse, 0] - unsure[coarse])[None], (quartiles[coarse, 2] + unsure[coarse])[None]
         reply = yield from asks.bins(coarse, (first, last), n_bins, unit)
-        quartiles[coarse] = from_bins(reply.counts * unit, first, last, QUARTILES)[0]
+        quartiles[coarse] = from_bins(reply.counts * unit[:, None, None], first, last, QUARTILES)[0]
         unsure[coarse] = ((last - first) / n_bins)[0]
     grid = np.ldexp(1.0, np.frexp(np.maximum(unsure, 1e-300))[1] - DIGITS)
     rounded = np.rint(quartiles / grid[:, None]) * grid[:, None]

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from coterie.arrays import Floats, Integers, Mask
+from coterie.arrays import Integers, Mask
 from coterie.errors import InputError
-from coterie.maths import exact
 from coterie.messages.site_api import Rows
 from coterie.sites.tables.phrases import listed, no_column, quoted
 from coterie.sites.tables.problems import Problem, Remedy
 from coterie.sites.tables.reading import Reading, divided_name, number_in, transformed_name
 from coterie.sites.tables.sources import Source, check_names
+from coterie.sites.tables.transforms import divide, transformed
 from coterie.text import count_of
 
 LARGEST = 2**53
@@ -140,19 +140,6 @@ def as_floats(values: Any) -> Rows:
     if not kinds.is_floating(values.type):
         values = values.cast(pa.float64(), safe=False)
     return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
-def transformed(values: Floats, transform: str) -> Floats:
-    """The values by a transform, the same to the last bit on every machine; NaN for one that has none."""
-    if transform == "sqrt":
-        return np.sqrt(np.where(values >= 0, values, np.nan))
-    if transform == "log":
-        return exact.logarithm(values)
-    more = 1.0 + values
-    small = more == 1.0  # log1p keeps the digits of small values
-    ratio = np.where(small, 1.0, values / np.where(small, 1.0, more - 1.0))
-    with np.errstate(invalid="ignore"):
-        return np.where(small | np.isposinf(values), values, exact.logarithm(more) * ratio)
 
 
 def too_large(table: str, column: str, row: int, value: object) -> Problem:
@@ -283,24 +270,6 @@ class Encoding:
     def _divided(self) -> list[int]:
         """The columns of numbers, which rows are divided by."""
         return [own.start for encoder, own in self.blocks if isinstance(encoder, NumberEncoder)]
-
-
-def divide(rows: Rows, columns: Sequence[int], norm: str) -> None:
-    """Divide each row by the mean or norm of its values that are present; by zero: they count as missing.
-
-    Columns are added one after the other, so that every machine has the same last bits.
-    """
-    total, n_present = np.zeros(len(rows)), np.zeros(len(rows))
-    for column in columns:
-        values = rows[:, column].astype(np.float64)
-        there = ~np.isnan(values)
-        n_present += there
-        value = np.where(there, values, 0.0)
-        total += value if norm == "mean" else np.abs(value) if norm == "l1" else value * value
-    divisor = total / np.maximum(n_present, 1) if norm == "mean" else np.sqrt(total) if norm == "l2" else total
-    divisor = np.where(divisor == 0, np.nan, divisor)
-    for column in columns:
-        rows[:, column] = rows[:, column] / divisor
 
 
 def encoding_of(source: Source, reading: Reading, levels: Levels) -> tuple[Encoding, list[Problem]]:
