@@ -25,7 +25,7 @@ from coterie.messages.schema import _KINDS, Nothing, Request, message_fields, re
 from coterie.messages.site_api import CARRIERS, Units
 from coterie.methods.method import PREPARATION, ClusterSettings, ComponentSettings, PrivateSettings
 from coterie.methods.registry import METHODS
-from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.privacy import DELTA, Privacy
 from coterie.methods.shared.private_sums import SumByCell, SumRows
@@ -53,8 +53,8 @@ KINDS = {
     for kind in _KINDS.values()
     if kind.__module__.startswith("coterie.") and kind is not PrivateRequest
 }
-SAFE = {Agree, Prepare, ShowWhole}
-"""What is answered besides private questions: columns; preparation, if no row is refused."""
+SAFE = {Agree, UseColumns, Prepare, ShowWhole}
+"""What is answered besides private questions: columns, and which of them are used; preparation, if no row is refused."""
 
 
 def blank(kind: type[Request[Any]]) -> Request[Any]:
