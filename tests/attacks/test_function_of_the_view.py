@@ -195,7 +195,8 @@ def _shown(federation: Federation) -> list[Any]:
 def test_all_answers_are_the_same_for_other_rows_with_the_same_groups(method: str, level: str, n_runs: int) -> None:
     federation = Federation.drawn(seed=n_runs)
     heard = _record(federation, method, level, n_runs)
-    assert sum(map(len, heard.answers.values())) >= 9 * n_runs
+    least = 6 if method == "compare" else 9  # which asks once
+    assert sum(map(len, heard.answers.values())) >= least * n_runs
     for how in TWINS:
         assert not differences(heard, _record(twin_of(federation, how), method, level, n_runs))
 
