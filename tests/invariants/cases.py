@@ -145,7 +145,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 def _best_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from chosen_start("auto", "auto", K, found, seed=1)
-    return (yield from lloyd(start, max_rounds=50, tol=0.0))
+    return (yield from lloyd(start, max_rounds=50, tol=1e-9))
 
 
 def _best_start_pooled(rows: Rows) -> list[Rows]:
