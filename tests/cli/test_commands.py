@@ -138,7 +138,7 @@ def test_preview_shows_what_would_be_sent_and_sends_nothing(cli, three, tmp_path
     assert "Where it says refused: the site's policy does not allow this per-site result." in " ".join(told.split())
     assert set(tmp_path.iterdir()) == before
     answers = json.loads(cli("site", "preview", "north.csv", "-k", 3, "--method", "lloyd", "--json")[1])
-    start, profile = ["ColumnSums", "CellSums", "StartCosts", "EachMoments"], ["ClusterSums", "BinCounts"]
+    start, profile = ["ColumnSums", "CellSums", "EachMoments"], ["ClusterSums", "BinCounts"]
     assert [a["answer"] for a in answers] == ["SiteHello", *start, "Moments", "Sizes", *profile, "Concluded"]
 
 
