@@ -25,9 +25,10 @@ from coterie.messages.schema import _KINDS, Nothing, Request, message_fields, re
 from coterie.messages.site_api import CARRIERS, Units
 from coterie.methods.method import PREPARATION, ClusterSettings, ComponentSettings, PrivateSettings
 from coterie.methods.registry import METHODS
-from coterie.methods.shared.agreement import Agree
+from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.privacy import DELTA, Privacy
+from coterie.methods.shared.private_profiles import UseLabelled
 from coterie.methods.shared.private_sums import SumByCell, SumRows
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -53,7 +54,7 @@ KINDS = {
     for kind in _KINDS.values()
     if kind.__module__.startswith("coterie.") and kind is not PrivateRequest
 }
-SAFE = {Agree, Prepare, ShowWhole}
+SAFE = {Agree, UseColumns, Prepare, ShowWhole, UseLabelled}
 """What is answered besides private questions: columns; preparation, if no row is refused."""
 
 
