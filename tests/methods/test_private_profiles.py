@@ -36,8 +36,8 @@ def frame(n: int = 6000) -> pd.DataFrame:
     kind = rng.integers(0, 3, n)
     made = pd.DataFrame(
         {
-            "x": rng.normal(kind * 8, 1),
-            "y": rng.normal(kind % 2 * 10, 1.5),
+            "x": rng.normal(kind * 8, 3).clip(-5, 25),
+            "y": rng.normal(kind % 2 * 10, 4).clip(-8, 20),
             "age": rng.normal(40 + kind * 10, 8).clip(0, 120),
             "sex=f": (rng.random(n) < 0.2 + 0.3 * kind).astype(float),
         }
