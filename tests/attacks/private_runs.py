@@ -50,7 +50,7 @@ def recorded_run(estimator: Any, rows: Rows, options: PreparationOptions) -> lis
             asked.append(decoded.request)
         return answer
 
-    columns = tuple(Column(f"x{i}") for i in range(rows.shape[1]))
+    columns = tuple(Column(f"x{i}") for i in range(rows.shape[1] - len(options.besides)))
     with in_process(split_evenly(rows, 3)) as channel:
         whole = estimator.whole_protocol({"": columns}, options, 1)
         run(whole, Tampered(channel, hear), method=estimator.method)
@@ -77,14 +77,20 @@ def recorded_runs() -> tuple[Recorded, ...]:
         {},
         {"scale": "standard", "missing": "mean"},
         {"scale": "minmax", "missing": "drop"},
+        {"missing": "drop", "besides": (Column("x3"),)},
     ]
     found = []
-    for n_columns, way in zip((4, 4, 15), ways, strict=True):
+    for n_columns, way in zip((4, 4, 15, 4), ways, strict=True):
         for estimator in private_estimators(Privacy(epsilon=50.0)):
             ranges = np.full(n_columns, LOW), np.full(n_columns, HIGH)
+            is_profiled = isinstance(estimator, ClusterSettings)
+            if way.get("besides") and not is_profiled:
+                continue
             prepared = {} if isinstance(estimator, DescribeSettings) else way  # it is about rows as they are
+            prepared = {**prepared, "profile": is_profiled}
             asked = recorded_run(estimator, blobs(300, n_columns), PreparationOptions(ranges=ranges, **prepared))
             name = f"{type(estimator).__name__} {estimator.method} {n_columns} {way.get('scale', 'none')}"
+            name += " besides" if way.get("besides") else ""
             found.append(Recorded(name, n_columns, tuple(asked)))
     return tuple(found)
 

@@ -28,6 +28,7 @@ from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.privacy import DELTA, Privacy
+from coterie.methods.shared.private_profiles import UseLabelled
 from coterie.methods.shared.private_sums import SumByCell, SumRows
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
@@ -53,7 +54,7 @@ KINDS = {
     for kind in _KINDS.values()
     if kind.__module__.startswith("coterie.") and kind is not PrivateRequest
 }
-SAFE = {Agree, UseColumns, Prepare, ShowWhole}
+SAFE = {Agree, UseColumns, Prepare, ShowWhole, UseLabelled}
 """What is answered besides private questions: columns, and which are used; preparation, if no row is refused."""
 
 

@@ -110,7 +110,7 @@ def test_without_profiles_nothing_is_asked(cli, patients, tmp_path):
         (("--profile", "code"), "column 'code' has no value that enough rows of a site share to be a category"),
         (("--profile", "height"), "height"),
         (("--profile", "age", "--no-profile"), "--profile age and --no-profile; use one of them."),
-        (("--profile", "age", *PRIVATE), "leave profile out"),
+        (("--profile", "age", *PRIVATE), "'age' has none; pass --ranges age=LOW,HIGH"),
     ],
 )
 def test_what_cannot_be_described_is_refused(cli, patients, tmp_path, more, wrong):
@@ -124,3 +124,43 @@ def test_private_runs_describe_nothing_unless_asked(cli, patients, tmp_path):
     code, _, err = cli(*CLUSTER, "--columns", "pressure,weight", *PRIVATE, "--out", "out")
     assert code == 0, err
     assert not (tmp_path / "out" / "profiles.csv").exists()
+
+
+def private(tmp_path, n=3000):
+    rng = np.random.default_rng(1)
+    kind = rng.integers(0, 3, n)
+    frame = pd.DataFrame(
+        {
+            "pressure": rng.normal(100 + kind * 40, 5).round(),
+            "weight": rng.normal(60 + kind * 30, 5).round(1),
+            "sex": np.where(rng.random(n) < 0.2 + 0.3 * kind, "f", "m"),
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.integers(20, 90, n)),
+        }
+    )
+    for name, part in zip(("north", "south", "west"), np.array_split(np.arange(n), 3), strict=True):
+        frame.iloc[part].to_csv(tmp_path / f"{name}.csv", index=False)
+    return frame
+
+
+def test_a_private_run_describes_its_clusters_where_that_is_asked_for(cli, tmp_path):
+    private(tmp_path)
+    more = ("--columns", "pressure,weight", "--categories", "sex=f,m", *PRIVATE, "--ranges", "age=0,120")
+    code, out, err = cli(*CLUSTER, *more, "--profile", "sex,age", "--out", "out")
+    assert code == 0, err
+    assert "all its numbers are estimates" in " ".join(out.split())
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert set(result["profiles"]["columns"]) == {"pressure", "weight", "sex=f", "sex=m", "age"}
+    assert result["profiles"]["counts_and_means_are"] == "estimates"
+    of_profiles = [release["share"] for release in result["privacy"]["releases"][-3:]]
+    assert sum(of_profiles) == pytest.approx(0.15)
+    table = lines(tmp_path / "out" / "profiles.csv")
+    assert {"rows_about", "mean_about", "sd_about", "share_about", "noise_of_mean"} <= table[0].keys()
+    assert all(float(line["noise_of_mean"]) > 0 for line in table)
+    assert "estimates" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_by_the_columns_of_a_private_run_alone(cli, tmp_path):
+    private(tmp_path)
+    more = ("--columns", "pressure,weight", *PRIVATE, "--profile", "all", "--out", "out")
+    assert cli(*CLUSTER, *more)[0] == 0
+    assert {line["column"] for line in lines(tmp_path / "out" / "profiles.csv")} == {"pressure", "weight"}

@@ -14,7 +14,8 @@ import coterie
 from coterie.errors import InputError, RunError
 from coterie.estimators.describing import TableDescriber
 from coterie.estimators.findings import Finding
-from coterie.methods.analysis.describe import BINS, QUANTILES, nearest_counts
+from coterie.methods.analysis.describe import QUANTILES
+from coterie.methods.shared.private_profiles import BINS, nearest_counts
 from coterie.sites.policy import Policy, PrivacyRules
 
 OPEN = Policy.simulation()

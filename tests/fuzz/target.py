@@ -22,7 +22,6 @@ from coterie.messages.schema import Reply, Request
 from coterie.messages.site_api import Block, Memory
 from coterie.messages.verbs import Seen
 from coterie.methods.analysis.compare import ClusterRule, LabelTwice
-from coterie.methods.analysis.describe import CountInBins
 from coterie.methods.edge.sites import SendCenters, SendScatter, SendSubspace, SendSummary, SumByCell, SumReducedCost
 from coterie.methods.kernel.baselines import MapFeatures
 from coterie.methods.kernel.ce_pca import (
@@ -72,6 +71,7 @@ from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.plain import plain
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
+from coterie.methods.shared.private_profiles import UseLabelled
 from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
@@ -415,15 +415,16 @@ NOISY: tuple[Request[Any], ...] = (
     ShowWhole(1.0, 1.0, np.zeros(2), np.zeros(0), np.zeros((0, 0))),
     ShowFeatures("rbf", 1e-9, 1.0, 0.1, np.zeros(2), VALUES[:3] + 9.0, np.eye(3), np.zeros(3)),
     private_sums.SumRows(*NOISE, np.full(3, 1e4), 2, 100),
-    private_sums.SumWholeColumns(*NOISE, np.full(3, 1e4), 2, 100),
-    private_sums.SumMarks(*NOISE, np.full(2, 1e4), 2, 100),
+    private_sums.SumWholeColumns(*NOISE, np.full(3, 1e4), 1, 2, 100),
+    private_sums.SumMarks(*NOISE, np.full(2, 1e4), 1, 2, 100),
     private_sums.SumProducts(*NOISE, np.full(1, 1e4), 3, 100, 1.0, np.zeros(2)),
     private_sums.SumByCell(*NOISE, np.full(2, 1e4), 100, VALUES[:2]),
     private_sums.MeasureCost(*NOISE, np.full(1, 1e4), 100, VALUES[:2]),
     private_choosing.SumHalfCells(*NOISE, np.full(2, 1e4), 100, 3, VALUES[:2]),
     private_choosing.SumSilhouettes(*NOISE, np.full(1, 1e4), 100, np.array([2, 1]), VALUES[:3]),
     private_choosing.CountPairs(*NOISE, np.full(1, 1e4), VALUES[:2], VALUES[1:3]),
-    CountInBins(*NOISE, np.full(1, 1e4), 2, 5),
+    private_sums.CountInBins(*NOISE, np.full(1, 1e4), 1, 2, 5),
+    UseLabelled(("x0", "x1"), VALUES[:2]),
 )
 """Of private runs, to a site that takes part in none."""
 SAMPLES: tuple[Request[Any], ...] = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from coterie.engines.inprocess import in_process
 from coterie.errors import BadAnswer, QuorumLost
-from coterie.maths.accounting import SMOOTHING
+from coterie.maths.accounting import ROUNDING, SMOOTHING
 from coterie.messages.contributions import (
     CONTRIBUTIONS,
     EXACT,
@@ -35,6 +35,7 @@ from coterie.methods.registry import METHODS
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.private_sums import (
     PRIVATE,
+    CountInBins,
     MeasureCost,
     SumByCell,
     SumMarks,
@@ -226,8 +227,15 @@ def vectors(numbers, *shape):
 
 REQUESTS = st.one_of(
     st.integers(1, 10**5).map(lambda reach: asked(SumRows, D, reach, n_arrays=3)),
-    st.integers(1, 10**5).map(lambda reach: asked(SumWholeColumns, D, reach, n_arrays=3)),
-    st.integers(1, 10**5).map(lambda reach: asked(SumMarks, D, reach, n_arrays=2)),
+    *(
+        st.integers(1, 10**5).map(lambda reach, k=k: asked(SumWholeColumns, k, D + 1 - min(k, 2), reach, n_arrays=3))
+        for k in (1, 2, 9)
+    ),
+    *(
+        st.integers(1, 10**5).map(lambda reach, k=k: asked(SumMarks, k, D + 1 - min(k, 2), reach, n_arrays=2))
+        for k in (1, 2, 9)
+    ),
+    *(st.integers(1, 40).map(lambda bins, k=k: asked(CountInBins, k, D + 1 - min(k, 2), bins)) for k in (1, 2, 9)),
     st.builds(
         lambda reach, radius, center: asked(SumProducts, 6, reach, radius, center),
         st.integers(1, 2**18),
@@ -244,7 +252,7 @@ REQUESTS = st.one_of(
 
 
 def test_sensitivity_is_tested_for_every_private_request():
-    assert set(PRIVATE) == {SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell, MeasureCost}
+    assert set(PRIVATE) == {SumRows, SumWholeColumns, SumMarks, CountInBins, SumProducts, SumByCell, MeasureCost}
 
 
 @given(st.lists(vectors(NUMBERS, D), min_size=1, max_size=40), REQUESTS, st.data())
@@ -261,7 +269,7 @@ def test_without_one_row_sums_differ_by_no_more_than_declared(rows, ask, data):
         if item.spec.is_gram:
             rows_, columns = np.triu_indices(D)
             weights = np.where(rows_ == columns, 1, 2)
-        assert (weights * difference * difference).sum() <= int(norm) ** 2
+        assert (weights * difference * difference).sum() <= norm**2 * (1 + ROUNDING)
         charged += norm**2 / (ask.shares * 1000 / 3)
     assert charged > 0
 

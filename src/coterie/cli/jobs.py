@@ -179,7 +179,7 @@ class Job(Reading):
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
-        from coterie.estimators.fitting import fit
+        from coterie.estimators.fitting import columns_described, fit
         from coterie.report.outputs import write_run
 
         out = Path(self.out)
@@ -192,7 +192,9 @@ class Job(Reading):
             raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
         used = self.used_columns(tables)
         names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
-        ranges, terms = self.ranges_of(names), Terms(deadline=self.deadline, quorum=self.quorum)
+        described = [column.name for column in columns_described(self.profiles_by, tables)]
+        ranges = self.ranges_of(names, [name for name in described if name not in names])
+        terms = Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
         sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
         with Claimed(out) as claim:
@@ -247,11 +249,12 @@ class Job(Reading):
         if estimator.splits_columns and self.site_column is not None:
             raise InputError(f"{self.method} needs one file per site with its own columns, and no site column.")
 
-    def ranges_of(self, names: Iterable[str]) -> tuple[list[float], list[float]] | None:
-        """The declared lows and highs of these columns; None where none are declared and the scale needs none."""
+    def ranges_of(self, names: Iterable[str], besides: Iterable[str] = ()) -> tuple[list[float], list[float]] | None:
+        """The declared lows and highs of these columns, in a private run followed by those of others ``besides``;
+        None where none are declared and the scale needs none."""
         from coterie.sites.tables.phrases import listed
 
-        names, declared = list(names), self.ranges or {}
+        names, declared = [*names, *(besides if self.privacy else ())], self.ranges or {}
         if self.scale != "minmax" and not declared and self.privacy is None:
             return None
         for name, ends in declared.items():

@@ -144,7 +144,11 @@ Halves = Annotated[
     bool, typer.Option("--halves", help="Compare the clusters of two halves of the sites, where policies allow it.")
 ]
 Profile = Annotated[
-    str | None, typer.Option(help="Describe the clusters by these columns, too, which they are not made of: age,sex.")
+    str | None,
+    typer.Option(
+        help="Describe the clusters by these columns, too, which they are not made of: age,sex. With --epsilon they "
+        "are described only if this is given; all: by the columns that they are made of."
+    ),
 ]
 NoProfile = Annotated[
     bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
@@ -351,6 +355,8 @@ def profile_of(profile: str | None, no_profile: bool) -> bool | list[str] | None
     """What was said of profiles, for ``Job.profile``."""
     if profile is not None and no_profile:
         raise InputError(f"--profile {profile} and --no-profile; use one of them.")
+    if profile == "all":
+        return True
     return False if no_profile else None if profile is None else names_of(profile)
 
 

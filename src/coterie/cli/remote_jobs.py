@@ -44,8 +44,8 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
     _check_reading(job)
     estimator = job.estimator()
     columns = [] if estimator.splits_columns else _columns(job, job.columns or ())
-    ranges = job.ranges_of(columns)
-    besides = tuple(Column(name) for name in _columns(job, job.described) if name not in columns)
+    others = [name for name in _columns(job, job.described) if name not in columns]
+    ranges, besides = job.ranges_of(columns, others), tuple(map(Column, others))
     profile = job.profiles_by is not False
     options = PreparationOptions(
         job.scale,  # type: ignore[arg-type]

@@ -84,7 +84,8 @@ def fit(
 
     ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
     two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
-    without ``columns`` these are all others.
+    without ``columns`` these are all others. In a private run profiles take a share of what it may give away, and
+    ``ranges`` has those of such columns after the others.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
     identifies rows; without one rows are matched by position.

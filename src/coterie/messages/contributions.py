@@ -113,16 +113,18 @@ class ByCell(Contribution):
 
 @dataclass(frozen=True)
 class OneEach(Contribution):
-    """Row i adds 1 to place ``places[i, j]`` of each row j of an array; nothing where that is negative."""
+    """Row i adds 1 to place ``places[i, j]`` of each row j of cell ``cells[i]``; nothing where that is negative."""
 
     places: Labels
+    cells: Labels
 
     def norms_squared(self) -> Floats:
         return np.asarray((self.places >= 0).sum(axis=1), np.float64)
 
     def added_up(self, shape: tuple[int, ...]) -> Integers:
-        cells = np.minimum(self.places, shape[1] - 1) + shape[1] * np.arange(shape[0])
-        return np.asarray(np.bincount(cells[self.places >= 0], minlength=shape[0] * shape[1]).reshape(shape))
+        lines = self.cells[:, None] * shape[1] + np.arange(shape[1])
+        at = lines * shape[2] + np.minimum(self.places, shape[2] - 1)
+        return np.asarray(np.bincount(at[self.places >= 0], minlength=math.prod(shape)).reshape(shape))
 
 
 @dataclass(frozen=True)

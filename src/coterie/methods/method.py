@@ -6,9 +6,11 @@ formula of its cost, estimators' parameters, model files, and a site that replay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from coterie.errors import InputError
 from coterie.messages.schema import ArraySpec, Content, Request, message_fields, reply_type
@@ -24,8 +26,10 @@ from coterie.methods.shared.preparation import PreparationOptions, SumColumns, p
 from coterie.methods.shared.prepared import Preparation, Prepare, Spread
 from coterie.methods.shared.privacy import Privacy, PrivacySpent, Releases
 from coterie.methods.shared.private_preparation import check_private_options, prepare_privately
+from coterie.methods.shared.private_profiles import SHARE, UseLabelled, private_profile_of_clusters, ranges_of_all
 from coterie.methods.shared.private_subspace import check_private_columns
 from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
+from coterie.methods.shared.ranges import Ranges
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.parameters import Allowed, changed, check_parameters, parameter
@@ -37,7 +41,7 @@ COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, no
 """Allowed values of a parameter that is a number of things."""
 PREPARATION: Requests = (
     *(Agree, UseColumns, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
-    *(MeasureColumns, SumByCluster, CountByCluster),
+    *(MeasureColumns, SumByCluster, CountByCluster, UseLabelled),
 )
 """The questions any method may be preceded by, or followed by."""
 
@@ -111,15 +115,11 @@ class Settings:
         """Agreement on the columns, preparation and the method."""
         self.check_options(options)
         first = next(iter(columns.values()))
-        capabilities = yield from agree(first, options.besides)
         names, n_columns = [column.name for column in first], len(first)
         privacy = Privacy.of(self.privacy)
         if privacy is not None:
-            releases = Releases(privacy, len((yield from present())))
-            preparation = yield from prepare_privately(options, names, releases)
-            private = RunContext(n_columns, seed, None, False, options, releases, preparation, tuple(names))
-            result = yield from self.protocol(private)
-            return RunResult(preparation, result, capabilities, privacy=releases.spent)
+            return (yield from self._private_protocol(privacy, first, options, seed))
+        capabilities = yield from agree(first, options.besides)
         preparation = yield from prepare(
             n_columns,
             scale=options.scale,
@@ -140,6 +140,27 @@ class Settings:
             centers, labels = final_centers(result), getattr(result, "server_labels", None)
             profile = yield from run_profile(centers, described, preparation, is_grouped, labels)
         return RunResult(preparation, result, capabilities, halves, profile)
+
+    def _private_protocol(
+        self, privacy: Privacy, columns: Sequence[Column], options: PreparationOptions, seed: int
+    ) -> Protocol[RunResult]:
+        """The same by noisy sums; profiles have a share of what they may give away, where they are asked for."""
+        names, profile = tuple(column.name for column in columns), None
+        ranges, others = ranges_of_all(options, names)
+        capabilities = yield from agree(columns, options.besides)
+        releases = Releases(privacy, len((yield from present())))
+        if options.profile:
+            releases.divide(1 - SHARE)
+        preparation = yield from prepare_privately(options, names, ranges, releases)
+        context = RunContext(len(names), seed, None, False, options, releases, preparation, names)
+        result = yield from self.protocol(context)
+        if options.profile:
+            assert releases.centers is not None
+            releases.divide(SHARE)
+            described = (*names, *(column.name for column in options.besides))
+            within = Ranges(np.append(ranges.low, others.low), np.append(ranges.high, others.high))
+            profile = yield from private_profile_of_clusters(releases.centers, described, within, releases)
+        return RunResult(preparation, result, capabilities, profile=profile, privacy=releases.spent)
 
 
 def values_of(settings: Any, options: type[Any]) -> dict[str, Any]:

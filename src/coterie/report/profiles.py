@@ -19,8 +19,10 @@ def profile_facts(profile: Profile | None) -> dict[str, Any] | None:
     if profile is None:
         return None
     return {
-        "deviations_are": "estimates" if profile.over_groups else "exact",
-        "quartiles_are": "estimates" if profile.over_groups else "within 0.1 deviations",
+        "counts_and_means_are": "exact" if profile.noise is None else "estimates",
+        "deviations_are": "estimates" if profile.over_groups or profile.noise else "exact",
+        "quartiles_are": "estimates" if profile.over_groups or profile.noise else "within 0.1 deviations",
+        "noise_of_rows": None if profile.noise is None else profile.noise[0],
         "columns": [profile.columns[place] for place in profile.order()],
         "profiles": profile.records(),
         "distinguishing": [
@@ -33,7 +35,9 @@ def profile_facts(profile: Profile | None) -> dict[str, Any] | None:
 def write_profiles(path: Path, profile: Profile) -> None:
     """A line a cluster and column, and one of all rows a column; what distinguishes clusters first."""
     records = profile.records()
-    about = ("sd", "q1", "median", "q3") if profile.over_groups else ("q1", "median", "q3")
+    about = {"sd", "q1", "median", "q3"} if profile.over_groups else {"q1", "median", "q3"}
+    if profile.noise is not None:
+        about = records[0].keys() - {"cluster", "column", "noise_of_mean"}
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([f"{name}_about" if name in about else name for name in records[0]])
@@ -53,6 +57,13 @@ def distinguishing_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list
 
 def exactness_sentence(facts: Mapping[str, Any]) -> str:
     """How exact the numbers of ``profiles.csv`` are."""
+    if facts.get("noise_of_rows") is not None:
+        return (
+            f"{PROFILES} describes the clusters by all columns; all its numbers are estimates. The noise in each "
+            f"number of rows has a standard deviation of {facts['noise_of_rows']:.3g}; noise_of_mean is that of each "
+            "mean. "
+            "Columns whose difference may be noise are not named, and quartiles that would be noise are left out."
+        )
     of = "count whole groups" if facts["deviations_are"] == "estimates" else "are exact"
     return (
         f"{PROFILES} describes the clusters by all columns: rows, means and shares {of}, standard deviations are "

@@ -36,6 +36,8 @@ WHOLE = 1e-9
 """How near sums of squares are to sums where all values are 0 or 1."""
 HIDDEN = 0.5
 """Groups hide a normal spread of at most this share of the one they show: more is in the tails of few groups."""
+SURE = 2.0
+"""A mean differs from that of all rows where it is so many deviations of its noise away."""
 PHASE = "profile"
 """Of these questions in the ledger."""
 
@@ -59,6 +61,9 @@ class Profile:
     over_groups: bool
     """Whether sites showed groups of rows: rows are then counted by whole groups; deviations and quartiles are
     estimates."""
+    noise: tuple[float, Floats] | None = None
+    """Of a private profile, in which every number is an estimate: the deviation of the noise in each number of rows,
+    and in each mean."""
 
     @property
     def missing(self) -> Floats:
@@ -92,8 +97,10 @@ class Profile:
         return [int(place) for place in np.argsort(-self.shares_between, kind="stable")]
 
     def distinguishing(self, cluster: int, count: int = 3) -> list[int]:
-        """The columns in which a cluster differs most from all rows, in deviations."""
+        """The columns in which a cluster differs most from all rows, in deviations; none where it may be noise."""
         size = np.nan_to_num(np.abs(self.differences[cluster]))
+        if self.noise is not None:
+            size *= np.abs(self.means[cluster] - self.whole_means) > SURE * self.noise[1][cluster]
         return [int(place) for place in np.argsort(-size, kind="stable")[:count] if size[place] > 0]
 
     def records(self) -> list[dict[str, Any]]:
@@ -116,14 +123,19 @@ class Profile:
     def _whole(self, place: int) -> dict[str, float]:
         moments = float(self.whole_means[place]), float(self.whole_deviations[place]), 0.0
         missing = float(self.missing[:, place].sum())
-        return self._record(place, float(self.rows.sum()), moments, np.full(len(QUARTILES), np.nan), missing)
+        values = self._record(place, float(self.rows.sum()), moments, np.full(len(QUARTILES), np.nan), missing)
+        if self.noise is None:
+            return values
+        present = self.present[:, place]
+        return {**values, "noise_of_mean": float(np.hypot.reduce(present * self.noise[1][:, place]) / present.sum())}
 
     def _of(self, cluster: int, place: int) -> dict[str, float]:
         here = cluster, place
         moments = float(self.means[here]), float(self.deviations[here]), float(self.differences[here])
-        return self._record(
+        values = self._record(
             place, float(self.rows[cluster]), moments, self.quartiles[here], float(self.missing[here])
         )
+        return values if self.noise is None else {**values, "noise_of_mean": float(self.noise[1][here])}
 
     def _record(
         self, place: int, rows: float, moments: tuple[float, float, float], quartiles: Floats, missing: float

@@ -67,7 +67,8 @@ class PreparationOptions:
     scale: Scale = "none"
     missing: Missing = "refuse"
     ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None
-    """The lowest and the highest value of every column: what lies outside is clipped, with ``minmax`` refused."""
+    """The lowest and the highest value of every column: what lies outside is clipped, with ``minmax`` refused. Those
+    of the columns besides come last, and are needed in private runs alone."""
     max_share: float | None = None
     """The largest share of all rows that one site may hold; a site that holds more refuses to take part."""
     halves: bool = False

@@ -172,6 +172,8 @@ class Releases:
         self.cost_deviation: float | None = None
         self.most_rows = math.inf
         """More rows than there are, once that was released."""
+        self.centers: Floats | None = None
+        """Of the final clusters, in the whole numbers in which private questions see rows from then on."""
 
     @property
     def spent(self) -> PrivacySpent:
@@ -180,6 +182,10 @@ class Releases:
         made = self.n_sites, tuple(self._made)
         noise = self.mean_size, self.size_deviation, self.cost_deviation
         return PrivacySpent(p.epsilon, p.delta or DELTA, p.unit, p.tolerated, *made, p.rows_per_unit, *noise)
+
+    def divide(self, share: float) -> None:
+        """What follows divides this share of the run."""
+        self._scale = share
 
     def keep(self, share: float) -> None:
         """What follows divides this share of what it otherwise would."""

@@ -106,7 +106,8 @@ def private_lloyd(
 
 
 def private_cost(centers: Floats, radius: float, releases: Releases, share: float, fine: float) -> Protocol[float]:
-    """The cost of centers, where hardly any row is farther from its own than ``radius`` times :data:`FAR`."""
+    """The cost of the final centers; hardly any row is farther from its own than ``radius`` times :data:`FAR`."""
+    releases.centers = centers / fine
     reach = max(1, int(np.ceil(FAR * radius / fine)))
     asked = yield from releases.ask(MeasureCost, "cost", share, (1.0,), reach, centers / fine)
     releases.cost_deviation = asked.deviations[0] * fine**2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,8 +36,6 @@ def check_private_options(options: PreparationOptions) -> None:
         wrong.append("needs ranges, the lowest and highest value of every column: noise is made for them.")
     if options.max_share is not None:
         wrong.append("cannot check max_share: whether a site refuses would tell how many rows it has; leave it out.")
-    if options.profile:
-        wrong.append("does not describe clusters by columns yet; leave profile out.")
     if options.scale == "robust":
         wrong.append("cannot scale by quartiles (scale='robust'); use 'standard' or 'minmax'.")
     if options.halves:
@@ -46,23 +44,22 @@ def check_private_options(options: PreparationOptions) -> None:
         raise InputError(" ".join(f"privacy {problem}" for problem in wrong))
 
 
-def prepare_privately(options: PreparationOptions, names: Sequence[str], releases: Releases) -> Protocol[Preparation]:
+def prepare_privately(
+    options: PreparationOptions, names: Sequence[str], ranges: Ranges, releases: Releases
+) -> Protocol[Preparation]:
     """Rows within their ranges, scaled; missing values count as the middle of the range (or, where asked for, as the
     noisy mean), or their rows are left out."""
-    assert options.ranges is not None
-    ranges = Ranges.of(options.ranges, len(names))
-    low, high, middle = ranges.low, ranges.high, (ranges.low + ranges.high) / 2
-    missing: Missing = "drop" if options.missing == "drop" else "mean"
-    preparation = Preparation(missing, middle, np.zeros(len(low)), np.ones(len(low)), False, None, low, high)
+    preparation = within_ranges(ranges, "drop" if options.missing == "drop" else "mean")
+    low, middle = ranges.low, preparation.fill
     scale = scale_for(options.scale, names)
     if scale == "minmax":
         preparation = replace(preparation, shift=low, scale=widths(preparation))
     elif scale in ("standard", "columns") or options.missing == "mean":
-        missed = np.zeros(len(low))
+        missed = Missed(np.zeros((1, len(low))))
         if options.missing == "mean":
             missed = yield from missing_shares(preparation, releases)
         moments = yield from column_moments(preparation, missed, releases)
-        mean, deviation = moments.means, moments.deviations
+        (mean,), (deviation,) = moments.means, moments.deviations
         preparation = replace(preparation, fill=mean if options.missing == "mean" else middle)
         if scale in ("standard", "columns"):
             preparation = replace(preparation, shift=mean, scale=divisors(deviation, scale, names))
@@ -70,16 +67,44 @@ def prepare_privately(options: PreparationOptions, names: Sequence[str], release
     return preparation
 
 
-def missing_shares(preparation: Preparation, releases: Releases, share: float = SHARE_OF_MISSING) -> Protocol[Floats]:
-    """By column the noisy share of values that are missing: they are filled with a number far away, next to which all
-    others are zero."""
+def within_ranges(ranges: Ranges, missing: Missing = "mean") -> Preparation:
+    """Rows within ranges as they are; what is missing counts as the middle of its range."""
+    d, middle = len(ranges.low), (ranges.low + ranges.high) / 2
+    return Preparation(missing, middle, np.zeros(d), np.ones(d), False, None, ranges.low, ranges.high)
+
+
+def see_whole(preparation: Preparation, grid: float, origin: Floats, n_clusters: int = 1) -> Protocol[None]:
+    """From now on rows are prepared so, and are whole numbers; that of its cluster, where there are several, is the
+    first of each row and stays as it is."""
+    if n_clusters > 1:
+        ends = {"low": 0.0, "high": n_clusters - 1.0, "fill": 0.0, "shift": 0.0, "scale": 1 / grid}
+        with_cluster: dict[str, Any] = {
+            name: np.append(first, getattr(preparation, name)) for name, first in ends.items()
+        }
+        preparation, origin = replace(preparation, **with_cluster), np.append(0.0, origin)
+    yield from total(preparation.request())
+    yield from total(ShowWhole(grid, 1.0, origin, np.zeros(0), np.zeros((0, 0))))
+
+
+class Missed(NamedTuple):
+    """By cluster and column the share of values that are missing, and the deviation of the noise in their number."""
+
+    shares: Floats
+    noise: float = 0.0
+
+
+def missing_shares(
+    preparation: Preparation, releases: Releases, share: float = SHARE_OF_MISSING, n_clusters: int = 1
+) -> Protocol[Missed]:
+    """What is missing, with noise: it is filled with a number far away, next to which all others are zero."""
     d, far = len(preparation.low), far_from(preparation)
-    yield from total(replace(preparation, fill=np.full(d, far)).request())
-    yield from total(ShowWhole(far / MARK, 1.0, np.zeros(d), np.zeros(0), np.zeros((0, 0))))
+    filled = replace(preparation, fill=np.full(d, far))
+    yield from see_whole(filled, far / MARK, np.zeros(d), n_clusters)
     reach = int(np.ceil(MARK * max(1.0, np.sqrt(d) / 2) + np.sqrt(d)))  # a quarter of the columns, in full
-    sums = yield from releases.ask(SumMarks, "missing values", share, (0.2, 0.8), d, reach)
+    sums = yield from releases.ask(SumMarks, "missing values", share, (0.2, 0.8), n_clusters, d, reach)
     releases.keep(1 - share)
-    return np.asarray(np.clip(sums.reply.sums / MARK / max(float(sums.reply.rows), 1.0), 0.0, 0.95))
+    rows = np.maximum(sums.reply.rows, 1.0)[:, None]
+    return Missed(np.clip(sums.reply.sums / MARK / rows, 0.0, 0.95), sums.deviations[1] / MARK)
 
 
 def far_from(preparation: Preparation) -> float:
@@ -94,9 +119,9 @@ def widths(preparation: Preparation) -> Floats:
 
 
 class NoisyMoments(NamedTuple):
-    """The number of rows, and by column mean and deviation; of the noise in the number and in the means."""
+    """By cluster the number of rows; by column, too, mean and deviation; of the noise in the numbers and means."""
 
-    n_rows: float
+    rows: Floats
     means: Floats
     deviations: Floats
     noise_of_rows: float
@@ -104,23 +129,25 @@ class NoisyMoments(NamedTuple):
 
 
 def column_moments(
-    preparation: Preparation, missed: Floats, releases: Releases, share: float = SHARE
+    preparation: Preparation, missed: Missed, releases: Releases, share: float = SHARE
 ) -> Protocol[NoisyMoments]:
     """Noisy means of the values that are there, and deviations once the others are filled with them."""
-    d, width = len(missed), widths(preparation)
-    yield from total(replace(preparation, shift=preparation.low, scale=width).request())
+    (k, d), width = missed.shares.shape, widths(preparation)
     half = np.full(d, 0.5)
     grid = exact.length(half) / (WIDEST - 1)
-    yield from total(ShowWhole(grid, 1.0, half, np.zeros(0), np.zeros((0, 0))))
+    scaled = replace(preparation, shift=preparation.low, scale=width)
+    yield from see_whole(scaled, grid, half, k)
     reach = int(np.ceil(exact.length(half) / grid + np.sqrt(d) / 2))
-    sums = yield from releases.ask(
-        SumWholeColumns, "means and deviations of columns", share, (0.1, 0.45, 0.45), d, reach
-    )
+    what, parts = "means and deviations of columns", (0.1, 0.45, 0.45)
+    sums = yield from releases.ask(SumWholeColumns, what, share, parts, k, d, reach)
     releases.keep(1 - share)
-    n_rows, present = max(float(sums.reply.rows), 1.0), 1 - missed
-    releases.most_rows = n_rows + CERTAIN * sums.deviations[0]
-    mean = np.clip(sums.reply.sums * grid / (n_rows * present), -0.5, 0.5)
-    variance = sums.reply.squares * grid**2 / n_rows - present * mean**2
+    noise, present = sums.deviations, 1 - missed.shares
+    rows = np.maximum(sums.reply.rows, 1.0)
+    releases.most_rows = min(releases.most_rows, float(rows.sum() + CERTAIN * noise[0] * np.sqrt(k)))
+    there = rows[:, None] * present
+    mean = np.clip(sums.reply.sums * grid / there, -0.5, 0.5)
+    variance = sums.reply.squares * grid**2 / rows[:, None] - present * mean**2
     deviation = np.sqrt(np.clip(variance, LEAST**2, 0.25))
-    noise = sums.deviations[1] * grid * width / (n_rows * present)
-    return NoisyMoments(n_rows, preparation.low + (mean + 0.5) * width, deviation * width, sums.deviations[0], noise)
+    of_present = (noise[0] * present) ** 2 + missed.noise**2
+    of_means = np.sqrt((noise[1] * grid) ** 2 + mean**2 * of_present) * width / there
+    return NoisyMoments(rows, preparation.low + (mean + 0.5) * width, deviation * width, noise[0], of_means)

@@ -10,6 +10,7 @@ from coterie.messages.contributions import (
     Contribution,
     Gram,
     Noisy,
+    OneEach,
     PrivateRequest,
     Whole,
     contributes,
@@ -41,44 +42,77 @@ def row_moments(rows: Floats, memory: Memory, ask: SumRows) -> tuple[Contributio
     return Whole(np.ones((len(rows), 1))), Whole(within), Whole(np.vecdot(within, within)[:, None])
 
 
-class NoisyColumns(Noisy):
-    """By column the sum of values and of their squares."""
+def by_cluster(rows: Floats, k: int) -> tuple[Integers, Floats]:
+    """The cluster of each row, which is its first number where there are several, and its other numbers."""
+    if k == 1:
+        return np.zeros(len(rows), np.int64), rows
+    return np.clip(rows[:, 0], 0, k - 1).astype(np.int64), rows[:, 1:]
 
-    rows: Integers = noisy(norm="1")
-    sums: Integers = noisy("d", norm="reach")
-    squares: Integers = noisy("d", norm="reach**2")
+
+class NoisyColumns(Noisy):
+    """By cluster the number of rows; by column, too, the sum of values and of their squares."""
+
+    rows: Integers = noisy("k", norm="1")
+    sums: Integers = noisy("k", "d", norm="reach")
+    squares: Integers = noisy("k", "d", norm="reach**2")
 
 
 class SumWholeColumns(PrivateRequest[NoisyColumns], doing="summing columns with noise"):
-    """Sum up your rows and the squares of their values; each row counts as at most ``reach`` long."""
+    """Sum up by cluster your rows and the squares of their values; each row counts as at most ``reach`` long."""
 
+    k: int
     d: int
     reach: int
 
 
 @contributes(SumWholeColumns)
 def column_moments(rows: Floats, memory: Memory, ask: SumWholeColumns) -> tuple[Contribution, ...]:
-    within = shortened(rows, ask.reach)
-    return Whole(np.ones((len(rows), 1))), Whole(within), Whole(within * within)
+    clusters, values = by_cluster(rows, ask.k)
+    within = shortened(values, ask.reach)
+    return ByCell(clusters), ByCell(clusters, within), ByCell(clusters, within * within)
 
 
 class NoisyMarks(Noisy):
-    """The number of rows and the sum of their marks by column."""
+    """By cluster the number of rows; by column, too, the sum of their marks."""
 
-    rows: Integers = noisy(norm="1")
-    sums: Integers = noisy("d", norm="reach")
+    rows: Integers = noisy("k", norm="1")
+    sums: Integers = noisy("k", "d", norm="reach")
 
 
 class SumMarks(PrivateRequest[NoisyMarks], doing="counting missing values with noise"):
-    """Sum up your rows, which mark what is missing; each counts as at most ``reach`` long."""
+    """Sum up by cluster your rows, which mark what is missing; each counts as at most ``reach`` long."""
 
+    k: int
     d: int
     reach: int
 
 
 @contributes(SumMarks)
 def marked(rows: Floats, memory: Memory, ask: SumMarks) -> tuple[Contribution, ...]:
-    return Whole(np.ones((len(rows), 1))), Whole(shortened(rows, ask.reach))
+    clusters, values = by_cluster(rows, ask.k)
+    return ByCell(clusters), ByCell(clusters, shortened(values, ask.reach))
+
+
+class NoisyBins(Noisy):
+    """By cluster and column how many values lie in which bin."""
+
+    counts: Integers = noisy("k", "p", "bins", norm="p**0.5")
+
+
+class CountInBins(PrivateRequest[NoisyBins], doing="counting values in bins with noise"):
+    """Count by cluster the values of your rows: a whole number from 0 on is that of its bin, one far above a missing
+    value."""
+
+    k: int
+    p: int
+    bins: int
+
+
+@contributes(CountInBins)
+def bins_of_rows(rows: Floats, memory: Memory, ask: CountInBins) -> tuple[Contribution, ...]:
+    clusters, values = by_cluster(rows, ask.k)
+    places = np.clip(values, 0, ask.bins - 1)
+    return (OneEach(np.where(values < 2 * ask.bins, places, -1).astype(np.int64), clusters),)
 
 
 class NoisyGram(Noisy):
@@ -150,4 +184,4 @@ def squared_distances(rows: Floats, memory: Memory, ask: MeasureCost) -> tuple[C
     return (Whole(np.minimum(np.vecdot(away, away), ask.reach**2)[:, None]),)
 
 
-PRIVATE = (SumRows, SumWholeColumns, SumMarks, SumProducts, SumByCell, MeasureCost)
+PRIVATE = (SumRows, SumWholeColumns, SumMarks, CountInBins, SumProducts, SumByCell, MeasureCost)
