@@ -55,7 +55,7 @@ KINDS = {
     if kind.__module__.startswith("coterie.") and kind is not PrivateRequest
 }
 SAFE = {Agree, UseColumns, Prepare, ShowWhole, UseLabelled}
-"""What is answered besides private questions: columns; preparation, if no row is refused."""
+"""What is answered besides private questions: columns, and which are used; preparation, if no row is refused."""
 
 
 def blank(kind: type[Request[Any]]) -> Request[Any]:

@@ -130,12 +130,16 @@ def test_preview_shows_what_would_be_sent_and_sends_nothing(cli, three, tmp_path
     assert "a sum over" in out
     assert "refused" not in out
     assert "Nothing was sent" in out
-    assert "LocalCenters" in cli("site", "preview", "north.csv", "-k", 3, "--policy", "research")[1]
+    assert (
+        "LocalCenters"
+        in cli("site", "preview", "north.csv", "-k", 3, "--method", "one-shot", "--policy", "research")[1]
+    )
     told = cli("site", "preview", "north.csv", "-k", 3, "--method", "one-shot")[1]
     assert "Where it says refused: the site's policy does not allow this per-site result." in " ".join(told.split())
     assert set(tmp_path.iterdir()) == before
     answers = json.loads(cli("site", "preview", "north.csv", "-k", 3, "--method", "lloyd", "--json")[1])
-    assert [a["answer"] for a in answers] == ["SiteHello", "ColumnSums", "CellSums", "Moments", "Sizes", "Concluded"]
+    start, profile = ["ColumnSums", "CellSums", "EachMoments"], ["ClusterSums", "BinCounts"]
+    assert [a["answer"] for a in answers] == ["SiteHello", *start, "Moments", "Sizes", *profile, "Concluded"]
 
 
 def test_ledgers_are_shown_and_verified(cli, three, tmp_path):

@@ -41,21 +41,21 @@ def ratio_of(cli, name, k, files, seed, *options):
     return true_cost(case, centers, units="raw") / pooled_reference(case, k).cost
 
 
-def assert_good(ratios, name, k):
-    assert np.mean(ratios) <= BARS[name, k]
-    assert max(ratios) <= BARS[name, k] + WORST
+def assert_good(ratios, bar):
+    assert np.mean(ratios) <= bar
+    assert max(ratios) <= bar + WORST
 
 
 def test_penguins_of_three_islands(cli):
     files = write_tables("penguins")
-    assert_good([ratio_of(cli, "penguins", 3, files, seed) for seed in range(3)], "penguins", 3)
+    assert_good([ratio_of(cli, "penguins", 3, files, seed) for seed in range(3)], BARS["penguins", 3])
 
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["heart", "heart-text"])
+@pytest.mark.parametrize("name", ["heart", "heart-mixed"])
 def test_patients_of_four_hospitals(cli, data_folder, name):
     files = write_tables(name)
     values = [f"{column}={','.join(words)}" for column, words in CASES[name].categories.items()]
     options = ["--missing", "mean", *(part for value in values for part in ("--categories", value))]
-    assert_good([ratio_of(cli, name, 4, files, seed, *options) for seed in range(10)], name, 4)
+    assert_good([ratio_of(cli, name, 4, files, seed, *options) for seed in range(10)], BARS["heart", 4])

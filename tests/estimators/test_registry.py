@@ -22,7 +22,7 @@ HERE = [
 ELSEWHERE = {
     *("FederatedKMeans", "FederatedKernelKMeans", "FederatedKernelPCA", "FederatedPCA", "EdgeKMeans"),
     *("DSPGDKernelKMeans", "DSPGDKernelPCA", "VerticalKernelKMeans", "VerticalKernelPCA"),
-    "TableDescriber",  # it says what columns hold, and is no model
+    *("TableDescriber", "ModelComparison"),  # what columns hold, and how far two models agree: no models themselves
 }
 
 

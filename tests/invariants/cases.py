@@ -120,9 +120,9 @@ def _first_split_cost(n_sites: int, method: str) -> Cost:
 
 def _prepared_cost(n_sites: int, result: Any) -> Cost:
     names = tuple(f"x{i}" for i in range(D))
-    # Agreement: a 2-bit mark a column, a 32-bit count, 3 bits, a byte and two more for what a site allows: 9 bytes.
+    # Agreement: a 2-bit mark a column, a bit, and 3 bits, a byte and two more for what a site allows: 6 bytes.
     ask = Agree(D, names, ("number",) * D)
-    assert (ask.layout.numbers, ask.layout.n_bytes) == (D + 4, 9)
+    assert (ask.layout.numbers, ask.layout.n_bytes) == (D + 4, 6)
     asked = one_round([ask] * n_sites, method="lloyd")
     saved = var_part_cost(n_sites, K, D, method="lloyd") + _first_split_cost(n_sites, "lloyd") * -1
     return asked + standard_cost(n_sites, D, method="lloyd") + saved + lloyd_cost(n_sites, K, D, result[1].n_rounds)
@@ -145,7 +145,7 @@ def _sampled(rows: Rows) -> Protocol[Any]:
 def _best_start(rows: Rows) -> Protocol[Any]:
     found = yield from spread(D)
     start = yield from chosen_start("auto", "auto", K, found, seed=1)
-    return (yield from lloyd(start, max_rounds=50, tol=0.0))
+    return (yield from lloyd(start, max_rounds=50, tol=1e-9))
 
 
 def _best_start_pooled(rows: Rows) -> list[Rows]:

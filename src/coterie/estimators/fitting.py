@@ -219,11 +219,11 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
             f"{listed([column.name for column in held])}."
         )
     described = tuple(dict.fromkeys(column for columns in named.values() for column in columns))
-    for site, table in tables.items() if described else ():
-        identifying = [column.name for column in described if column.name in identifying_columns(table)]
+    for site, table in tables.items():
+        identifying = identifying_columns(table, [column.name for column in described])
         if identifying:
             raise InputError(
-                f"profile names {listed(list(map(repr, identifying)))}: at {site} every row has a whole number of "
+                f"profile names {listed(sorted(map(repr, identifying)))}: at {site} every row has a whole number of "
                 "its own there, which identifies it. Leave it out of profile."
             )
     return described

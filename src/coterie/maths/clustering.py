@@ -124,24 +124,27 @@ def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Gene
 def largest_first(values: Floats) -> list[int]:
     """Positions from the largest value down. Values equal up to rounding keep their order: scaled columns all have
     the same variance, and the last digits depend on how rows are split among sites."""
-    return [int(i) for i in np.argsort(-_steps(values, 9), kind="stable")]
+    return [int(i) for i in np.argsort(-_steps(values), kind="stable")]
 
 
 def smallest_first(values: Floats) -> list[int]:
     """Positions from the smallest value up, values equal up to rounding in their order."""
-    return [int(i) for i in np.argsort(_steps(values, 9), kind="stable")]
+    return [int(i) for i in np.argsort(_steps(values), kind="stable")]
 
 
 def distinct_first(values: Floats) -> list[int]:
-    """The same for the first position of every value; values that differ by a millionth are the same."""
-    steps = _steps(values, 6)
-    return [int(i) for i in np.unique(steps, return_index=True)[1]]
+    """The same without those that are at most a millionth above the one before."""
+    kept: list[int] = []
+    for i in smallest_first(values):
+        if not kept or values[i] > values[kept[-1]] * (1 + 1e-6):
+            kept.append(i)
+    return kept
 
 
-def _steps(values: Floats, digits: int) -> Floats:
+def _steps(values: Floats) -> Floats:
     """Logarithms of shares of the largest value, rounded."""
     shares = np.maximum(values / max(float(values.max()), 1e-300), 1e-300)
-    return np.asarray(np.round(np.log(shares), digits))
+    return np.asarray(np.round(np.log(shares), 9))
 
 
 def var_part_cuts(means_: Floats, errors: Floats, room: int) -> list[tuple[int, int, float]]:

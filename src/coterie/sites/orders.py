@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from coterie.errors import NotOrdered
@@ -40,8 +40,6 @@ class Orders:
         self._unit_column = unit_column
         self._accepted: OrderedDict[bytes, tuple[str, Privacy | None]] = OrderedDict()
         """The method that was ordered, and with what differential privacy, by run."""
-        self.identifying: frozenset[str] = frozenset()
-        """Columns that identify rows: an order to describe clusters by them is refused."""
         self.budget = Budget(policy.privacy, ledger, table)
 
     @property
@@ -83,10 +81,18 @@ class Orders:
                 self._accepted.popitem(last=False)
         return self._accepted[run]
 
-    def accept(self, envelope: Envelope, raw: bytes, trust: Trust, check_table: Callable[[bool], None]) -> Order:
+    def accept(
+        self,
+        envelope: Envelope,
+        raw: bytes,
+        trust: Trust,
+        check_table: Callable[[bool], None],
+        identifying: Callable[[Collection[str]], Collection[str]],
+    ) -> Order:
         """The order of a run: one for it, signed by a certified analyst, within the site's rules.
 
-        ``check_table`` is told whether the order is a private one."""
+        ``check_table`` is told whether the order is a private one. ``identifying`` says which of some columns
+        identify rows: an order to describe clusters by them is refused."""
         signed = SignedOrder.from_bytes(raw)
         order = signed.checked(trust)
         if (order.identity, order.method) != (envelope.run, envelope.method):
@@ -97,6 +103,10 @@ class Orders:
         if not before:
             self._approve(signed, order)
         check_table(order.privacy is not None)
+        if order.besides and not before and self._policy.protection_of(order.method) != "noise":
+            described = identifying([name for name, _ in order.besides])
+            if described:
+                raise Refused(Refusal.IDENTIFIES, f"{', '.join(sorted(described))}: each row has a number of its own")
         if not before:
             self._ledger.begin(envelope.run, raw, signed.analyst, self._table)
         return order
@@ -125,9 +135,6 @@ class Orders:
         forbidden = self._policy.forbidden(order)
         if forbidden:
             raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
-        described = self.identifying & {name for name, _ in order.besides}
-        if described:
-            raise Refused(Refusal.IDENTIFIES, f"{', '.join(sorted(described))}: every row has a number of its own")
         most = self._policy.max_runs
         if most is not None and self._ledger.n_runs(signed.analyst, self._table) >= most:
             raise Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")

@@ -98,9 +98,7 @@ class Site(Services):
         policy, ledger = policy or Policy(), ledger or SiteLedger()
         orders = Orders(policy, ledger, table_name, approvals, units and units.column)
         super().__init__(name, policy, ledger, orders, log or logging.getLogger(LOGGER), identity, seed)
-        self._tables = self._views(table, table_name)
-        if self.policy.protection != "noise":  # there no refusal says anything about rows
-            orders.identifying = identifying_columns(table)
+        self._tables, self._whole = self._views(table, table_name), table
         self._bounded: dict[int, BoundedTable] = {}
         """The table by how many rows of each unit count."""
         self.compute_seconds = 0.0
@@ -293,6 +291,7 @@ class Site(Services):
             order,
             self.peers.identity.trust,
             lambda is_private: self._check_table(envelope, {}, is_private=is_private),
+            lambda names: identifying_columns(self._whole, names),
         )
 
     def evaluate(self, envelope: Envelope, request: Request[Any] | None, limits: Limits) -> Reply:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from coterie.arrays import Floats
@@ -11,9 +13,9 @@ FEWEST = 30
 """Of fewer values, that all are different says nothing."""
 
 
-def identifying_columns(table: Table) -> frozenset[str]:
-    """The columns whose values are all different whole numbers; rows are read as long as there may be any."""
-    seen: dict[int, list[Floats]] = {place: [] for place in range(len(table.columns))}
+def identifying_columns(table: Table, names: Collection[str]) -> frozenset[str]:
+    """Those of some columns whose values are all different whole numbers; rows are read while there may be any."""
+    seen: dict[int, list[Floats]] = {i: [] for i, column in enumerate(table.columns) if column.name in names}
     for block in table.raw_blocks():
         for place, before in list(seen.items()):
             values = block.rows[:, place].astype(np.float64)
