@@ -36,6 +36,7 @@ from coterie.methods.shared.counts import PoolRows
 from coterie.methods.shared.halves import CompareHalf
 from coterie.methods.shared.lloyd import Assign, Close
 from coterie.methods.shared.plain import plain
+from coterie.methods.shared.private_profiles import UseLabelled
 from coterie.methods.shared.profiles import CountByCluster, SumByCluster
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
@@ -228,7 +229,8 @@ def test_the_same_for_some_of_the_columns(method: str, missing: str) -> None:
 def test_every_question_of_every_method_that_is_allowed_was_asked() -> None:
     """The answers compared above are those to all questions there are: one that is new has to be added."""
     every = {request for method in VARIANTS for request in (*PREPARATION, *METHODS[method].requests)}
-    of_noise = {request for request in every if issubclass(request, PrivateRequest)} | {ShowWhole, ShowFeatures}
+    of_noise = {request for request in every if issubclass(request, PrivateRequest)}
+    of_noise |= {ShowWhole, ShowFeatures, UseLabelled}
     asked = {request.kind for request in every - of_noise}  # these see rows: test_private_questions.py
     federation, heard = Federation.drawn(), set[str]()
     for method, level in METHODS_BY_POLICY:

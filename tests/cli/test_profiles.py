@@ -92,6 +92,23 @@ def test_the_same_in_a_job_file(cli, patients, tmp_path):
     assert not (tmp_path / "no" / "profiles.csv").exists()
 
 
+def test_whose_rows_are_in_the_clusters(cli, patients, tmp_path):
+    more = ("--columns", "pressure,weight", "--policy", "research", "--out", "out")
+    code, out, _ = cli(*CLUSTER, *more)
+    assert code == 0
+    assert "Whose rows are in them" in out
+    result = json.loads((tmp_path / "out" / "result.json").read_text())["composition"]
+    assert (result["sites"], result["counts_are"]) == (["north", "south", "west"], "whole_groups")
+    assert np.sum(result["counts"], axis=0).tolist() == [80, 80, 80]
+    table = lines(tmp_path / "out" / "composition.csv")
+    assert len(table) == 9
+    assert sum(float(line["rows_of_whole_groups"]) for line in table) == 240
+    assert "Whose rows are in them" in (tmp_path / "out" / "report.html").read_text()
+    assert cli(*CLUSTER, "--columns", "pressure,weight", "--out", "other")[0] == 0
+    assert json.loads((tmp_path / "other" / "result.json").read_text())["composition"] is None
+    assert not (tmp_path / "other" / "composition.csv").exists()
+
+
 def test_without_profiles_nothing_is_asked(cli, patients, tmp_path):
     more = ("--columns", "pressure,weight", "--no-profile", "--out", "out")
     code, out, _ = cli(*CLUSTER, *more)

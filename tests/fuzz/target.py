@@ -63,6 +63,7 @@ from coterie.methods.shared import private_choosing, private_sums
 from coterie.methods.shared.agreement import Agree, UseColumns
 from coterie.methods.shared.alignment import Attend, SendTags
 from coterie.methods.shared.choosing import RateCandidates, SumHalves
+from coterie.methods.shared.composition import CountByCenter
 from coterie.methods.shared.coresets import SampleCoreset, SumCost
 from coterie.methods.shared.counts import CountRows, PoolRows
 from coterie.methods.shared.halves import CompareHalf
@@ -146,6 +147,7 @@ BY_HAND: tuple[Request[Any], ...] = (
     MeasureColumns(("x1",), *np.zeros((2, 0)), np.full(1, 5e4)),
     SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
     SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
+    CountByCenter(VALUES[:2]),
     CountByCluster(
         ("x0",),
         *np.zeros((2, 0)),

@@ -76,7 +76,14 @@ def test_presets_are_the_policies_their_names_promise():
         orders_may_choose=frozenset(),
         approval="first",
     )
-    assert preset("research") == Policy(per_site_results="averages", min_group=3, min_roster=2, rosters="any")
+    research = {
+        "per_site_results": "averages",
+        "min_group": 3,
+        "min_roster": 2,
+        "rosters": "any",
+        "composition": True,
+    }
+    assert preset("research") == Policy(**research)
 
 
 def test_presets_go_from_careful_to_open():
@@ -162,6 +169,7 @@ GOOD = {
     "min_roster": ("1", 1),
     "rosters": ('"any"', "any"),
     "halves": ("true", True),
+    "composition": ("true", True),
     "peers": (f'{{north = "{KEY.hex()}"}}', {"north": KEY}),
     "verification": ('"off"', "off"),
     "max_questions": ("1", 1),
@@ -279,6 +287,7 @@ OTHER = {
     "min_roster": 4,
     "rosters": "fixed",
     "halves": True,
+    "composition": True,
     "peers": {"north": KEY, "south": KEY},
     "verification": "required",
     "max_questions": 77,

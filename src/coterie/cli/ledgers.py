@@ -49,6 +49,7 @@ MANY_ROSTERS = 4
 FROM_ROWS = {
     "noisy": "noisy sums",
     "sums": "sums",
+    "composition": "sizes of clusters",
     "grams": "sums of products",
     "averages": "averages",
     "rows": "rows",

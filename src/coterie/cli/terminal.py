@@ -116,6 +116,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
 
         show_table("What distinguishes the clusters", *distinguishing_table(result["profiles"]))
         say(exactness_sentence(result["profiles"]))
+    if result.get("composition"):
+        from coterie.report.profiles import composition_table
+
+        show_table("Whose rows are in them", *composition_table(result["composition"]))
     _show_privacy(privacy)
     empty = sum(count == 0 for count in result["counts"])
     if empty and not privacy:

@@ -23,6 +23,7 @@ from coterie.methods.method import RunContext, RunResult, Settings
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.agreement import Capabilities
 from coterie.methods.shared.cluster_profiles import Profile
+from coterie.methods.shared.composition import Composition
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation
@@ -62,6 +63,8 @@ class FederatedEstimator(Seeded, Settings, BaseEstimator):
     """The final clusters over two halves of the sites, where that was asked for."""
     profiles_: Profile | None = None
     """What is in each cluster, where that was asked for."""
+    composition_: Composition | None = None
+    """How many rows of each site are in each cluster, where profiles were asked for and every policy allows it."""
     privacy_: PrivacySpent | None = None
     """What a private run promised, and how it was divided among its releases; sizes and costs are then estimates."""
     na_: Mapping[str, list[Any]] = {}

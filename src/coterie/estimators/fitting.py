@@ -84,7 +84,8 @@ def fit(
 
     ``profile=True`` asks, when the clusters are final, what is in each of them: ``profiles_``, in original units, in
     two or three more rounds of sums. ``profile=["age"]`` describes them by columns, too, that they are not made of:
-    without ``columns`` these are all others. In a private run profiles take a share of what it may give away, and
+    without ``columns`` these are all others. Where every site's policy allows it, ``composition_`` then has the
+    number of each site's rows in each cluster. In a private run profiles take a share of what it may give away, and
     ``ranges`` has those of such columns after the others.
 
     Where sites hold columns of the same rows (:class:`~coterie.VerticalKernelPCA`), ``key`` names the column that
@@ -176,7 +177,8 @@ def fit_over(
     estimator.n_features_in_ = len(names)
     estimator.feature_names_in_ = np.array(names, dtype=object)
     estimator.capabilities_, estimator.halves_, estimator.options_ = outcome.capabilities, outcome.halves, options
-    estimator.profiles_, estimator._matches_names = outcome.profile, True
+    estimator.profiles_, estimator.composition_ = outcome.profile, outcome.composition
+    estimator._matches_names = True
     estimator.set_privacy(outcome.privacy)
     drawn = getattr(layer, "public_seed", None)
     estimator.public_seed_ = estimator.run_seed if drawn is None else drawn

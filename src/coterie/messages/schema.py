@@ -36,9 +36,10 @@ from coterie.errors import MalformedMessage
 from coterie.messages.bounds import Bound, Limits, Magnitude
 from coterie.messages.numbers import Wire, wire
 
-Content = Literal["nothing", "schema", "noisy", "sums", "grams", "averages", "rows"]
-"""The content of an answer, from harmless to disclosing. Noisy sums are differentially private. Grams are sums of
-products of features: enough of them disclose the rows of a site's view, groups by default."""
+Content = Literal["nothing", "schema", "noisy", "sums", "composition", "grams", "averages", "rows"]
+"""The content of an answer, from harmless to disclosing. Noisy sums are differentially private. A composition is how
+many rows of a site are in each final cluster. Grams are sums of products of features: enough of them disclose the
+rows of a site's view, groups by default."""
 
 SCALARS = (int, float, str, bool, bytes, tuple[str, ...])
 MAX_AXES = 4

@@ -149,6 +149,8 @@ class Memory(dict[str, Any]):
     """The per-site results that the site's policy allows: none (0), averages (1) or rows (2)."""
     fewest_of_half: int = 1
     """The fewest sites that half of a run's sites may be; 0 where the site's policy allows no sums over halves."""
+    shows_composition: bool = True
+    """Whether the site's policy lets the server see how many of its rows are in each final cluster."""
     alignment_key: bytes | None = None
     """The sites' common secret, which turns keys of rows into tags."""
 

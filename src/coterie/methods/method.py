@@ -19,6 +19,7 @@ from coterie.messages.verbs import Protocol, present
 from coterie.methods.shared.agreement import Agree, Capabilities, UseColumns, agree
 from coterie.methods.shared.choosing import LARGEST, MOST, SMALLEST, Choice
 from coterie.methods.shared.cluster_profiles import Profile, run_profile
+from coterie.methods.shared.composition import Composition, CountByCenter, run_composition
 from coterie.methods.shared.counts import CountRows
 from coterie.methods.shared.halves import CompareHalf, Halves, compared_halves, final_centers
 from coterie.methods.shared.limits import ReportMagnitude
@@ -41,7 +42,7 @@ COUNT, COUNT_OR_NONE = Allowed(whole=True, low=1), Allowed(whole=True, low=1, no
 """Allowed values of a parameter that is a number of things."""
 PREPARATION: Requests = (
     *(Agree, UseColumns, ReportMagnitude, SumColumns, Prepare, ShowWhole, CountRows, LimitShare, CompareHalf),
-    *(MeasureColumns, SumByCluster, CountByCluster, UseLabelled),
+    *(MeasureColumns, SumByCluster, CountByCluster, CountByCenter, UseLabelled),
 )
 """The questions any method may be preceded by, or followed by."""
 
@@ -79,6 +80,8 @@ class RunResult(NamedTuple):
     """What is in the final clusters, where that was asked for."""
     privacy: PrivacySpent | None = None
     """What was promised, and how it was divided among releases, where the run was private."""
+    composition: Composition | None = None
+    """How many rows of each site are in each cluster, where profiles were asked for and every policy allows it."""
 
 
 class Settings:
@@ -131,7 +134,7 @@ class Settings:
         )
         known = options, None, preparation, tuple(names), capabilities.min_group > 0
         context = RunContext(n_columns, seed, preparation.spread, capabilities.averages, *known)
-        result, halves, profile = (yield from self.protocol(context)), None, None
+        result, halves, profile, composition = (yield from self.protocol(context)), None, None, None
         if options.halves:
             halves = yield from compared_halves(final_centers(result), capabilities.fewest_of_half, seed)
         if options.profile:
@@ -139,7 +142,9 @@ class Settings:
             is_grouped = capabilities.min_group > 0
             centers, labels = final_centers(result), getattr(result, "server_labels", None)
             profile = yield from run_profile(centers, described, preparation, is_grouped, labels)
-        return RunResult(preparation, result, capabilities, halves, profile)
+            if capabilities.composition:
+                composition = yield from run_composition(centers, is_grouped, labels)
+        return RunResult(preparation, result, capabilities, halves, profile, composition=composition)
 
     def _private_protocol(
         self, privacy: Privacy, columns: Sequence[Column], options: PreparationOptions, seed: int

@@ -37,7 +37,14 @@ from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, exactn
 from coterie.report.page import write_page
 from coterie.report.pictures import draw_clusters_by_site
 from coterie.report.privacy import privacy_facts
-from coterie.report.profiles import PROFILES, profile_facts, write_profiles
+from coterie.report.profiles import (
+    COMPOSITION,
+    PROFILES,
+    composition_facts,
+    profile_facts,
+    write_composition,
+    write_profiles,
+)
 from coterie.runtime.ledger import Exchange, Ledger
 from coterie.secure.certificates import CERTIFICATE
 from coterie.sites.policy import Policy
@@ -47,7 +54,7 @@ RESULT_SCHEMA = 2
 """1 had other words for how exact costs and sizes are, and did not say what was in force."""
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", PROFILES, CERTIFICATE, CHOICE, CHOICE_PICTURE),
+    *("model.json", "clusters.png", "report.html", PROFILES, COMPOSITION, CERTIFICATE, CHOICE, CHOICE_PICTURE),
 )
 """What a run writes at a server."""
 DRAWN_ROWS, DRAWN_SITES = 1500, 12
@@ -116,6 +123,7 @@ def result_of(
         "privacy": privacy_facts(estimator),
         "halves": halves_of(estimator.halves_),
         "profiles": profile_facts(estimator.profiles_),
+        "composition": composition_facts(estimator.composition_),
         "title": " over ".join(
             (count_of(len(estimator.cluster_centers_), "cluster"), count_of(len(ledger.sites()), "site"))
         ),
@@ -240,6 +248,8 @@ def write_run(
     save_model(estimator, folder / "model.json")
     if estimator.profiles_ is not None:
         write_profiles(folder / PROFILES, estimator.profiles_)
+    if estimator.composition_ is not None:
+        write_composition(folder / COMPOSITION, estimator.composition_)
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     write_page(folder)
     return result

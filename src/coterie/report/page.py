@@ -12,7 +12,7 @@ from typing import Any
 from coterie.report.in_force import in_force_table
 from coterie.report.labels import rows_head, size_text
 from coterie.report.privacy import privacy_sentences, releases_table
-from coterie.report.profiles import distinguishing_table, exactness_sentence
+from coterie.report.profiles import composition_table, distinguishing_table, exactness_sentence
 
 SHOWN_COLUMNS = 12
 
@@ -33,6 +33,8 @@ def write_page(folder: Path) -> Path:
             f"<h2>What distinguishes the clusters</h2>{_table(*distinguishing_table(result['profiles']))}",
             f"<p><small>{escape(exactness_sentence(result['profiles']))}</small></p>",
         ]
+    if result.get("composition"):
+        parts.append(f"<h2>Whose rows are in them</h2>{_table(*composition_table(result['composition']))}")
     privacy = result.get("privacy")
     if privacy:
         parts.append(_privacy(privacy))

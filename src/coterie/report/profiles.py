@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie.methods.shared.cluster_profiles import Profile
+from coterie.methods.shared.composition import Composition
 
-PROFILES = "profiles.csv"
+PROFILES, COMPOSITION = "profiles.csv", "composition.csv"
 SHOWN = 3
 """Columns of a cluster in the table of what distinguishes it."""
 
@@ -53,6 +54,33 @@ def distinguishing_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list
         for cluster, columns in enumerate(facts["distinguishing"])
     ]
     return ["cluster", "differs most in (mean or share, difference from all rows)"], lines
+
+
+def composition_facts(composition: Composition | None) -> dict[str, Any] | None:
+    """What ``result.json`` says of the sites' rows in each cluster; None where that was not seen."""
+    if composition is None:
+        return None
+    counted = "whole_groups" if composition.over_groups else "rows"
+    return {"sites": list(composition.sites), "counts_are": counted, "counts": composition.rows.tolist()}
+
+
+def write_composition(path: Path, composition: Composition) -> None:
+    """A line a cluster and site."""
+    counted = "rows_of_whole_groups" if composition.over_groups else "rows"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["cluster", "site", counted, "share_of_cluster"])
+        for record in composition.records():
+            writer.writerow([record["cluster"], record["site"], f"{record['rows']:.15g}", f"{record['share']:.6g}"])
+
+
+def composition_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The head and the lines of a table: for each cluster how many rows each site has in it."""
+    lines = [
+        [str(cluster), *(f"{count:,.0f} ({count / max(sum(counts), 1):.0%})".replace("%", " %") for count in counts)]
+        for cluster, counts in enumerate(facts["counts"])
+    ]
+    return ["cluster", *facts["sites"]], lines
 
 
 def exactness_sentence(facts: Mapping[str, Any]) -> str:

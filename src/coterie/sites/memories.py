@@ -46,6 +46,7 @@ class RunMemories:
         memory = self._runs.setdefault(run, {}).setdefault(view, RunMemory())
         memory.alignment_key, memory.allows = self._policy.alignment_key, self._policy.allowed
         memory.fewest_of_half = self._policy.fewest_of_half
+        memory.shows_composition = self._policy.shows_composition
         self._runs.move_to_end(run)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

@@ -48,6 +48,7 @@ class PrivacyRules:
 
 
 _LEVEL: dict[Content, int] = {"nothing": 0, "schema": 0, "noisy": 1, "sums": 1, "grams": 1, "averages": 1, "rows": 2}
+"""Of a composition a rule of its own decides."""
 _ALLOWED = {"none": 0, "averages": 1, "rows": 2}
 SMALLEST_GROUP, LARGEST_GROUP = 3, 50
 MIN_KEY_BYTES = 16
@@ -77,6 +78,8 @@ class Policy:
     """Which rosters one run may sum this site up with: always the same one; fewer sites as some drop out; any."""
     halves: bool = False
     """Whether one run may also sum this site up, once, with half of its sites, to compare the halves' clusters."""
+    composition: bool = False
+    """Whether the server may see how many of this site's rows are in each final cluster; in verified runs never."""
     peers: Mapping[str, bytes] | None = None
     """Other sites' public keys, pinned; None trusts those the server introduces."""
     verification: Literal["required", "off"] | None = None
@@ -129,7 +132,13 @@ class Policy:
         """One owner playing all sites: everything is allowed."""
         key = bytes(32)
         return cls(
-            protection="none", per_site_results="rows", min_roster=1, rosters="any", halves=True, alignment_key=key
+            protection="none",
+            per_site_results="rows",
+            min_roster=1,
+            rosters="any",
+            halves=True,
+            composition=True,
+            alignment_key=key,
         )
 
     @property
@@ -141,6 +150,11 @@ class Policy:
     def verifies(self) -> bool:
         """Whether the site checks that questions are those of the ordered method."""
         return (self.verification or ("required" if self.per_site_results == "none" else "off")) == "required"
+
+    @property
+    def shows_composition(self) -> bool:
+        """Whether the server sees how many of the site's rows are in each cluster."""
+        return self.composition and not self.verifies
 
     def allows(self, method: str) -> bool:
         """Whether the method may be run at all."""
@@ -209,7 +223,10 @@ class Policy:
         if METHODS[method].needs_rows and self.protection_of(method) != "none":
             return Refusal.ROWS_PROTECTED
         reply = reply_type(request)
-        if not is_masked and _LEVEL[reply.content] > self.allowed:
+        is_allowed = (
+            self.shows_composition if reply.content == "composition" else _LEVEL[reply.content] <= self.allowed
+        )
+        if not (is_masked or is_allowed):
             return Refusal.SINGLE_ANSWER_FORBIDDEN
         if self.per_site_results != "rows" and (reply.content == "rows" or has_row_axis(reply)):  # masked or not
             return Refusal.ROWS_FORBIDDEN

@@ -44,6 +44,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "rosters": (Literal["fixed", "shrinking", "any"], "fixed, shrinking or any"),
     "verification": (Literal["required", "off"], "required or off"),
     "halves": (bool, "true or false"),
+    "composition": (bool, "true or false"),
     "max_questions": _POSITIVE,
     "max_runs": _POSITIVE,
     "orders_may_choose": (frozenset[Choice], "a list of points, ranges and parameters, or an empty one"),
@@ -272,6 +273,13 @@ def _public_key(where: object, site: str, text: Any) -> bytes:
     return key
 
 
+def _composition(policy: Policy) -> str:
+    """What is said of it."""
+    if not policy.composition or policy.verifies:
+        return "verified" if policy.composition else "none"
+    return "rows" if policy.protection == "none" else "noise" if policy.protection == "noise" else "groups"
+
+
 def explain_policy(policy: Policy) -> list[str]:
     """The rules as sentences: what they keep, and where they stop."""
     text = tomllib.loads(_shipped("explanations"))
@@ -293,6 +301,7 @@ def explain_policy(policy: Policy) -> list[str]:
         text["rosters"][policy.rosters],
         text["verification"]["required" if policy.verifies else "off"],
         text["halves"]["allowed" if policy.halves else "none"],
+        text["composition"][_composition(policy)],
         text["peers"]["none" if policy.peers is None else "pinned"],
         text["alignment_key"]["none" if policy.alignment_key is None else "set"],
     ]

@@ -24,6 +24,10 @@ class Visible(IntEnum):
     ROWS = 2
 
 
+COMPOSITION = 4
+"""What is added to the number of :class:`Visible` where the composition of clusters may be seen."""
+
+
 class Capabilities(NamedTuple):
     """What holds for all sites of a run: what may be seen of each, and what they compute with."""
 
@@ -32,6 +36,8 @@ class Capabilities(NamedTuple):
     """The fewest rows in a group of any site that shows groups; 0 where none does."""
     fewest_of_half: int = 1
     """The fewest sites that half of the sites may be, to be summed up apart; 0 where a site does not allow it."""
+    composition: bool = True
+    """Whether every site lets the server see how many of its rows are in each final cluster."""
 
     @property
     def averages(self) -> bool:
@@ -51,13 +57,14 @@ class Match(IntEnum):
 class ColumnReport(Reply, content="schema"):
     """For every expected column whether the site has it so, and whether these are all of its columns.
 
-    Then what its policy lets be seen of it by itself; the fewest rows behind a row it shows, 0 where it shows rows as
-    they are; and the fewest sites that half of a run's sites may be, 0 where it is not summed up with half of them.
+    Then what its policy lets be seen of it by itself, and ``COMPOSITION`` more where that includes how many of its
+    rows are in each final cluster; the fewest rows behind a row it shows, 0 where it shows rows as they are; and the
+    fewest sites that half of a run's sites may be, 0 where it is not summed up with half of them.
     """
 
     matches: Integers = array("d", dtype="uint2")
     complete: Integers = array(dtype="uint1")
-    allows: Integers = array(dtype="uint2")
+    allows: Integers = array(dtype="uint3")
     min_group: Integers = array(dtype="uint8")
     fewest_of_half: Integers = array(dtype="uint16")
 
@@ -103,7 +110,8 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
             matches[i] = Match.ELSEWHERE
     is_complete = {column.name for column in table.columns} == set(ask.names)
     least = getattr(table, "min_group", 0)
-    numbers = (int(is_complete), memory.allows, least, memory.fewest_of_half)
+    allows = memory.allows + COMPOSITION * memory.shows_composition
+    numbers = (int(is_complete), allows, least, memory.fewest_of_half)
     return ColumnReport(matches, *(np.array(number) for number in numbers))
 
 
@@ -132,9 +140,10 @@ def agree(columns: Sequence[Column], besides: Sequence[Column] = ()) -> Protocol
     if besides or not all(report.complete and not report.matches.any() for report in reports.values()):
         yield from total(UseColumns(names[: len(columns)]))
     groups = (int(report.min_group) for report in reports.values() if report.min_group)
-    visible = Visible(min(int(report.allows) for report in reports.values()))
+    allowed = [int(report.allows) for report in reports.values()]
+    visible, composition = Visible(min(one % COMPOSITION for one in allowed)), min(allowed) >= COMPOSITION
     halves = [int(report.fewest_of_half) for report in reports.values()]
-    return Capabilities(visible, min(groups, default=0), max(halves) if all(halves) else 0)
+    return Capabilities(visible, min(groups, default=0), max(halves) if all(halves) else 0, composition)
 
 
 def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, ...]:

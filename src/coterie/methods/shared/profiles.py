@@ -198,7 +198,7 @@ def cluster_sums(table: Table, labels: Integers, origin: Floats, axes: Mapping[s
     """The sums of a table's columns over the rows with each label."""
     k, reply = axes["k"], ClusterSums.zeros(axes)
     away = _distances(table) if axes["groups"] and table.n_rows else np.square
-    for block, own in _with_labels(table, labels):
+    for block, own in with_labels(table, labels):
         values, about = block.values, np.nan_to_num(block.rows - origin)
         parts = (values, values * about, values * about**2)
         present, sums, squares = (clustering.sums_by_cell(part, own, np.ones(len(own)), k) for part in parts)
@@ -231,7 +231,7 @@ def bin_counts(table: Table, labels: Integers, first: Floats, last: Floats, bins
     """The values of a table's columns, counted by label, column and bin."""
     k, p = first.shape
     counts = np.zeros(k * p * bins)
-    for block, own in _with_labels(table, labels):
+    for block, own in with_labels(table, labels):
         with np.errstate(all="ignore"):
             places = np.floor((block.rows - first[own]) / ((last - first) / bins)[own])
         inside = np.clip(np.nan_to_num(places, posinf=bins), 0, bins - 1).astype(np.intp)
@@ -240,7 +240,7 @@ def bin_counts(table: Table, labels: Integers, first: Floats, last: Floats, bins
     return counts.reshape(k, p, bins)
 
 
-def _with_labels(table: Table, labels: Integers) -> Iterator[tuple[Block, Indices]]:
+def with_labels(table: Table, labels: Integers) -> Iterator[tuple[Block, Indices]]:
     """The blocks of a table, each with the labels of its rows."""
     start = 0
     for block in table.raw_blocks():
