@@ -120,9 +120,9 @@ def _first_split_cost(n_sites: int, method: str) -> Cost:
 
 def _prepared_cost(n_sites: int, result: Any) -> Cost:
     names = tuple(f"x{i}" for i in range(D))
-    # Agreement: a 2-bit mark a column, a bit, and 3 bits, a byte and two more for what a site allows: 6 bytes.
+    # Agreement: a 2-bit mark a column, a bit, 2 bits, a bit, a byte and two more for what a site allows: 7 bytes.
     ask = Agree(D, names, ("number",) * D)
-    assert (ask.layout.numbers, ask.layout.n_bytes) == (D + 4, 6)
+    assert (ask.layout.numbers, ask.layout.n_bytes) == (D + 5, 7)
     asked = one_round([ask] * n_sites, method="lloyd")
     saved = var_part_cost(n_sites, K, D, method="lloyd") + _first_split_cost(n_sites, "lloyd") * -1
     return asked + standard_cost(n_sites, D, method="lloyd") + saved + lloyd_cost(n_sites, K, D, result[1].n_rounds)

@@ -29,7 +29,7 @@ from coterie.secure.keys import KEY_BYTES, Bytes, Context, array_of, expanded, e
 T = TypeVar("T")
 
 SEED_BYTES = 4
-REPORT_BYTES = 5
+REPORT_BYTES = 6
 """Of a report on columns, besides one byte a column."""
 
 
@@ -145,9 +145,9 @@ def local_hello(exit_: Exit, memory: Memory, envelope: Envelope, ask: AskHello) 
 
 
 def pack_report(reply: Any) -> bytes:
-    """What a site says of its columns, in a fixed number of bytes: those of the columns and five more."""
-    matches, complete, allows, least, half = reply.arrays()
-    limits = bytes([int(complete), int(allows), int(least)]) + int(half).to_bytes(2, "big")
+    """What a site says of its columns, in a fixed number of bytes: those of the columns and six more."""
+    matches, *numbers, half = reply.arrays()
+    limits = bytes(int(number) for number in numbers) + int(half).to_bytes(2, "big")
     return bytes(matches.astype(np.uint8)) + limits
 
 
@@ -155,7 +155,7 @@ def unpack_report(raw: bytes) -> ColumnReport:
     """The inverse of :func:`pack_report`."""
     if len(raw) < REPORT_BYTES:
         raise MalformedMessage("a report of columns is cut short")
-    numbers = (raw[-5] != 0, raw[-4], raw[-3], int.from_bytes(raw[-2:], "big"))
+    numbers = (raw[-6] != 0, raw[-5], raw[-4] != 0, raw[-3], int.from_bytes(raw[-2:], "big"))
     matches = np.frombuffer(raw[:-REPORT_BYTES], np.uint8).astype(np.int64)
     return ColumnReport(matches, *(np.array(int(number)) for number in numbers))
 

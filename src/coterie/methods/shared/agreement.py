@@ -24,10 +24,6 @@ class Visible(IntEnum):
     ROWS = 2
 
 
-COMPOSITION = 4
-"""What is added to the number of :class:`Visible` where the composition of clusters may be seen."""
-
-
 class Capabilities(NamedTuple):
     """What holds for all sites of a run: what may be seen of each, and what they compute with."""
 
@@ -57,14 +53,15 @@ class Match(IntEnum):
 class ColumnReport(Reply, content="schema"):
     """For every expected column whether the site has it so, and whether these are all of its columns.
 
-    Then what its policy lets be seen of it by itself, and ``COMPOSITION`` more where that includes how many of its
-    rows are in each final cluster; the fewest rows behind a row it shows, 0 where it shows rows as they are; and the
-    fewest sites that half of a run's sites may be, 0 where it is not summed up with half of them.
+    Then what its policy lets be seen of it by itself; whether its rows in each final cluster may be counted; the
+    fewest rows behind a row it shows, 0 where it shows rows as they are; and the fewest sites that half of a run's
+    sites may be, 0 where it is not summed up with half of them.
     """
 
     matches: Integers = array("d", dtype="uint2")
     complete: Integers = array(dtype="uint1")
-    allows: Integers = array(dtype="uint3")
+    allows: Integers = array(dtype="uint2")
+    composition: Integers = array(dtype="uint1")
     min_group: Integers = array(dtype="uint8")
     fewest_of_half: Integers = array(dtype="uint16")
 
@@ -110,9 +107,8 @@ def local_report(table: Table, memory: Memory, ask: Agree) -> ColumnReport:
             matches[i] = Match.ELSEWHERE
     is_complete = {column.name for column in table.columns} == set(ask.names)
     least = getattr(table, "min_group", 0)
-    allows = memory.allows + COMPOSITION * memory.shows_composition
-    numbers = (int(is_complete), allows, least, memory.fewest_of_half)
-    return ColumnReport(matches, *(np.array(number) for number in numbers))
+    numbers = (is_complete, memory.allows, memory.shows_composition, least, memory.fewest_of_half)
+    return ColumnReport(matches, *(np.array(int(number)) for number in numbers))
 
 
 def agree(columns: Sequence[Column], besides: Sequence[Column] = ()) -> Protocol[Capabilities]:
@@ -140,8 +136,8 @@ def agree(columns: Sequence[Column], besides: Sequence[Column] = ()) -> Protocol
     if besides or not all(report.complete and not report.matches.any() for report in reports.values()):
         yield from total(UseColumns(names[: len(columns)]))
     groups = (int(report.min_group) for report in reports.values() if report.min_group)
-    allowed = [int(report.allows) for report in reports.values()]
-    visible, composition = Visible(min(one % COMPOSITION for one in allowed)), min(allowed) >= COMPOSITION
+    visible = Visible(min(int(report.allows) for report in reports.values()))
+    composition = all(bool(report.composition) for report in reports.values())
     halves = [int(report.fewest_of_half) for report in reports.values()]
     return Capabilities(visible, min(groups, default=0), max(halves) if all(halves) else 0, composition)
 
