@@ -150,7 +150,7 @@ def test_a_run_of_several_sites_shows_others_no_line_of_a_row(tmp_path: Path) ->
     data = [str(tmp_path / f"{name}.npz") for name in "abc"]
     Job(data=data, out=str(out), clusters=2, method="lloyd").run(resume=False, watch=lambda _: None)
     shown = {"result.json", "centers.csv", "model.json", "report.html", "clusters.png", "ledger.json"}
-    shown |= {"certificate.json"}  # what was ordered and what sites signed, to be handed on
+    shown |= {"profiles.csv", "certificate.json"}  # what was ordered and what sites signed, to be handed on
     assert within_reach(out) == shown
     assert {path.name for path in out.rglob("*")} >= {"a.parquet", "ledger.jsonl", "ledger.jsonl.head"}
     assert shown <= {*RESULT_FILES}

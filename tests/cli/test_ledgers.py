@@ -91,7 +91,7 @@ def test_a_masked_run_shows_that_the_server_saw_sums_over_all_sites_and_nothing_
     n_bytes = answer_header_bytes("federated-kmeans") + HELLO_BYTES + REPORT_BYTES + 3 + 4 * HEAD_BYTES
     assert ["0", "SiteHello", "schema", "the answer", "0", f"{n_bytes}"] in rows
     assert {row[1]: row[3] for row in rows if row[2] == "sums"} == dict.fromkeys(
-        ("Magnitudes", "ColumnSums", "CellSums", "WeightedCenters", "Sizes"), "a sum over 5 sites"
+        ("Magnitudes", "ColumnSums", "CellSums", "EachMoments", "WeightedCenters", "Sizes"), "a sum over 5 sites"
     )
     assert rows[-1][1:3] == [KEYS, "no data"]
 
@@ -104,7 +104,7 @@ def test_every_message_is_in_one_line_of_the_table(show):
     for place, what in ((-2, "floats"), (-1, "bytes")):
         assert sum(int(row[place].replace(",", "")) for row in rows) == sum(line[what] for line in lines)
     left = [line for line in lines if line["event"] not in ("once", "note", "groups")]
-    assert f"{len(left)} messages, {sum(x['floats'] for x in left)} values" in whole
+    assert f"{len(left)} messages, {sum(x['floats'] for x in left):,} values" in whole
     assert f"{sum(x['bytes'] for x in left):,} bytes" in whole
 
 
@@ -147,7 +147,7 @@ def test_a_ledger_of_an_earlier_version_says_over_whom_a_sum_was_really_unmasked
 
 
 def test_a_plain_run_shows_that_the_server_saw_every_answer(show):
-    fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"))
+    fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"), parameters={"init": "one-shot"})
     table, below = show("run/sites/a.jsonl")
     assert re.search(r"the server saw: \d per-site results \(sums\), which it declared it would only sum", below)
     assert "1 per-site result (averages)" in below
@@ -158,7 +158,7 @@ def test_a_plain_run_shows_that_the_server_saw_every_answer(show):
 
 
 def test_a_masked_sum_over_one_site_is_shown_as_seen_by_itself(show):
-    fitted(policy=Policy.simulation(), names=("only",))
+    fitted(policy=Policy.simulation(), names=("only",), parameters={"init": "one-shot"})
     _, below = show("run/sites/only.jsonl")
     assert re.search(r"the server saw: \d+ per-site results \(sums\); 1 per-site result \(averages\)\.", below)
     assert "in a sum over" not in below
@@ -267,7 +267,7 @@ def test_the_servers_table_adds_up(show):
 
 
 def test_the_servers_plain_run_names_every_answer_it_saw(show):
-    fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"))
+    fitted(sums="plain", policy=Policy.simulation(), names=("a", "b"), parameters={"init": "one-shot"})
     table, below = show("run")
     assert "2 per-site results (averages)" in below
     assert "per-site results (sums), which it declared it would only sum" in below

@@ -153,7 +153,7 @@ class RunState:
             "state": state,
             "failed": failed,
             "round": self.exchanges[-1]["round"] if self.exchanges else None,
-            "rounds": phases.count("algorithm"),
+            "rounds": len(phases) - phases.count("masking"),
             "rounds_masking": phases.count("masking"),
             "seconds": round(self.elapsed(now), 3),
             "rounds_per_second": self.rate(),

@@ -100,8 +100,8 @@ class Ledger:
             raise ValueError(f"the ledger has no {what!r}; it has {', '.join(TOTALS)}")
         exchanges = [exchange for exchange in self.exchanges if site is None or site in exchange.sites]
         if what in ("rounds", "rounds_masking"):
-            phase = "algorithm" if what == "rounds" else "masking"
-            return sum(exchange.phase == phase for exchange in exchanges)
+            is_masking = what == "rounds_masking"
+            return sum((exchange.phase == "masking") == is_masking for exchange in exchanges)
         counts = (e.sites.values() if site is None else [e.sites[site]] for e in exchanges)
         return sum(getattr(count, what) for of_exchange in counts for count in of_exchange)
 

@@ -7,6 +7,7 @@ import hmac
 import logging
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -98,7 +99,9 @@ class Site(Services):
         policy, ledger = policy or Policy(), ledger or SiteLedger()
         orders = Orders(policy, ledger, table_name, approvals, units and units.column)
         super().__init__(name, policy, ledger, orders, log or logging.getLogger(LOGGER), identity, seed)
-        self._tables, self._whole = self._views(table, table_name), table
+        self._identifying: frozenset[str] = frozenset()
+        """The columns that identify rows, where the site itself keeps no row by which to find them."""
+        self._tables = self._views(table, table_name)
         self._bounded: dict[int, BoundedTable] = {}
         """The table by how many rows of each unit count."""
         self.compute_seconds = 0.0
@@ -123,7 +126,13 @@ class Site(Services):
             if view.n_grouped < FEW_GROUPS * view.min_group:
                 held = (self.name, view.n_grouped, view.min_group)
                 self._log.warning("%s: %d rows make few groups of at least %d, of unlike rows", *held)
+            self._identifying = identifying_columns(table, [column.name for column in table.columns])
         return views
+
+    def _identifying_of(self, names: Collection[str]) -> frozenset[str]:
+        """Which of some columns identify rows."""
+        table = self._tables.get("none")
+        return self._identifying & set(names) if table is None else identifying_columns(table, names)
 
     def _table(self, envelope: Envelope) -> Table:
         """The table as a run sees it; a private one sees so many rows of each unit."""
@@ -291,7 +300,7 @@ class Site(Services):
             order,
             self.peers.identity.trust,
             lambda is_private: self._check_table(envelope, {}, is_private=is_private),
-            lambda names: identifying_columns(self._whole, names),
+            self._identifying_of,
         )
 
     def evaluate(self, envelope: Envelope, request: Request[Any] | None, limits: Limits) -> Reply:

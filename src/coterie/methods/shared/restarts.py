@@ -113,7 +113,9 @@ def chosen_start(
     """Centers from the best of several starts by name, or from the only one."""
     check_n_init(n_init, init)
     most = _n_starts(n_init, init, n_clusters, spread)
-    starts = yield from starts_of(init, n_clusters, spread, seed=seed, most=TRIED * most if most > 1 else 1)
+    is_auto = isinstance(init, str) and init == "auto"  # of its three kinds of points no kind is always the best
+    tried = TRIED * most if most > 1 or is_auto else 1
+    starts = yield from starts_of(init, n_clusters, spread, seed=seed, most=tried)
     return (yield from best_of(starts, most))
 
 

@@ -257,9 +257,14 @@ def cells_and_places(
     n_clusters: int, spread: Spread, *, seed: int, n_places: int | None = None
 ) -> Protocol[tuple[Points, Points]]:
     """Two sets of points that stand for all rows: the means of four cells a cluster, and public places, as many
-    unless stated, that moved to the means of the rows near them."""
-    d, n_cells = len(spread.mean), min(CELLS_A_CLUSTER * n_clusters, points_of(n_clusters, spread))
-    drawn = np.random.default_rng([seed, 2]).standard_normal((n_cells if n_places is None else n_places, d))
+    unless stated, that moved to the means of the rows near them.
+
+    Cells are fewer where rows cannot be told apart: a cell whose rows are equal is not cut.
+    """
+    d, most = len(spread.mean), points_of(n_clusters, spread)
+    n_cells = min(CELLS_A_CLUSTER * n_clusters, max(n_clusters, MOST_NUMBERS // (d + 1)))
+    n_drawn = min(n_cells, most) if n_places is None else n_places
+    drawn = np.random.default_rng([seed, 2]).standard_normal((n_drawn, d))
     return (yield from _split_cells(n_cells, d, spread, places=spread.mean + spread.deviation * drawn))
 
 
