@@ -142,8 +142,8 @@ class Walk:
             (asked, limits), (ordered, ordered_limits) = map(codec.decode_body, (_attached(data).body, wanted))
             assert asked is not None
             assert ordered is not None
-            assert limits == ordered_limits
-            assert is_same(asked, ordered), "another question than the ordered one is answered"
+            is_ordered = limits == ordered_limits and is_same(asked, ordered)
+            assert is_ordered, "another question than the ordered one is answered"
 
     def go_on(self) -> bool:
         """Put the real question, after a recall where the site forgot; whether there is another one."""

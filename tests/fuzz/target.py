@@ -73,12 +73,13 @@ from coterie.methods.shared.plain import plain
 from coterie.methods.shared.preparation import SumColumns
 from coterie.methods.shared.prepared import Prepare
 from coterie.methods.shared.private_profiles import UseLabelled
-from coterie.methods.shared.profiles import CountByCluster, MeasureColumns, SumByCluster
+from coterie.methods.shared.profiles import CountByCluster, CountByLabel, MeasureColumns, SumByCluster, SumByLabel
 from coterie.methods.shared.restarts import AssignEach, CompareStarts
 from coterie.methods.shared.shares import LimitShare
 from coterie.methods.shared.starts import Split, Summarise
 from coterie.methods.shared.whole_rows import ShowWhole
 from coterie.methods.vertical.dpca import CountColumns, SendComponents, SolveCopy
+from coterie.methods.vertical.profiles import MeasureNames, SendNames
 from coterie.methods.vertical.sites import (
     Decompose,
     FindRank,
@@ -145,6 +146,12 @@ BY_HAND: tuple[Request[Any], ...] = (
     LimitShare(1e6, 1.0),
     CompareHalf(np.ones((2, 2))),
     MeasureColumns(("x1",), *np.zeros((2, 0)), np.full(1, 5e4)),
+    SumByLabel(("x1", "x0"), *np.zeros((2, 0)), 3, np.arange(24) % 3, np.full(2, 5e4)),
+    CountByLabel(
+        ("x0",), *np.zeros((2, 0)), 4, np.ones(2), np.arange(24) % 2, np.zeros((2, 1)), np.full((2, 1), 9e4)
+    ),
+    MeasureNames(),
+    SendNames(5),
     SumByCluster(("x1", "x0"), *np.zeros((2, 0)), np.full((3, 2), 5e4), np.full(2, 5e4), 3),
     SumByCluster(("x0",), np.full(1, 1e4), np.full(1, 6e4), VALUES, np.zeros(1)),
     CountByCenter(VALUES[:2]),
