@@ -11,11 +11,11 @@ from coterie.cli import options as opt
 from coterie.cli.cluster import run_job
 from coterie.cli.jobs import Job
 from coterie.cli.options import app
-from coterie.cli.shared_options import asked_of_files, taking
+from coterie.cli.shared_options import asked_of_data, asked_of_method, taking
 
 
 @app.command("choose-k")
-@taking(asked_of_files)
+@taking(asked_of_data, asked_of_method)
 def choose_k(
     asked: dict[str, Any],
     clusters: opt.ClusterRange = "2-15",

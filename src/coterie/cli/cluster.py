@@ -15,7 +15,7 @@ from coterie.cli.jobs import Job, read_job
 from coterie.cli.labels import new_file
 from coterie.cli.options import app, site
 from coterie.cli.run_state import read_state
-from coterie.cli.shared_options import asked_of_files, taking
+from coterie.cli.shared_options import asked_of_data, asked_of_method, taking
 from coterie.cli.terminal import Interrupted, console, say, show_result, show_table, tell, watching
 from coterie.errors import InputError
 
@@ -58,7 +58,7 @@ def _check_demo_folder(out: Path) -> None:
 
 
 @app.command()
-@taking(asked_of_files)
+@taking(asked_of_data, asked_of_method)
 def cluster(
     asked: dict[str, Any],
     clusters: opt.Clusters,

@@ -14,6 +14,7 @@ import typer
 from coterie.cli import options as opt
 from coterie.cli.jobs import Job, sums_of
 from coterie.cli.options import app
+from coterie.cli.shared_options import asked_of_data, taking
 from coterie.cli.terminal import print_json, say, show_table, tell, watching
 from coterie.errors import InputError
 from coterie.methods.shared.privacy import Privacy
@@ -67,28 +68,13 @@ def write_description(out: Path, made: TableDescription) -> None:
 
 
 @app.command()
-@opt.reads_tables
+@taking(asked_of_data)
 def describe(
-    data: Annotated[
-        list[Path],
-        typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
-    ],
-    site_column: opt.SiteColumn = None,
-    ranges: opt.Ranges = None,
-    epsilon: opt.Epsilon = None,
-    delta: opt.Delta = None,
-    tolerated: opt.Tolerated = None,
-    unit: opt.Unit = None,
-    rows_per_unit: opt.RowsPerUnit = None,
-    policy: Annotated[
-        str | None, typer.Option(help="The sites' policy, as for `coterie cluster`, with the same default.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
+    asked: dict[str, Any],
     out: Annotated[
         Path | None, typer.Option(help="Folder for describe.json, describe.csv and the ledger of every byte.")
     ] = None,
     as_json: opt.AsJson = False,
-    **reading: Any,
 ) -> None:
     """Describe the columns of all sites' files, before any clustering: what is there, and what to watch out for.
 
@@ -101,18 +87,7 @@ def describe(
     """
     if out is not None and any((out / name).exists() for name in (*FILES, "result.json", "journal")):
         raise InputError(f"{out} already holds a run; choose another folder.")
-    job = DescribeJob(
-        [str(path) for path in data],
-        "" if out is None else str(out),
-        site_column=site_column,
-        ranges=opt.ranges_of(ranges),
-        privacy=opt.privacy_of(
-            epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
-        ),
-        seed=seed,
-        policy=policy,
-        **reading,
-    )
+    job = DescribeJob(**asked, out="" if out is None else str(out))
     with watching(quiet=as_json) as watch:
         made = job.describe(watch)
     if as_json:

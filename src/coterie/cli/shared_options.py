@@ -12,17 +12,21 @@ import typer
 from coterie.cli import options as opt
 
 
-def taking(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of ``shared`` besides its own; what that makes of them is its first argument."""
+def taking(*shared: Callable[..., dict[str, Any]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of ``shared`` besides its own; what these make of them is its first argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        common = list(inspect.signature(shared, eval_str=True).parameters.values())
+        parts = [list(inspect.signature(part, eval_str=True).parameters.values()) for part in shared]
 
         def run(**given: Any) -> None:
-            command(shared(**{item.name: given.pop(item.name) for item in common}), **given)
+            asked: dict[str, Any] = {}
+            for part, items in zip(shared, parts, strict=True):
+                asked |= part(**{item.name: given.pop(item.name) for item in items})
+            command(asked, **given)
 
-        both = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*common[:1], *own, *common[1:])]
+        first, *others = [item for items in parts for item in items]
+        both = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (first, *own, *others)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
         run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in both}
@@ -32,23 +36,18 @@ def taking(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callab
 
 
 @opt.reads_tables
-def asked_of_files(
+def asked_of_data(
     data: Annotated[
         list[Path],
         typer.Argument(help="One file per site (Parquet, CSV, Arrow or npz), or one file with --site-column."),
     ],
     site_column: opt.SiteColumn = None,
-    method: opt.Method = "federated-kmeans",
-    settings: opt.Settings = None,
-    scale: opt.Scale = "none",
-    missing: opt.Missing = "refuse",
     ranges: opt.Ranges = None,
     epsilon: opt.Epsilon = None,
     delta: opt.Delta = None,
     tolerated: opt.Tolerated = None,
     unit: opt.Unit = None,
     rows_per_unit: opt.RowsPerUnit = None,
-    max_share: opt.MaxShare = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -60,20 +59,32 @@ def asked_of_files(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The run's public seed.")] = 0,
     **reading: Any,
 ) -> dict[str, Any]:
-    """What is asked of files on this machine, by the field names of ``Job``."""
+    """Which files on this machine, under which protection, by the field names of ``Job``."""
     return {
         "data": [str(path) for path in data],
         "site_column": site_column,
-        "method": method,
-        "settings": opt.settings_of(settings),
-        "scale": scale,
-        "missing": missing,
         "ranges": opt.ranges_of(ranges),
         "privacy": opt.privacy_of(
             epsilon=epsilon, delta=delta, tolerated=tolerated, unit=unit, rows_per_unit=rows_per_unit
         ),
-        "max_share": max_share,
         "policy": policy,
         "seed": seed,
         **reading,
+    }
+
+
+def asked_of_method(
+    method: opt.Method = "federated-kmeans",
+    settings: opt.Settings = None,
+    scale: opt.Scale = "none",
+    missing: opt.Missing = "refuse",
+    max_share: opt.MaxShare = None,
+) -> dict[str, Any]:
+    """Which method, over rows prepared how, by the field names of ``Job``."""
+    return {
+        "method": method,
+        "settings": opt.settings_of(settings),
+        "scale": scale,
+        "missing": missing,
+        "max_share": max_share,
     }
