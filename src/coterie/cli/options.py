@@ -221,12 +221,13 @@ def clusters_of(text: str) -> int | str:
 def range_of(text: str) -> tuple[int, int]:
     """``"2-15"`` as (2, 15)."""
     low, _, high = text.partition("-")
-    try:
-        return int(low), int(high)
-    except ValueError:
+    if not (low.isdecimal() and high.isdecimal()):
         raise InputError(
             f"clusters={text!r}; it is a whole number of at least 1, auto, or numbers to judge, such as 2-15."
-        ) from None
+        )
+    if int(low) > int(high):
+        raise InputError(f"clusters={text!r}; the smallest number comes first: {high}-{low}.")
+    return int(low), int(high)
 
 
 def names_of(text: str) -> list[str]:
