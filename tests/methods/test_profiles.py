@@ -240,6 +240,15 @@ def test_over_groups_profiles_are_near_those_of_the_rows():
     assert np.abs((profile.quartiles - truth["quartiles"]) / unit[..., None]).max() < 0.15
 
 
+@pytest.mark.parametrize("policy", [ROWS, "standard"])
+def test_a_column_of_one_value_distinguishes_nothing(policy):
+    frame = patients()[["pressure"]].assign(unit=0.1, version=123456.789)
+    profile = fitted(frame, policy=policy).profiles_
+    assert not profile.shares_between[1:].any() and not profile.differences[:, 1:].any()
+    assert not profile.deviations[:, 1:].any() and not profile.whole_deviations[1:].any()
+    assert all(profile.distinguishing(i) == [0] for i in range(3))
+
+
 def test_one_cluster_holds_all_rows():
     """Also where values are missing, and rows cannot be put to centers."""
     frame = patients(missing=0.2)

@@ -142,6 +142,15 @@ def test_robust_scaling_leaves_categories_to_their_variance_and_works_in_verifie
     assert abs(verified.preparation_.scale[0] / (third - first) - 1) < 0.25
 
 
+@pytest.mark.parametrize("options", [OPEN, {"policy": "standard"}])
+def test_a_column_of_one_value_has_no_robust_scale(options):
+    """Over groups its means differ in their last digits, which must not become distances."""
+    parts = {site: part[["age"]].assign(unit=123456.789) for site, part in frames()[1].items()}
+    model = fit(FederatedKMeans(2, random_state=0), parts, scale="robust", **options)
+    assert model.preparation_.scale[1] == 1
+    assert model.preparation_.spread.deviation[1] == 0
+
+
 def test_robust_scaling_is_not_private():
     _, parts = frames()
     tables = {site: part[["age"]] for site, part in parts.items()}

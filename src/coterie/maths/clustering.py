@@ -22,6 +22,8 @@ HAIR = 1e-9
 """Distance of a cut above the mean of its cell, relative to the root of the squared error."""
 HASHED = 2048
 """Rows hashed at a time."""
+ROUNDING = 10 * np.finfo(float).eps
+"""Of a mean: what rounding alone may add to a deviation."""
 
 
 class Moments(NamedTuple):
@@ -129,6 +131,11 @@ def largest_first(values: Floats) -> list[int]:
     """Positions from the largest value down. Values equal up to rounding keep their order: scaled columns all have
     the same variance, and the last digits depend on how rows are split among sites."""
     return [int(i) for i in np.argsort(-_steps(values), kind="stable")]
+
+
+def beyond_rounding(deviations: Floats, means_: Floats) -> Floats:
+    """Deviations, 0 where they are so small beside the mean that rounding alone may be behind them."""
+    return np.where(deviations > ROUNDING * np.maximum(np.abs(means_), 1e-300), deviations, 0.0)
 
 
 def smallest_first(values: Floats) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from coterie.arrays import Floats, Indices, Integers, Mask
+from coterie.maths.clustering import beyond_rounding
 from coterie.maths.quantiles import QUARTILES, bins_for, from_bins, spans
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.shared.prepared import Preparation
@@ -79,7 +80,8 @@ class Profile:
     def whole_deviations(self) -> Floats:
         """By column, over all clusters."""
         about = np.nan_to_num(self.deviations**2 + (self.means - self.whole_means) ** 2)
-        return np.sqrt(_ratio((self.present * about).sum(axis=0), self.present.sum(axis=0)))
+        deviations = np.sqrt(_ratio((self.present * about).sum(axis=0), self.present.sum(axis=0)))
+        return beyond_rounding(deviations, self.whole_means)
 
     @property
     def differences(self) -> Floats:
@@ -338,7 +340,9 @@ class _Moments:
         raw, raw_square = first + origin * n_whole, second + 2 * origin * first + origin**2 * n_whole
         is_share = (np.abs(raw_square - raw) <= WHOLE * np.abs(raw)) & (raw >= 0)
         is_far = ~is_share & (square - mean**2 < FAR * square)
-        parts = about + origin, variance, _ratio(within, n), mean + origin
+        hidden = _ratio(within, n)
+        varies = beyond_rounding(np.sqrt(variance + hidden), about + origin) > 0
+        parts = about + origin, variance * varies, hidden * varies, mean + origin
         return cls(sums.rows, n, *parts, is_share, is_far)
 
     def profile(self, names: tuple[str, ...], quartiles: Floats, grouped: bool) -> Profile:

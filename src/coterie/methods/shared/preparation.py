@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.maths.clustering import beyond_rounding
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Column, Memory, Table, answers, within_columns
 from coterie.messages.verbs import Protocol, total
@@ -105,8 +106,7 @@ def spread(n_columns: int, *, missing: Missing = "refuse", names: Sequence[str] 
     left = _divided(second.sums, second.present)  # what rounding left of the mean
     variance = _divided(second.squares, counted) - left**2
     deviation = np.sqrt(np.maximum(variance, 0.0))
-    noise = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), 1e-300)
-    return Spread(float(second.rows), mean + left, np.where(deviation > noise, deviation, 0.0))
+    return Spread(float(second.rows), mean + left, beyond_rounding(deviation, mean))
 
 
 def prepare(

@@ -58,7 +58,7 @@ def whole_quartiles(
         reply = yield from asks.bins(coarse, (first, last), n_bins, unit)
         quartiles[coarse] = from_bins(reply.counts * unit[:, None, None], first, last, QUARTILES)[0]
         unsure[coarse] = ((last - first) / n_bins)[0]
-    grid = np.ldexp(1.0, np.frexp(np.maximum(unsure, 1e-300))[1] - DIGITS)
+    grid = np.where(sought, np.ldexp(1.0, np.frexp(unsure)[1] - DIGITS), 1.0)
     rounded = np.rint(quartiles / grid[:, None]) * grid[:, None]
     is_spread = sought & (_width(rounded) > 2 * unsure)
     mean = np.nan_to_num(whole.means[0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.errors import MalformedMessage, MissingValues
+from coterie.maths.clustering import beyond_rounding
 from coterie.maths.factors import JOINS, kernel_pairs, rank_for, scaled_distances
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Fields, Floats, Integers, Nothing, Reply, Request, array
@@ -154,9 +155,9 @@ class Treatment:
         if ask.scale in ("center", "standard"):
             exact = rows.astype(np.float64)
             shift, spread = exact.mean(axis=0), exact.std(axis=0)
-            noise, own = 10 * np.finfo(float).eps * np.abs(shift), [names[int(place)] for place in kept]
+            own = [names[int(place)] for place in kept]
             if ask.scale == "standard" and scale_for("standard", own) == "standard":
-                scale = divisors(np.where(spread > noise, spread, 0.0), "standard", own)
+                scale = divisors(beyond_rounding(spread, shift), "standard", own)
         return cls(kept, fill, shift, scale)
 
     def apply(self, rows: Rows) -> Floats:
