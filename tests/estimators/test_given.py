@@ -179,3 +179,16 @@ def test_what_cannot_be_tables_is_said(tables, options, words):
 def test_an_unknown_option_names_the_nearest():
     with pytest.raises(UnknownParameter, match="no option 'ignored'; did you mean 'ignore'"):
         fitted(PARTS, ignored=["a"])
+
+
+def test_labels_of_a_file_that_was_split_are_those_of_rows_read_as_they_were(tmp_path):
+    """Nothing in it says whether its commas are decimal ones."""
+    rng = np.random.default_rng(0)
+    lines = [f"{'abc'[i % 3]};{value:.3f}".replace(".", ",") for i, value in enumerate(1 + 8 * rng.random(60))]
+    path = tmp_path / "all.csv"
+    path.write_text("\n".join(["hospital;dose", *lines]))
+    model = coterie.fit(
+        coterie.FederatedKMeans(2, random_state=0), path, site_column="hospital", csv_decimal=",", policy="simulation"
+    )
+    assert sorted(np.bincount(model.labels_)) == sorted(model.counts_)
+    assert pickle.loads(pickle.dumps(model)).labels_.tolist() == model.labels_.tolist()

@@ -11,7 +11,7 @@ from coterie.errors import InputError, QuorumLost
 from coterie.estimators.fitting import fit_over
 from coterie.messages.site_api import Column
 from coterie.methods.shared.preparation import PreparationOptions
-from coterie.sites.policy import Policy
+from coterie.sites.policy import Policy, PrivacyRules
 from coterie.sites.tables import ArrayTable, identifying_columns
 from coterie.sites.tables.identifying import FEWEST
 
@@ -60,3 +60,18 @@ def test_sites_refuse_such_an_order_themselves(protection):
                 continue
             with pytest.raises(QuorumLost, match="a column in which every row has a number of its own"):
                 fit_over(channel, fitted, columns, options, order=channel.analyst)
+
+
+def test_no_refusal_of_a_private_order_depends_on_rows():
+    """A site that shows groups, too, answers private orders from a budget."""
+    tables = {f"site-{i}": table() for i in range(3)}
+    policy = Policy(protection="groups", privacy=PrivacyRules(epsilon=2.0, delta=1e-5))
+    fitted = coterie.fit(
+        coterie.FederatedKMeans(2, random_state=0, privacy=coterie.Privacy(epsilon=1.0)),
+        tables,
+        policy=policy,
+        columns=["age"],
+        profile=["number"],
+        ranges=([0, 0], [100, 10_000]),
+    )
+    assert fitted.profiles_.columns == ("age", "number")

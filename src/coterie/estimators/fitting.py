@@ -33,6 +33,7 @@ from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
 from coterie.sites.tables import BLOCK_BYTES, identifying_columns
+from coterie.sites.tables.reading import reading_by
 
 E = TypeVar("E", bound=FederatedEstimator)
 
@@ -99,6 +100,8 @@ def fit(
     layers_of(sums)
     check_rules(estimator, opened, rules, is_masked=sums == "masked")
     described = columns_described(profile, opened)
+    if estimator.privacy is None:  # a private run must not depend on a row, and noise hides what identifies it
+        check_described(described, opened)
     used = columns_used(estimator, opened, columns, [column.name for column in described])
     besides = tuple(column for column in described if column not in used.get("", ()))
     options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
@@ -128,7 +131,7 @@ def fit(
             authority=RunAuthority(channel.authority, "run"),
         )
     if isinstance(fitted, Labelled):
-        fitted.keep_tables(opened, None if site_column is None else tables)
+        fitted.keep_tables(opened, None if site_column is None else tables, reading_by(**reading))
     return fitted
 
 
@@ -218,7 +221,11 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
             f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
             f"{listed([column.name for column in held])}."
         )
-    described = tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+    return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+
+
+def check_described(described: Collection[Column], tables: Mapping[str, Table]) -> None:
+    """Raise, before anything is sent, for columns that identify rows."""
     for site, table in tables.items():
         identifying = identifying_columns(table, [column.name for column in described])
         if identifying:
@@ -226,7 +233,6 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
                 f"profile names {listed(sorted(map(repr, identifying)))}: at {site} every row has a whole number of "
                 "its own there, which identifies it. Leave it out of profile."
             )
-    return described
 
 
 def columns_used(

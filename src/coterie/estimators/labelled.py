@@ -11,7 +11,9 @@ from sklearn.exceptions import NotFittedError
 
 from coterie.messages.site_api import Table
 from coterie.methods.shared.selection import selected
+from coterie.sites.tables import Reading
 from coterie.sites.tables.alike import table_alike
+from coterie.sites.tables.opening import READING
 
 Labels = npt.NDArray[np.int32]
 
@@ -29,10 +31,13 @@ class Labelled:
     """The sites' tables, where one owner holds them."""
     _whole: Any = None
     """The one table that was split into those of the sites, if there was one."""
+    _reading = READING
+    """How that one was read."""
 
-    def keep_tables(self, tables: Mapping[str, Table], whole: Any = None) -> None:
+    def keep_tables(self, tables: Mapping[str, Table], whole: Any = None, how: Reading = READING) -> None:
         """Keep the tables of a fit; no row is looked at before labels are asked for."""
-        self._tables, self._whole, self._labels, self._by_site = tables, whole, None, None
+        self._tables, self._whole, self._reading = tables, whole, how
+        self._labels = self._by_site = None
 
     @property
     def labels_by_site_(self) -> dict[str, Labels]:
@@ -55,7 +60,8 @@ class Labelled:
                 raise self._without("labels_")
             if self._whole is not None:
                 names = [str(name) for name in self.feature_names_in_]
-                self._labels = self._labels_of(table_alike(self._whole, names, self.na_, self.levels_))
+                whole = table_alike(self._whole, names, self.na_, self.levels_, self._reading)
+                self._labels = self._labels_of(whole)
             else:
                 self._labels = np.concatenate(list(self.labels_by_site_.values()))
         return self._labels
@@ -82,4 +88,4 @@ class Labelled:
     def __getstate__(self) -> dict[str, Any]:
         """The model without the rows it was fitted on; labels that were asked for before are part of it."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        return {name: value for name, value in state.items() if name not in ("_tables", "_whole")}
+        return {name: value for name, value in state.items() if name not in ("_tables", "_whole", "_reading")}

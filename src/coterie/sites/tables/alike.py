@@ -49,11 +49,12 @@ def table_alike(
     names: Sequence[str],
     na: Mapping[str, Sequence[object]],
     levels: Sequence[str],
+    how: Reading = READING,
     *,
     name: str = "the rows",
 ) -> Table:
     """A table with exactly these columns, of a file, a data frame or an Arrow table that may hold others besides."""
-    table, problems = examined_alike(source, names, na, levels, name=name)
+    table, problems = examined_alike(source, names, na, levels, how, name=name)
     if problems:
         raise TableProblems(problems)
     own = [column.name for column in table.columns]
