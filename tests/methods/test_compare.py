@@ -68,6 +68,8 @@ def test_rows_that_a_model_leaves_out_count_as_unlabelled():
     whole = first.labels_ >= 0
     assert made.unlabelled == (~whole).sum() > 0
     np.testing.assert_array_equal(made.table, contingency_matrix(first.labels_[whole], second.labels_[whole]))
+    costs = [true_cost(fitted, HOLES[whole]) for fitted in (first, second)]
+    assert made.costs == pytest.approx(costs, rel=1e-9)  # of the same rows
 
 
 def test_kernel_models_agree_by_their_labels_without_a_cost():
@@ -127,6 +129,7 @@ def test_what_cannot_be_compared_is_refused():
     {"centers": []},
     {"centers": [[1.0, 2.0, 3.0, float("nan")]]},
     {"preparation": {"missing": "mean"}},
+    {"preparation": {"missing": "drop", "fill": [0.0] * 4, "shift": [0.0] * 4, "scale": [1.0, 1, 1, 0]}},
     {"embedding": "identity"},
 ])  # fmt: skip
 def test_a_site_takes_no_nonsense_for_a_model(change):

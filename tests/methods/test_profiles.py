@@ -244,8 +244,10 @@ def test_over_groups_profiles_are_near_those_of_the_rows():
 def test_a_column_of_one_value_distinguishes_nothing(policy):
     frame = patients()[["pressure"]].assign(unit=0.1, version=123456.789)
     profile = fitted(frame, policy=policy).profiles_
-    assert not profile.shares_between[1:].any() and not profile.differences[:, 1:].any()
-    assert not profile.deviations[:, 1:].any() and not profile.whole_deviations[1:].any()
+    assert not profile.shares_between[1:].any()
+    assert not profile.differences[:, 1:].any()
+    assert not profile.deviations[:, 1:].any()
+    assert not profile.whole_deviations[1:].any()
     assert all(profile.distinguishing(i) == [0] for i in range(3))
 
 

@@ -68,7 +68,7 @@ class Comparison:
     unlabelled: float
     """Rows that lack a value, and that a model leaves out; they count nowhere else."""
     costs: tuple[float | None, float | None]
-    """Under each model, in its own prepared units; None among embedded rows."""
+    """Of the rows with a label in both, under each model, in its own prepared units; None among embedded rows."""
     cost_is: CostIs
     same_units: bool
     """Whether both models prepare the same columns in the same way, so that costs can be compared."""

@@ -25,7 +25,7 @@ from coterie.methods.shared.limits import ReportMagnitude
 from coterie.methods.shared.plain import plain, read
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Preparation, PreparedTable
-from coterie.methods.shared.selection import selected
+from coterie.methods.shared.selection import CompleteTable, complete, selected
 from coterie.parameters import parameter
 
 
@@ -64,7 +64,13 @@ class ClusterRule:
             m, width = embedded.projection.shape
             shapes += [(embedded.landmarks.shape, (m, d)), (embedded.shift.shape, (width,))]
         shapes.append((self.centers.shape[1:], (width,)))
-        return d > 0 and len(self.centers) > 0 and all(shape == needed for shape, needed in shapes)
+        fits = d > 0 and len(self.centers) > 0 and all(shape == needed for shape, needed in shapes)
+        return fits and (prepared is None or bool(prepared.scale.all()))
+
+    @property
+    def fills(self) -> bool:
+        """Whether a missing value is filled; otherwise a row that lacks one has no label."""
+        return self.preparation is not None and self.preparation.missing == "mean"
 
     def places_of(self, table: Table) -> list[int]:
         """Where the columns are in a table."""
@@ -72,21 +78,15 @@ class ClusterRule:
         return [places[name] for name in self.columns]
 
     def labels(self, block: Block, places: list[int]) -> tuple[Indices, Floats]:
-        """The cluster of each row, -1 where a value is missing that is not filled; and by column of the table the
-        cost of these rows, none among embedded ones."""
+        """The cluster of each row, and by column of the table the cost of these rows, none among embedded ones."""
         present = None if block.present is None else block.present[:, places]
         own = Block(np.ascontiguousarray(block.rows[:, places]), block.weights, None, present)
-        whole = np.full(len(own.rows), True)
-        if self.preparation is None or self.preparation.missing != "mean":
-            whole = np.asarray((own.values == own.counts[:, None]).all(axis=1))
-        used = own.part(whole)
-        rows = used.rows if self.preparation is None else self.preparation.apply(used).rows
-        labels, costs = np.full(len(whole), -1, np.intp), np.zeros(block.rows.shape[1])
+        rows = own.rows if self.preparation is None else self.preparation.apply(own).rows
+        costs = np.zeros(block.rows.shape[1])
         if self.embedding is not None:
-            labels[whole] = clustering.nearest(self.embedding.embed(rows), self.centers)[0]
-        else:
-            labels[whole] = clustering.nearest(rows, self.centers)[0]
-            costs[places] = used.counts @ (rows.astype(np.float64) - self.centers[labels[whole]]) ** 2
+            return clustering.nearest(self.embedding.embed(rows), self.centers)[0], costs
+        labels = clustering.nearest(rows, self.centers)[0]
+        costs[places] = own.counts @ (rows.astype(np.float64) - self.centers[labels]) ** 2
         return labels, costs
 
     def within(self, table: Table) -> Floats:
@@ -113,7 +113,8 @@ class ClusterRule:
 
 
 class Overlap(Reply, content="sums"):
-    """How many rows each pair of clusters shares, how many lack a label, and by model and column the cost."""
+    """How many rows each pair of clusters shares, how many lack a label under either model, and by model and column
+    the cost of those that lack none."""
 
     rows: Floats = array("k1", "k2", bound="rows", nonnegative=True)
     unlabelled: Floats = array(bound="rows", nonnegative=True)
@@ -144,12 +145,23 @@ def local_overlap(table: Table, memory: Memory, ask: LabelTwice) -> Overlap:
     if [len(rule.centers) for rule in rules] != [ask.k1, ask.k2]:
         raise MalformedMessage("the models have other numbers of clusters than the question")
     places = [rule.places_of(table) for rule in rules]
-    for block in table.raw_blocks():
+    labelled = _labelled(table, rules)
+    for block in labelled.raw_blocks():
         (first, near), (second, close) = (rule.labels(block, own) for rule, own in zip(rules, places, strict=True))
-        both, counts = (first >= 0) & (second >= 0), block.counts
-        pairs = clustering.counts_by_cell((first * ask.k2 + second)[both], counts[both], ask.k1 * ask.k2)
-        reply += Overlap(pairs.reshape(ask.k1, ask.k2), np.asarray(counts[~both].sum()), np.array([near, close]))
-    return replace(reply, costs=reply.costs + np.array([rule.within(table) for rule in rules]))
+        pairs = clustering.counts_by_cell(first * ask.k2 + second, block.counts, ask.k1 * ask.k2)
+        reply += Overlap(pairs.reshape(ask.k1, ask.k2), np.zeros(()), np.array([near, close]))
+    held = sum(float(block.counts.sum()) for block in table.raw_blocks())
+    left_out = np.asarray(max(0.0, held - float(reply.rows.sum())))
+    within = np.array([rule.within(labelled) for rule in rules])
+    return replace(reply, unlabelled=left_out, costs=reply.costs + within)
+
+
+def _labelled(table: Table, rules: list[ClusterRule]) -> Table:
+    """The rows that have a label under all of these models."""
+    needed = dict.fromkeys(name for rule in rules if not rule.fills for name in rule.columns)
+    if needed.keys() == {column.name for column in table.columns}:
+        return complete(table)
+    return CompleteTable(selected(table, list(needed)), table) if needed else table
 
 
 def _decoded(raw: bytes) -> ClusterRule:
@@ -225,6 +237,6 @@ METHOD = Method(
     "How far two models of clusters agree on the sites' rows",
     (LabelTwice,),
     "k k' + 2d + 1, for models of k and k' clusters",
-    "how many rows each pair of clusters shares, and by column the cost under each model, over all sites",
+    "how many rows each pair of clusters shares, and by column their cost under each model, over all sites",
     settings=(CompareSettings,),
 )
