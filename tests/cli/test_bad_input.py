@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coterie.cli.jobs import Job
+from coterie.cli.remote_jobs import remote_job
+from coterie.errors import InputError
 from tests.cli.conftest import FILES, write_csv
+from tests.orders import ANALYST
 
 # ---------------------------------------------------------------- bad input
 
@@ -193,3 +198,12 @@ def test_ctrl_c_leaves_a_journal_that_resumes_to_the_same_result(cli, three, tmp
     code, out, err = cli("cluster", *FILES, "-k", 3, "--out", "cut", "--resume", "--json")
     assert code == 0, err
     assert json.loads(out)["centers"] == whole["centers"]
+
+
+def test_an_order_over_a_federation_leaves_no_column_out_silently():
+    """Sites agree on categories where one command reads all files; over a federation an order must list them."""
+    job = Job(columns=["age", "ward"], categories={"ward": []}, clusters=3)
+    with pytest.raises(InputError, match="categories of 'ward' are not listed"):
+        remote_job(job, ANALYST)
+    listed = remote_job(replace(job, categories={"ward": ["icu", "er"]}), ANALYST)
+    assert [name for name, _ in listed.order.read().columns] == ["age", "ward=icu", "ward=er"]

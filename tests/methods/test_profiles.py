@@ -17,6 +17,7 @@ from coterie.methods.shared.agreement import UseColumns
 from coterie.methods.shared.cluster_profiles import PHASE, ByCenters, profiled
 from coterie.methods.shared.lloyd import Close
 from coterie.methods.shared.profiles import MOST_COUNTED, count_units
+from coterie.report.profiles import profile_facts
 from coterie.runtime.run import run
 from coterie.sites.policy import Policy
 from coterie.sites.tables import ArrayTable
@@ -227,6 +228,8 @@ def test_over_groups_totals_are_exact_and_the_rest_says_that_it_is_estimated():
     assert np.allclose(profile.whole_means, frame.mean(), rtol=1e-9)
     assert np.allclose(profile.whole_deviations, frame.std(ddof=0), rtol=1e-6)
     assert profile.rows.sum() == pytest.approx(2000)
+    assert profile_facts(profile)["counts_and_means_are"] == "whole_groups"
+    assert profile_facts(fitted(frame).profiles_)["counts_and_means_are"] == "exact"
 
 
 def test_over_groups_profiles_are_near_those_of_the_rows():

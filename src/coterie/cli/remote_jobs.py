@@ -89,6 +89,12 @@ def _check_reading(job: Job) -> None:
             f"{', '.join(given)}: sites of a federation read their own files; each says so by itself (coterie site "
             "start --na, --csv-decimal, ...). Leave it out of the job."
         )
+    unlisted = [name for name, values in job.categories.items() if not values]
+    if unlisted:
+        raise InputError(
+            f"categories of {', '.join(map(repr, unlisted))} are not listed; sites of a federation name them before a "
+            "run, so list those that the order is for."
+        )
 
 
 def run_remotely(config: Path, kit: Path, *, resume: bool, attempts: int, patience: float, as_json: bool) -> None:

@@ -19,8 +19,9 @@ def profile_facts(profile: Profile | None) -> dict[str, Any] | None:
     """What ``result.json`` says of the profiles; None where none were asked for."""
     if profile is None:
         return None
+    counted = "whole_groups" if profile.over_groups else "exact"
     return {
-        "counts_and_means_are": "exact" if profile.noise is None else "estimates",
+        "counts_and_means_are": counted if profile.noise is None else "estimates",
         "deviations_are": "estimates" if profile.over_groups or profile.noise else "exact",
         "quartiles_are": "estimates" if profile.over_groups or profile.noise else "within 0.1 deviations",
         "noise_of_rows": None if profile.noise is None else profile.noise[0],
