@@ -92,8 +92,8 @@ def _check_reading(job: Job) -> None:
     unlisted = [name for name, values in job.categories.items() if not values]
     if unlisted:
         raise InputError(
-            f"categories of {', '.join(map(repr, unlisted))} are not listed; sites of a federation name them before a "
-            "run, so list those that the order is for."
+            f"categories of {', '.join(map(repr, unlisted))} are not listed; sites of a federation name them before "
+            "a run, so list those that the order is for."
         )
 
 
