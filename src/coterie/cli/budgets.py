@@ -40,7 +40,7 @@ def budget_show(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     if as_json:
         print_json(facts)
         return
-    rows = [[run["analyst"], run["run"], _date(run["at"]), f"{run['epsilon']:.3g}"] for run in facts["runs"]]
+    rows = [[run["analyst"], run["run"], date_text(run["at"]), f"{run['epsilon']:.3g}"] for run in facts["runs"]]
     if rows:
         show_table("Spent of the privacy budget", ["analyst", "run", "date", "epsilon"], rows)
     for sentence in budget_sentences(facts):
@@ -124,7 +124,7 @@ def budget_sentences(facts: dict[str, Any]) -> list[str]:
             "epsilons says."
         )
     sentences += [
-        f"{_date(reset['at'])}: the data officer began the budget anew, of which {reset['spent']:.3g} was spent: "
+        f"{date_text(reset['at'])}: the data officer began the budget anew, of which {reset['spent']:.3g} was spent: "
         f"{reset['why']}"
         for reset in facts["resets"]
     ]
@@ -156,5 +156,6 @@ def taken_sentence(facts: dict[str, Any], *, is_fresh: bool = False) -> str:
     return f"{start}, {left}; after it, {facts['left_after']:.3g} would be left."
 
 
-def _date(at: float) -> str:
+def date_text(at: float) -> str:
+    """A time in seconds since 1970 as a person reads it."""
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M}"

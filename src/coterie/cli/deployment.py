@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.approvals import runs_by_analyst
 from coterie.cli.budgets import budget_facts, budget_sentences
-from coterie.cli.ledgers import groups_sentences
 from coterie.cli.options import server, site
 from coterie.cli.remote_jobs import check_installed
+from coterie.cli.site_ledgers import groups_sentences
 from coterie.cli.terminal import grouping_bar, print_json, show_table, tell
 from coterie.engines.nvflare.kits import kit_of
 from coterie.engines.nvflare.processes import find_running, run_here
-from coterie.messages.chain import read_open_chain
 from coterie.text import count_of
 
 
@@ -125,11 +123,12 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """Show what this site holds, whether it runs, what it has sent, and the runs each analyst has begun."""
     from coterie.sites.approvals import Decision
     from coterie.sites.installed import InstalledSite
+    from coterie.sites.orders import runs_by_analyst
 
     own_kit = kit_of(kit, "site")
     installed = InstalledSite(own_kit.folder)
     held, running = installed.holdings(), find_running(own_kit)
-    lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
+    lines = installed.lines()
     breaks, contradicted = installed.breaks()
     answers = [line for line in lines if line["event"] == "answer"]
     began, rules = runs_by_analyst(lines), held.rules()
