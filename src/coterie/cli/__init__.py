@@ -9,6 +9,7 @@ import warnings
 # isort: off
 from coterie.cli import cluster, labels, choosing, describing, comparing, previews, watching, deployment  # noqa: F401
 from coterie.cli import approvals, enrollment, federation  # noqa: F401
+from coterie.cli.console import commands  # noqa: F401
 from coterie.cli import budgets, inspection, ledgers, certificates  # noqa: F401
 
 # isort: on  (a module adds its commands when it is imported, and help lists them in this order)

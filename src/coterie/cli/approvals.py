@@ -172,7 +172,9 @@ def _words(value: Any) -> str:
     """A value of an order as a person reads it."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={given}" for name, given in value.items()) or "none"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "none" if value is None else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 class Preview(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, groupby
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -16,17 +16,20 @@ from coterie.cli.options import AsJson, ledger
 from coterie.cli.site_ledgers import (
     INTERNAL,
     KEYS,
+    LEFT_HEADS,
     NO_RUN,
     Left,
     Line,
     groups_sentences,
     is_of_run,
     left_by_run,
+    left_rows,
     names_text,
     rounds_text,
     saw,
     single_clauses,
     site_sentences,
+    table_rows,
 )
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
@@ -61,22 +64,9 @@ def _show_site(path: Path, lines: list[Line]) -> None:
 
 
 def _show_site_run(title: str, left: list[Left]) -> None:
-    messages = [(m.round, (m.what, m.content, m.sight), (m.floats, m.bytes)) for m in left]
-    show_table(title, ["rounds", "message", "content", "the server sees", "values", "bytes"], _table_rows(messages))
-    values, n_bytes = sum(message.floats for message in left), sum(message.bytes for message in left)
-    say(f"{count_of(len(left), 'message')}, {values:,} values and {n_bytes:,} bytes sent in total.")
+    show_table(title, LEFT_HEADS, left_rows(left))
     for sentence in site_sentences(left):
         say(sentence)
-
-
-def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]) -> list[list[str]]:
-    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys come last."""
-    in_order = sorted(messages, key=lambda message: message[1][0] == KEYS)
-    rows = []
-    for texts, group in groupby(in_order, lambda message: message[1]):
-        rounds, _, counts = zip(*group, strict=True)
-        rows.append([rounds_text(rounds), *texts, *(f"{sum(column):,}" for column in zip(*counts, strict=True))])
-    return rows
 
 
 def _show_server(path: Path, lines: list[Line]) -> None:
@@ -89,7 +79,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
         return asked, line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
 
     sent = [sum(count[2] for count in line["sites"].values()) for line in lines]
-    rows = _table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
+    rows = table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
     show_table(str(path), ["rounds", "question", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
     besides = f", {masking} of them for {KEYS} (no data)" if masking else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,7 +144,28 @@ def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
     return rosters
 
 
+LEFT_HEADS = ["rounds", "message", "content", "the server sees", "values", "bytes"]
+
+
+def left_rows(left: list[Left]) -> list[list[str]]:
+    """The messages of a run as rows of a table."""
+    return table_rows((m.round, (m.what, m.content, m.sight), (m.floats, m.bytes)) for m in left)
+
+
+def table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]) -> list[list[str]]:
+    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys come last."""
+    in_order = sorted(messages, key=lambda message: message[1][0] == KEYS)
+    rows = []
+    for texts, group in groupby(in_order, lambda message: message[1]):
+        rounds, _, counts = zip(*group, strict=True)
+        rows.append([rounds_text(rounds), *texts, *(f"{sum(column):,}" for column in zip(*counts, strict=True))])
+    return rows
+
+
 def site_sentences(left: list[Left]) -> Iterator[str]:
+    """What left in a run, and what the server saw of it."""
+    values, n_bytes = sum(message.floats for message in left), sum(message.bytes for message in left)
+    yield f"{count_of(len(left), 'message')}, {values:,} values and {n_bytes:,} bytes sent in total."
     answers = [message for message in left if message.event == "answer"]
     clauses = [
         *_masked_clauses(answers),

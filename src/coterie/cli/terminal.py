@@ -60,7 +60,7 @@ def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: int) -> tupl
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold_first: bool) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for i, head in enumerate(heads):
-        numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
+        numeric = bool(rows) and all(is_number(row[i]) for row in rows)
         name = "\n".join(textwrap.wrap(head, _LONG)) if numeric else head
         table.add_column(
             name,
@@ -86,7 +86,8 @@ def say(sentence: str, start: str = "") -> None:
         tell(line)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text of a table is a number."""
     try:
         float(text.replace(",", ""))
     except ValueError:
