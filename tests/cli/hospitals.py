@@ -35,17 +35,21 @@ class Hospitals:
             np.savetxt(f"{name}.csv", part, delimiter=",", header="a,b", comments="")
         self.hold(POLICY.format(approval="automatic"))
 
-    def wait(self, estimator, name="north", options=OPTIONS):
-        """An order that waits at a site."""
-        site = self.kits[name]
-        order = SignedOrder.by(self.analyst, Order.of(estimator, site.holdings().table().columns, options))
-        assert site.approvals.decision(order, order.read(), "always") is Decision.WAITING
+    def order(self, estimator):
+        """An order of the analyst, over the columns of all sites."""
+        columns = self.kits["north"].holdings().table().columns
+        return SignedOrder.by(self.analyst, Order.of(estimator, columns, OPTIONS))
+
+    def wait(self, estimator):
+        """An order that waits at the first site: its run."""
+        order = self.order(estimator)
+        assert self.kits["north"].approvals.decision(order, order.read(), "always") is Decision.WAITING
         return order.read().run
 
-    def hold(self, policy):
+    def hold(self, policy, *words):
         """Let all sites have this policy; what their starting says of it."""
         Path("site.toml").write_text(policy)
-        given = ("--policy", "site.toml", "--check")
+        given = ("--policy", "site.toml", "--check", *words)
         return [self.cli("site", "start", "--kit", f"kits/sites/{n}", "--data", f"{n}.csv", *given) for n in NAMES]
 
     def run(self, epsilon=1.0, order=None, **parameters):

@@ -181,8 +181,8 @@ def clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def ending(folder: Folder) -> str:
-    """How a run ended, and what to do next."""
+def ending(folder: Folder, place: str = "") -> str:
+    """How a run ended, and what to do next; ``place`` says where its results are, instead of its path."""
     kept = (folder.path / "journal").exists()
     again = "run the same command with --resume to continue" if kept else "it cannot be resumed"
     if folder.state == "failed" and folder.run.failure is not None:
@@ -192,7 +192,7 @@ def ending(folder: Folder) -> str:
         return f"The run was interrupted: its process has ended; {again}."
     if folder.state == "gone":
         return "The run failed before its first round and its files were removed; its own command printed the error."
-    return f"All results are in {folder.path}/."
+    return f"All results are in {place or f'{folder.path}/'}."
 
 
 @app.command()

@@ -7,7 +7,7 @@ from threading import Lock
 from coterie.cli.console.blocks import Block, Chart, Page, Section, Text, Tiles, Tone, table
 from coterie.cli.console.server import nothing_there
 from coterie.cli.run_state import Folder, RunState
-from coterie.cli.watching import clean, curve, run_name, site_cells, site_heads, state_word, time_text
+from coterie.cli.watching import clean, curve, ending, run_name, site_cells, site_heads, state_word, time_text
 from coterie.errors import QuorumLost, RosterChanged, RunError
 from coterie.messages.schema import doing_of
 from coterie.runtime.outcomes import GOOD
@@ -74,8 +74,8 @@ def _numbers(folder: Folder) -> list[list[str]]:
 def _chart(run: RunState) -> Section:
     drawn = curve(run)
     values = [value for _, value in drawn.points]
-    ends = drawn.label(min(values)), drawn.label(max(values))
-    is_cost = len(run.costs) > 1
+    ends = f"{min(values):,.6g}", f"{max(values):,.6g}"
+    is_cost = drawn.points is run.costs
     return Section("cost", "Cost" if is_cost else "Bytes", [Chart(drawn.title, list(drawn.points), *ends)])
 
 
@@ -99,14 +99,8 @@ def _rounds(run: RunState) -> Section:
 
 
 def _ending(folder: Folder) -> str:
-    """How a run ended. Errors other than of sites' outcomes may name files: the terminal has them."""
+    """How a run ended. Errors other than of what sites did may name files: the terminal has them."""
     failure = folder.run.failure
-    if folder.state == "done":
-        return "The run is done: its folder has all results, and report.html."
-    if failure is not None and failure["kind"] in _OF_SITES and failure["message"]:
-        return f"The run failed: {clean(failure['message']).rstrip('.')}."
-    if folder.state == "failed":
+    if failure is not None and failure["kind"] not in _OF_SITES:
         return "The run failed; `coterie watch` in a terminal says why, and whether it can be resumed."
-    if folder.state == "interrupted":
-        return "The run was interrupted: its process has ended. The same command with --resume continues it."
-    return "The run failed before its first round and its files were removed; its own command printed the error."
+    return clean(ending(folder, "the run's folder, with report.html"))
