@@ -61,43 +61,46 @@ function notice(sentence, tone) {
 
 // ---------------------------------------------------------------- blocks
 
+const render = block => draw[block.type](block);
+const named = (tag, text, more = {}) => make(tag, { textContent: text, ...more });
+const heading = title => (title ? [named("h3", title)] : []);
+
 const draw = {
-  text: block => make("div", { className: "text " + block.tone }, ...block.sentences.map(s => make("p", { textContent: s }))),
+  text: block => make("div", { className: "text " + block.tone }, ...block.sentences.map(s => named("p", s))),
   facts: block => {
-    const rows = block.rows.flatMap(([name, value]) => [make("dt", { textContent: name }), make("dd", { textContent: value })]);
-    const title = block.title ? [make("h3", { textContent: block.title })] : [];
-    return make("div", {}, ...title, make("dl", {}, ...rows));
+    const rows = block.rows.flatMap(([name, value]) => [named("dt", name), named("dd", value)]);
+    return make("div", {}, ...heading(block.title), make("dl", {}, ...rows));
   },
   tiles: block => {
-    const tile = ([name, value]) => make("div", {}, make("dd", { textContent: value }), make("dt", { textContent: name }));
+    const tile = ([name, value]) => make("div", {}, named("dt", name), named("dd", value));
     return make("dl", { className: "tiles" }, ...block.rows.map(tile));
   },
   table: block => {
-    const kind = (i, text = "") => (block.numeric[i] ? "number" : text.length > 36 ? "long" : "");
-    const heads = block.heads.map((text, i) => make("th", { textContent: text, className: kind(i), scope: "col" }));
-    const cells = row => row.map((text, i) => make("td", { textContent: text, className: kind(i, text) }));
-    const rows = block.rows.map(row => make("tr", {}, ...cells(row)));
-    const body = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
-    const wide = make("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": block.title || "table" }, body);
-    return block.title ? make("div", {}, make("h3", { textContent: block.title }), wide) : wide;
+    const kind = (i, text = "") => ({ className: block.numeric[i] ? "number" : text.length > 36 ? "long" : "" });
+    const heads = block.heads.map((text, i) => named("th", text, { ...kind(i), scope: "col" }));
+    const row = texts => make("tr", {}, ...texts.map((text, i) => named("td", text, kind(i, text))));
+    const body = make("tbody", {}, ...block.rows.map(row));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body);
+    const about = { className: "wide", tabIndex: 0, role: "region", "aria-label": block.title || "table" };
+    return make("div", {}, ...heading(block.title), make("div", about, table));
   },
   chart: drawChart,
   part: block => {
     const place = make("div", { className: "part", "data-part": block.name });
-    place.append(...(parts.has(block.name) ? parts.get(block.name).map(render) : [make("p", { className: "wait", textContent: block.wait })]));
+    const wait = [named("p", block.wait, { className: "wait" })];
+    place.append(...(parts.get(block.name)?.map(render) ?? wait));
     return place;
   },
   buttons: block => make("div", { className: "buttons" }, ...block.buttons.map(drawButton)),
   fold: block => {
-    const isOpen = opened.has(block.key) ? opened.get(block.key) : block.is_open;
-    const title = make("summary", { textContent: block.title, "data-focus": block.key });
-    const fold = make("details", { open: isOpen, "data-key": block.key }, title, ...block.blocks.map(render));
+    const isOpen = opened.get(block.key) ?? block.is_open;
+    const title = named("summary", block.title, { "data-focus": block.key });
+    const fold = make("details", { open: isOpen }, title, ...block.blocks.map(render));
     title.addEventListener("click", () => opened.set(block.key, !fold.open));
     fold.addEventListener("toggle", fetchParts);
     return fold;
   },
 };
-const render = block => draw[block.type](block);
 
 function drawButton(button) {
   const element = make("button", { type: "button", textContent: button.label, className: button.tone });
@@ -108,29 +111,35 @@ function drawButton(button) {
 
 function drawChart(block) {
   const xs = block.points.map(p => p[0]), ys = block.points.map(p => p[1]);
-  const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-  const place = ([x, y]) => [right > left ? (x - left) / (right - left) * 100 : 50, high > low ? 100 - (y - low) / (high - low) * 100 : 50];
-  const places = block.points.map(place);
-  const line = drawing("polyline", { points: places.map(p => p.join(",")).join(" "), "vector-effect": "non-scaling-stroke" });
-  const dot = drawing("line", { class: "dot", "vector-effect": "non-scaling-stroke" });
-  const svg = drawing("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img" }, line, dot);
-  svg.setAttribute("aria-label", `${block.title}: from ${block.low} to ${block.high}, rounds ${left} to ${right}`);
-  const reading = make("span", { className: "reading" });
+  const [left, right, low, high] = [xs[0], xs.at(-1), Math.min(...ys), Math.max(...ys)];
+  const across = x => (right > left ? ((x - left) / (right - left)) * 100 : 50);
+  const down = y => (high > low ? 100 - ((y - low) / (high - low)) * 100 : 50);
+  const places = block.points.map(([x, y]) => [across(x), down(y)]);
+  const thin = { "vector-effect": "non-scaling-stroke" };
+  const line = drawing("polyline", { points: places.map(p => p.join(",")).join(" "), ...thin });
+  const dot = drawing("line", { class: "dot", ...thin });
+  const says = `${block.title}: from ${block.low} to ${block.high}, rounds ${left} to ${right}`;
+  const about = { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": says };
+  const svg = drawing("svg", about, line, dot), reading = make("span", { className: "reading" });
   const mark = at => {
     const [x, y] = places[at];
     for (const [name, value] of Object.entries({ x1: x, x2: x, y1: y, y2: y })) dot.setAttribute(name, value);
     reading.textContent = `round ${xs[at]}: ${ys[at].toLocaleString("en", { maximumSignificantDigits: 6 })}`;
   };
   const last = places.length - 1;
+  const far = (i, x) => Math.abs(places[i][0] - x);
+  const nearest = x => places.reduce((best, _, i) => (far(i, x) < far(best, x) ? i : best), 0);
   mark(last);
   svg.addEventListener("pointermove", event => {
-    const box = svg.getBoundingClientRect(), x = (event.clientX - box.left) / box.width * 100;
-    mark(places.reduce((best, p, i) => (Math.abs(p[0] - x) < Math.abs(places[best][0] - x) ? i : best), 0));
+    const box = svg.getBoundingClientRect();
+    mark(nearest(((event.clientX - box.left) / box.width) * 100));
   });
   svg.addEventListener("pointerleave", () => mark(last));
-  const values = make("div", { className: "values" }, make("span", { textContent: block.high }), make("span", { textContent: high > low ? block.low : "" }));
-  const rounds = make("div", { className: "rounds" }, make("span", { textContent: `round ${left}` }), make("span", { textContent: right > left ? right : "" }));
-  return make("figure", {}, make("figcaption", {}, make("span", { textContent: block.title }), reading), make("div", { className: "chart" }, values, svg, rounds));
+  const ends = (className, ...texts) => make("div", { className }, ...texts.map(text => named("span", text)));
+  const values = ends("values", block.high, high > low ? block.low : "");
+  const rounds = ends("rounds", `round ${left}`, right > left ? String(right) : "");
+  const chart = make("div", { className: "chart" }, values, svg, rounds);
+  return make("figure", {}, make("figcaption", {}, named("span", block.title), reading), chart);
 }
 
 // ---------------------------------------------------------------- the page
@@ -155,28 +164,30 @@ function show(page) {
 }
 
 function place(section, i) {
-  const drawn = make("section", { id: section.key }, make("h2", { textContent: section.title }), ...section.blocks.map(render));
+  const drawn = make("section", { id: section.key }, named("h2", section.title), ...section.blocks.map(render));
   const before = by(section.key);
   if (before) before.replaceWith(drawn);
   else by("main").insertBefore(drawn, by("main").children[i] ?? null);
 }
 
 function link(section) {
-  const badge = Number(section.badge) ? [" ", make("span", { className: "badge", textContent: section.badge })] : [];
+  const badge = Number(section.badge) ? [" ", named("span", section.badge, { className: "badge" })] : [];
   return make("a", { href: "#" + section.key }, section.title, ...badge);
 }
 
+const waiting = () => [...document.querySelectorAll("details[open] [data-part]")];
 let asking = false;
 async function fetchParts() {
   if (asking) return;
   asking = true;
   try {
     let next;
-    while ((next = [...document.querySelectorAll("details[open] [data-part]")].find(p => !parts.has(p.dataset.part)))) {
+    while ((next = waiting().find(place => !parts.has(place.dataset.part)))) {
       const name = next.dataset.part;
-      const answer = await ask("/api/part/" + name).catch(e => [{ type: "text", sentences: [e.message], tone: "bad" }]);
-      parts.set(name, answer);
-      document.querySelectorAll(`[data-part="${CSS.escape(name)}"]`).forEach(p => p.replaceChildren(...answer.map(render)));
+      const failed = problem => [{ type: "text", sentences: [problem.message], tone: "bad" }];
+      parts.set(name, await ask("/api/part/" + name).catch(failed));
+      for (const place of waiting().filter(other => other.dataset.part === name))
+        place.replaceChildren(...parts.get(name).map(render));
     }
   } finally {
     asking = false;
@@ -185,7 +196,7 @@ async function fetchParts() {
 
 function confirmed(button) {
   by("question").textContent = button.question;
-  by("consequences").replaceChildren(...button.consequences.map(s => make("p", { textContent: s })));
+  by("consequences").replaceChildren(...button.consequences.map(s => named("p", s)));
   Object.assign(by("do"), { textContent: button.label, className: button.tone, disabled: false });
   by("do").onclick = async () => {
     by("do").disabled = true;
