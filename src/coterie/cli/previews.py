@@ -18,7 +18,7 @@ from coterie.cli import options as opt
 from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.jobs import Job
 from coterie.cli.options import site
-from coterie.cli.terminal import print_json, say, show_table, tell
+from coterie.cli.terminal import print_json, say, show_table
 from coterie.errors import RowsHidden
 from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.messages import codec
@@ -42,7 +42,10 @@ HEADS = {
     "example": "example",
     "seen": "the server sees",
 }
-TOTALS = "Values and bytes are totals over all answers of a kind. Nothing was sent."
+TOTALS = (
+    "Values and bytes are totals over all answers of a kind, in a run with this site alone. In a real run the kinds "
+    "are the same; rounds and sizes depend on the other sites. Nothing was sent."
+)
 
 
 class _Played(Policy):
@@ -117,7 +120,7 @@ def preview(
 def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
     """Print what was played."""
     show_table(title, [*HEADS.values()], answer_rows(answers, [*HEADS]))
-    tell(TOTALS)
+    say(TOTALS)
     for sentence in refused_sentences(answers):
         say(sentence)
 

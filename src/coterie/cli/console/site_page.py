@@ -166,20 +166,21 @@ def _sentence(problem: CannotDecide) -> str:
 def _buttons(kept: Kept, rules: Policy, refusal: Refusal | None, taken: Sequence[str]) -> list[Button]:
     """What can be decided about an order: one that has expired can be refused only."""
     run, named = kept.order.run, "that it was this site" if rules.name_decisions else "not which one"
+    about = f"order {run[:8]} of {kept.signed.analyst} ({kept.order.method})?"
     approve = [
-        "The site then answers the questions of this order, from now on, and sends what is listed above.",
+        "From now on the site answers the questions of this order, with answers of the kinds that are listed.",
         *taken,
         *([_APPROVED_LATER] if rules.approval == "first" else []),
         "The decision cannot be changed.",
     ]
     refuse = [
-        "The site then answers no question of this order.",
+        "The site answers no question of this order, now or later.",
         f"The analyst is told that a site declined it, and {named}. The decision cannot be changed; the analyst can "
         "give another order.",
     ]
-    buttons = [Button("Refuse", "Refuse this order?", refuse, "refuse", run, "bad")]
+    buttons = [Button("Refuse", f"Refuse {about}", refuse, "refuse", run, "bad")]
     if refusal is not Refusal.UNTRUSTED:
-        buttons.insert(0, Button("Approve", "Approve this order?", approve, "approve", run, "good"))
+        buttons.insert(0, Button("Approve", f"Approve {about}", approve, "approve", run, "good"))
     return buttons
 
 
