@@ -240,7 +240,8 @@ def _certificate(said: Statement | None) -> list[Block]:
     if said is None:
         return [Text(["This site signed no certificate of this run: it did not end, or ended without this site."])]
     rows = [[name, value] for name, value in zip(STATEMENT_HEADS, statement_cells(said), strict=True)]
-    return [Facts([["signed", date_text(said.at)], *rows], "What this site signed for the certificate of the run, of all before it")]
+    title = "What this site signed for the certificate of the run, of all before it"
+    return [Facts([["signed", date_text(said.at)], *rows], title)]
 
 
 def _decided(orders: Sequence[Kept]) -> list[Section]:
