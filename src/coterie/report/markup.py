@@ -41,7 +41,7 @@ class RunFiles:
     """This run and others, and every pair of them, as ``coterie compare`` has them."""
 
 
-def element(name: str, content: str = "", **attributes: Any) -> str:
+def element(name: str, content: str = "", /, **attributes: Any) -> str:
     """An element around content that is markup; ``class_`` is ``class``, ``data_v`` is ``data-v``, and None leaves an
     attribute out."""
     parts = [name]
