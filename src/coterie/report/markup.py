@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -94,8 +95,7 @@ def table(
 
 def _is_text(cell: str) -> bool:
     """Whether a cell is neither a number nor nothing."""
-    words = cell.replace("at most ", "").replace("about ", "").split(" ")
-    return bool(cell) and not any(character.isdigit() for character in words[0]) and cell != NOTHING
+    return bool(cell) and cell != NOTHING and re.match(r"(at most |about )?[-+]?\d", cell) is None
 
 
 def _head(text: str, is_sortable: bool) -> str:

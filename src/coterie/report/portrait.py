@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.arrays import Floats, Mask
 
-_VALUES = ("mean", "sd", "difference_in_sd", "q1", "median", "q3", "missing")
+_VALUES = ("mean", "sd", "difference_in_sd", "q1", "median", "q3", "missing", "noise_of_mean")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def _of_profiles(result: Mapping[str, Any]) -> Portrait:
 
 
 def _numbers(records: list[Mapping[str, Any]], name: str) -> Floats:
-    return np.array([np.nan if record[name] is None else record[name] for record in records], np.float64)
+    known = (record.get(name) for record in records)
+    return np.array([np.nan if value is None else value for value in known], np.float64)
 
 
 def _of_centers(result: Mapping[str, Any]) -> Portrait:

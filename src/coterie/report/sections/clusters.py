@@ -32,8 +32,7 @@ def clusters(run: RunFiles) -> str:
 
 _NO_COLUMNS = paragraph(
     "This run asked for no profiles, and its centers are components of a kernel's features (centers.csv), which are "
-    "no "
-    "columns of the tables. Run it without --no-profile (a private run: with --profile all) to see what is in the "
+    "no columns of the tables. Run it without --no-profile (a private run: with --profile all) to see what is in the "
     "clusters."
 )
 
@@ -99,14 +98,12 @@ def _notes(portrait: Portrait, result: Mapping[str, Any], n_shown: int) -> Itera
     if portrait.is_of_profiles:
         yield (
             "A cell is a cluster's mean, or its share of 1; its colour is the difference from all rows in their "
-            "standard "
-            "deviations. The columns with the largest share of variance between clusters come first."
+            "standard deviations. The columns with the largest share of variance between clusters come first."
         )
     else:
         yield (
             "This run asked for no profiles: a cell is the coordinate of a center, and its colour the difference "
-            "from "
-            "the mean of all centers in their own standard deviations."
+            "from the mean of all centers in their own standard deviations."
         )
     yield from _left_out(portrait.columns, n_shown, "profiles.csv" if portrait.is_of_profiles else "centers.csv")
     if result.get("privacy"):

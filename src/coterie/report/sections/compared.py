@@ -43,8 +43,7 @@ def _pair(pair: Mapping[str, Any]) -> Iterator[str]:
         )
         yield paragraph(
             f"{first} and {second}: adjusted Rand index {agreement['ari']:.3f} over {agreement['rows']:,.0f} "
-            f"rows{over}. "
-            "It is 1 for the same clusters, and about 0 for unrelated ones."
+            f"rows{over}. It is 1 for the same clusters, and about 0 for unrelated ones."
         )
         counts = agreement["table"]
         lines = [[f"cluster {i} of {first}", *(f"{count:,.0f}" for count in row)] for i, row in enumerate(counts)]

@@ -25,8 +25,7 @@ def costs(run: RunFiles) -> str:
     sentence = (
         f"The sites sent {count_of(total['bytes_up'], 'byte')} and received {total['bytes_down']:,}, in "
         f"{count_of(total['rounds'], 'round')}, and {total['rounds_masking']:,} more for keys and proofs, which "
-        f"carry "
-        "no data."
+        "carry no data."
     )
     lines_of_sites = table(head, lines, caption="Counted by the server's ledger; coterie ledger verify checks it.")
     return section("cost", "What left each site", paragraph(sentence), _beside(result), lines_of_sites)

@@ -43,14 +43,13 @@ def _seen(result: Mapping[str, Any]) -> Iterator[str]:
     if sums:
         yield (
             f"The server saw {_contents(sums)} over sites: {count_of(sum(row['times'] for row in sums), 'sum')}, "
-            f"whose parts "
-            "were masked so that it could not tell one site's from another's."
+            "whose parts were masked so that it could not tell one site's from another's."
         )
     declared = [row for row in single if row["seen"] == "summed"]
     if declared:
         yield (
             f"The server was sent each site's {_contents(declared)} by itself, and declared that it would only add "
-            f"them up."
+            "them up."
         )
     own = [row for row in single if row["seen"] != "summed"]
     if own:
@@ -60,8 +59,7 @@ def _seen(result: Mapping[str, Any]) -> Iterator[str]:
         yield "The server saw no site's results by themselves."
     yield (
         "The server also saw which sites took part, which of the requested columns they hold, what their policies "
-        "allow, and "
-        "the sizes and times of messages."
+        "allow, and the sizes and times of messages."
     )
 
 
@@ -74,8 +72,7 @@ def _contents(rows: list[Mapping[str, Any]]) -> str:
 
 _PROTECTED = {
     "groups": "computed with averages of {text}, formed once; single rows never entered the computation. This is "
-    "k-anonymous "
-    "averaging, not differential privacy",
+    "k-anonymous averaging, not differential privacy",
     "noise": "computed with rows, and added noise to all that left, charged to a budget",
     "none": "computed with rows as they are: what it answered may be a function of a single row",
 }
@@ -115,23 +112,21 @@ def _verified(run: RunFiles) -> Iterator[str]:
         sums = count_of(max(statements[name].verified for name in whole), "sum")
         yield (
             f"Verified: every site ran the ordered method itself and checked each question against it ({sums}); a "
-            f"server that "
-            "asked anything else would not have been answered."
+            "server that asked anything else would not have been answered."
         )
     else:
         parts = [f"{name} {count_of(one.verified, 'sum')}" for name, one in statements.items() if one.verified]
         checked = f"; checked were: {', '.join(parts)}" if parts else ""
         yield (
-            "Not verified as a whole: sites answered questions that their policies allow, without running the method "
-            f"themselves{checked}."
+            "Not verified as a whole: sites answered questions that their policies allow, without running the "
+            f"method themselves{checked}."
         )
     vouching = "an authority made for this run: whoever ran it played all sites"
     if certificate.authority_made_for != "run":
         vouching = "the federation's authority"
     yield (
         f"{len(statements)} of {count_of(len(certificate.sites), 'site')} signed what they did (certificate.json; "
-        f"coterie "
-        f"certificate verify checks it). Their keys are certified by {vouching}."
+        f"coterie certificate verify checks it). Their keys are certified by {vouching}."
     )
 
 

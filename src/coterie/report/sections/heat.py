@@ -12,12 +12,14 @@ from coterie.report.portrait import Portrait
 LEVELS, FULL = 10, 2.0
 """Steps of a colour to each side, and the difference in deviations that has the last one."""
 _SHOWN = {"mean": "mean or share", "difference_in_sd": "difference in sd", "sd": "standard deviation"}
-_SHOWN |= {"median": "median", "missing": "missing values"}
+_SHOWN |= {"q1": "first quartile", "median": "median", "q3": "third quartile", "missing": "missing values"}
+_SHOWN |= {"noise_of_mean": "deviation of the noise in the mean"}
 
 
 def heat_map(portrait: Portrait, n_shown: int) -> str:
     """A line a column and a cell a cluster; every cell carries all that is known of it."""
-    shown = list(_SHOWN) if portrait.is_of_profiles else ["mean", "difference_in_sd"]
+    always = ("mean", "difference_in_sd")
+    shown = [name for name in _SHOWN if name in always or not np.isnan(portrait.values[name]).all()]
     k = len(portrait.sizes)
     buttons = ["column", "variance between" if portrait.is_of_profiles else "", *(f"cluster {i}" for i in range(k))]
     heads = "".join(

@@ -85,6 +85,16 @@ def plane_of(portrait: Portrait) -> Plane:
     return Plane(portrait, axes, tuple(float(value**2) / total for value in values[: len(components)][:2]))
 
 
+_AXES = (
+    "The axes are the first two components of the clusters' means, weighted by size, in standard deviations of all "
+    "rows."
+)
+_ELLIPSES = (
+    "An ellipse spans one standard deviation of a cluster. It is an approximation: it is made of the deviations of "
+    "single columns, as if these were uncorrelated within a cluster."
+)
+
+
 def map_of_clusters(run: RunFiles) -> str:
     """The map, and what its axes are made of; nothing where columns are not known."""
     portrait = portrait_of(run.result) if run.result["centers"] else None
@@ -92,14 +102,9 @@ def map_of_clusters(run: RunFiles) -> str:
         return ""
     plane = plane_of(portrait)
     drawing = _Drawing(plane, run)
-    words = "The axes are the first two components of the clusters' means, weighted by size, in standard deviations "
-    "of all rows."
+    words = _AXES
     if portrait.is_of_profiles:
-        words += (
-            " An ellipse spans one standard deviation of a cluster. It is an approximation: it is made of the "
-            "deviations "
-            "of single columns, as if these were uncorrelated within a cluster."
-        )
+        words += f" {_ELLIPSES}"
     details = element(
         "p",
         "Point at a cluster, or move to one with Tab.",
@@ -153,8 +158,7 @@ class _Drawing:
         if self.run.shown is not None:
             return (
                 f"Small dots are {len(self.run.shown.rows):,} of {self.run.shown.n_held:,} rows, shown since the "
-                f"owner of "
-                "all data asked for it."
+                "owner of all data asked for it."
             )
         marks = "Small dots are landmarks, averages of rows that the method released. " if self.landmarks else ""
         return f"{marks}It shows no row."
@@ -166,8 +170,9 @@ class _Drawing:
             parts += self._dots(self.rows, self.run.shown.labels.tolist(), 1.8)
         if self.landmarks is not None:
             parts += self._dots(*self.landmarks, 3)
-        order = np.argsort(-self.plane.portrait.sizes, kind="stable")
-        parts += [self._cluster(int(cluster)) for cluster in order]
+        order = [int(cluster) for cluster in np.argsort(-self.plane.portrait.sizes, kind="stable")]
+        parts += [self._ellipse(cluster) for cluster in order]
+        parts += [self._cluster(cluster) for cluster in order]
         label = f"Map of {len(order)} clusters on two components"
         return element(
             "svg", "".join(parts), viewBox=f"0 0 {WIDTH} {HEIGHT}", class_="map", role="group", aria_label=label
@@ -207,15 +212,16 @@ class _Drawing:
         share = max(float(portrait.sizes[cluster]), 0.0) / max(float(portrait.sizes.max()), 1e-300)
         radius = SMALLEST + (LARGEST - SMALLEST) * float(np.sqrt(share))
         colour, about = colour_class(cluster), self._about(cluster)
-        parts = [element("title", escape(about)), self._ellipse(cluster, x, y)]
+        parts = [element("title", escape(about))]
         parts.append(element("circle", cx=place(x), cy=place(y), r=place(radius), class_=colour))
         parts.append(element("text", str(cluster), x=place(x), y=place(y + 4.5), text_anchor="middle", class_="name"))
         return element("g", "".join(parts), tabindex=0, role="img", aria_label=about, data_cluster=cluster)
 
-    def _ellipse(self, cluster: int, x: float, y: float) -> str:
+    def _ellipse(self, cluster: int) -> str:
         spread = self.plane.spread(cluster)
         if spread is None:
             return ""
+        x, y = self._at(self.plane.centers[cluster])
         values, vectors = np.linalg.eigh(spread)
         second, first = (self.scale * float(value) for value in np.sqrt(np.maximum(values, 0.0)))
         turn = -float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))

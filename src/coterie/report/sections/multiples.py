@@ -23,10 +23,8 @@ def multiples(portrait: Portrait, n_shown: int) -> str:
     first, others = "".join(figures[:FIRST]), "".join(figures[FIRST:])
     legend = (
         "A bar spans the middle half of a cluster's rows, the line in it is the median, the dot the mean, and the "
-        "broken "
-        "line the mean of all rows; without quartiles, a bar spans a standard deviation about the mean. A column of "
-        "0 "
-        "and 1 has a bar up to its share of 1."
+        "broken line the mean of all rows; without quartiles, a bar spans a standard deviation about the mean. A "
+        "column of 0 and 1 has a bar up to its share of 1."
     )
     folded = ""
     if others:

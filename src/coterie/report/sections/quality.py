@@ -42,14 +42,12 @@ def _sentences(run: RunFiles) -> Iterator[str]:
             about = "about " if result["counts_are"] == CountsAre.NOISY else ""
             yield (
                 f"Between the clusters lies {about}{percent(float(np.mean(portrait.between)))} of a column's "
-                f"variance, as a "
-                "mean over all columns of the profiles."
+                "variance, as a mean over all columns of the profiles."
             )
     if run.choice is None:
         yield (
             "Silhouettes and stability were not asked for in this run: coterie choose-k shows them for every number "
-            "of "
-            "clusters, and -k auto takes the number that the rows support."
+            "of clusters, and -k auto takes the number that the rows support."
         )
 
 
@@ -135,9 +133,9 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 _LEGEND = paragraph(
-    "ARI and NMI compare with the known classes, and the cost is relative to the pooled optimum: all exact, over "
-    "all rows "
-    "without missing values. Values and bytes are those sent by all sites; pooling sends every value of every row.",
+    "ARI and NMI compare with the known classes, and the cost is relative to the pooled optimum: all exact, over all "
+    "rows without missing values. Values and bytes are those sent by all sites; pooling sends every value of every "
+    "row.",
     class_="note",
 )
 
