@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coterie.files import read_bounded, write_private
+from coterie.files import MEGABYTE, read_bounded, write_private
 from coterie.report.choices import CHOICE
 from coterie.report.markup import RunFiles, element
 from coterie.report.sections.clusters import clusters
@@ -27,6 +27,8 @@ from coterie.report.sections.settings import settings
 from coterie.secure.certificates import CERTIFICATE, MAX_CERTIFICATE_BYTES, RunCertificate
 
 REPORT = "report.html"
+MOST_BYTES = 256 * MEGABYTE
+"""Of each file that a page is made of."""
 SECTIONS: dict[str, tuple[str, Callable[[RunFiles], str]]] = {
     "clusters": ("Clusters", clusters),
     "map": ("Map", map_of_clusters),
@@ -57,7 +59,7 @@ def read_run_files(folder: Path) -> RunFiles:
     """What a finished run has left in its folder."""
 
     def read(name: str) -> Any:
-        return json.loads((folder / name).read_text()) if (folder / name).exists() else None
+        return json.loads(read_bounded(folder / name, MOST_BYTES)) if (folder / name).exists() else None
 
     certificate = folder / CERTIFICATE
     signed = None
@@ -73,7 +75,7 @@ def page_of(run: RunFiles) -> str:
     links = "".join(element("a", escape(SECTIONS[name][0]), href=f"#{name}") for name, part in parts.items() if part)
     theme = element("button", "Theme: as the system", type="button", id="theme", class_="controls")
     today = datetime.now(UTC).date().isoformat()
-    written = f"Written by coterie {run.result['coterie']} on {element('time', today, datetime=today)}."
+    written = f"Written by coterie {escape(str(run.result['coterie']))} on {element('time', today, datetime=today)}."
     body = [
         element("a", "To the clusters and numbers", href="#main", class_="skip"),
         element("header", headline(run) + element("nav", links + theme, aria_label="sections")),
