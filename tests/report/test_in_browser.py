@@ -143,6 +143,13 @@ def test_details_come_by_mouse_and_by_arrow_keys(heart):
     assert heart.run("return document.querySelectorAll('.heat td[tabindex=\"0\"]').length") == 1
 
 
+def test_details_stay_in_sight_of_the_last_cell(heart):
+    heart.run("arguments[0].scrollIntoView({block: 'end'}); arguments[0].focus()", heart.all(".heat td[data-v]")[-1])
+    box = heart.run("return document.getElementById('cell-details').getBoundingClientRect().toJSON()")
+    assert box["top"] >= 0
+    assert box["bottom"] < 300
+
+
 def test_clusters_on_the_map_are_reached_by_tab_and_marked_elsewhere(heart):
     from selenium.webdriver import ActionChains, Keys
 

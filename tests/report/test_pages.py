@@ -12,12 +12,15 @@ import pytest
 
 from coterie.cli import main
 from coterie.cli.jobs import Job
+from coterie.cli.remote_jobs import remote_job
 from coterie.errors import InputError
+from coterie.examples.demo import demo, write_demo
 from coterie.report.markup import number, percent
 from coterie.report.page import write_page
 from coterie.report.portrait import portrait_of
 from coterie.report.sections.map import plane_of
 from tests.federations import blobs
+from tests.orders import ANALYST
 from tests.report.runs import NAMES, QUICK, run, text_file, written
 
 DATE = re.compile(r"<time datetime='[-0-9]*'>[-0-9]*</time>")
@@ -73,6 +76,19 @@ def test_rows_of_protected_sites_are_not_shown(tmp_path):
     with pytest.raises(InputError, match="no site holds whole rows"):
         Job(data=data, method="vertical-kernel-pca", show_rows=True).run(resume=False, watch=lambda _: None)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_federation_shows_no_rows():
+    with pytest.raises(InputError, match="a federation's rows are at its sites"):
+        remote_job(Job(columns=["a"], show_rows=True), ANALYST)
+
+
+def test_the_demonstration_shows_birds_to_who_asks(tmp_path):
+    page = write_demo(demo(), tmp_path, show_rows=True).read_text()
+    dots = sum(group.count("<circle") for group in re.findall("<g class='dots.*?</g>", page))
+    assert dots == 342  # those with all measurements
+    assert "Small dots are 342 of 344 rows" in page
+    assert "<g class='dots" not in write_page(tmp_path).read_text()
 
 
 def test_landmarks_are_shown_where_they_are_averages_and_not_where_they_may_be_rows(finished, tmp_path):

@@ -185,7 +185,6 @@ class Job(Reading):
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
         from coterie.estimators.fitting import columns_described, fit
-        from coterie.report.outputs import write_run
 
         out = Path(self.out)
         self.check_folder(out, resume)
@@ -233,10 +232,15 @@ class Job(Reading):
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
-            return write_run(
-                out, fitted, tables, {**asdict(self), "csv_forms": forms}, policies, show_rows=self.show_rows
-            )
+            return self._written(out, fitted, tables, policies)
+
+    def _written(
+        self, out: Path, fitted: Any, tables: dict[str, Table], policies: dict[str, Policy]
+    ) -> dict[str, Any]:
+        from coterie.report.outputs import write_run
+
+        forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
+        return write_run(out, fitted, tables, asdict(self) | {"csv_forms": forms}, policies, show_rows=self.show_rows)
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""

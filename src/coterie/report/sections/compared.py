@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coterie.report.labels import COST_WORDS, size_text
+from coterie.report.labels import runs_table
 from coterie.report.markup import RunFiles, number, paragraph, section, table
 
 
@@ -14,23 +14,8 @@ def compared(run: RunFiles) -> str:
     if run.compared is None:
         return ""
     facts, pairs = run.compared
-    heads = ["run", "method", "clusters", "rows", "cost", "rounds", "bytes sent", "protection", "seed"]
-    lines = [
-        [
-            one["name"],
-            one["method"],
-            str(one["clusters"]),
-            size_text(one, one["rows"]),
-            f"{COST_WORDS[one['cost_is']]}{number(one['cost'])}",
-            f"{one['rounds']:,}",
-            f"{one['bytes_up']:,}",
-            ", ".join(one["protection"]),
-            str(one["seed"]["asked"]),
-        ]
-        for one in facts
-    ]
     return section(
-        "compared", "Beside other runs", table(heads, lines), *(part for pair in pairs for part in _pair(pair))
+        "compared", "Beside other runs", table(*runs_table(facts)), *(part for pair in pairs for part in _pair(pair))
     )
 
 
