@@ -190,6 +190,12 @@ def test_paper_shows_what_is_folded(heart):
     pdf = heart.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
     assert base64.b64decode(pdf).startswith(b"%PDF")
     assert heart.run("return [...document.querySelectorAll('details')].every(part => part.open)")
+    heart.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not [item.text for item in heart.all(".controls, nav") if item.is_displayed()]
+        assert heart.low_contrast() == []
+    finally:
+        heart.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_page_runs_its_own_script_and_no_other(browser, finished, tmp_path):

@@ -157,6 +157,19 @@ def test_disclosure_says_who_saw_what(finished):
     assert "epsilon = 4" in private
 
 
+def test_estimates_are_named_as_such(finished):
+    def names(kind: str) -> list[str]:
+        page = (finished(kind) / "report.html").read_text()
+        return re.search("data-names='([^']*)'", page)[1].split("|")
+
+    assert [name for name in names("vertical") if "(estimate)" in name] == [
+        "first quartile (estimate)", "median (estimate)", "third quartile (estimate)",
+    ]  # fmt: skip
+    assert "standard deviation (estimate)" in names("demo")
+    assert "mean or share" in names("demo")
+    assert [name for name in names("private") if "(estimate)" not in name] == ["deviation of the noise in the mean"]
+
+
 def test_cost_beside_sending_the_table(finished):
     page = (finished("demo") / "report.html").read_text()
     result = json.loads((finished("demo") / "result.json").read_text())

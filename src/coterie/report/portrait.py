@@ -27,6 +27,8 @@ class Portrait:
     between: Floats
     """By column, the share of the variance that is between clusters; of centers alone, 1."""
     is_of_profiles: bool
+    about: frozenset[str] = frozenset()
+    """The names of values that are estimates."""
 
     @property
     def standard_means(self) -> Floats:
@@ -59,7 +61,15 @@ def _of_profiles(result: Mapping[str, Any]) -> Portrait:
         is_share,
         np.nan_to_num(_numbers(whole, "variance_between")),
         is_of_profiles=True,
+        about=_estimates(result["profiles"]),
     )
+
+
+def _estimates(facts: Mapping[str, Any]) -> frozenset[str]:
+    """Quartiles always; deviations over groups; everything under noise."""
+    if facts["counts_and_means_are"] == "estimates":
+        return frozenset(_VALUES) - {"noise_of_mean"}
+    return frozenset(("q1", "median", "q3") + (("sd",) if facts["deviations_are"] == "estimates" else ()))
 
 
 def _numbers(records: list[Mapping[str, Any]], name: str) -> Floats:

@@ -30,17 +30,17 @@ def heat_map(portrait: Portrait, n_shown: int) -> str:
     )
     lines = [_line(portrait, place, shown) for place in range(n_shown)]
     body = element("thead", element("tr", heads)) + element("tbody", "".join(lines))
-    names = "|".join(_SHOWN[name] for name in shown)
-    heat = element("table", body, class_="sortable heat", data_names=names)
+    titles = [f"{_SHOWN[name]} (estimate)" if name in portrait.about else _SHOWN[name] for name in shown]
+    heat = element("table", body, class_="sortable heat", data_names="|".join(titles))
     details = element("p", _HINT, class_="details controls", id="cell-details", aria_live="polite")
-    return _controls(shown) + details + wide(heat, "clusters by column") + _legend()
+    return _controls(titles) + details + wide(heat, "clusters by column") + _legend()
 
 
 _HINT = "Point at a cell, or move to one with Tab and the arrow keys, to see all that is known of it."
 
 
-def _controls(shown: list[str]) -> str:
-    options = "".join(element("option", escape(_SHOWN[name]), value=i) for i, name in enumerate(shown))
+def _controls(titles: list[str]) -> str:
+    options = "".join(element("option", escape(title), value=i) for i, title in enumerate(titles))
     search = element("label", f"Columns named {element('input', id='filter', type='search', placeholder='any')}")
     choose = element("label", f"Show {element('select', options, id='show')}")
     count = element("output", "", id="filter-count", for_="filter")
