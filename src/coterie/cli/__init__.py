@@ -7,7 +7,8 @@ import sys
 import warnings
 
 # isort: off
-from coterie.cli import cluster, labels, choosing, describing, comparing, previews, watching, deployment  # noqa: F401
+from coterie.cli import cluster, labels, choosing, describing, comparing, reporting  # noqa: F401
+from coterie.cli import previews, watching, deployment  # noqa: F401
 from coterie.cli import approvals, enrollment, federation  # noqa: F401
 from coterie.cli.console import commands  # noqa: F401
 from coterie.cli import budgets, inspection, ledgers, certificates  # noqa: F401

@@ -153,6 +153,12 @@ Profile = Annotated[
 NoProfile = Annotated[
     bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
 ]
+ShowRows = Annotated[
+    bool,
+    typer.Option(
+        "--show-rows", help="Show a sample of rows on the map of report.html; only where all data is yours."
+    ),
+]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]
 Categories = Annotated[

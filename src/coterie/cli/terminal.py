@@ -125,6 +125,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     empty = sum(count == 0 for count in result["counts"])
     if empty and not privacy:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
+    _show_place(out)
+
+
+def _show_place(out: str) -> None:
     console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
 
 
@@ -158,7 +162,7 @@ def _show_choice(out: str, result: dict[str, Any]) -> None:
     say(choice["verdict"])
     say(result["summary"])
     _show_privacy(result.get("privacy"))
-    console.print(f"All results are in [bold]{out}/[/]; see [bold]{out}/choose-k.png[/].", soft_wrap=True)
+    _show_place(out)
 
 
 @contextlib.contextmanager
