@@ -107,13 +107,17 @@ def cell_sums(
 def means(sums: Floats, counts: Floats, *, fallback: Floats) -> Floats:
     """The mean of each cell; the fallback for a cell without rows."""
     filled = counts > 0
+    if filled.all():
+        return sums / counts[:, None]
     divisor = np.where(filled, counts, 1.0)[:, None]
     return np.where(filled[:, None], sums / divisor, fallback)
 
 
 def squared_shift(before: Floats, after: Floats) -> float:
     """The sum of squared shifts of the centers, as in scikit-learn's ``tol``."""
-    return float(((after - before) ** 2).sum())
+    shifts = after - before
+    shifts *= shifts
+    return float(shifts.sum())
 
 
 def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
