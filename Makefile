@@ -49,9 +49,9 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-notebooks: $(VENV)/.dev
+notebooks: docs
 	$(PIP) nbclient ipykernel
-	$(BIN)/jupyter-execute docs/_build/notebooks/*.ipynb
+	$(BIN)/jupyter-execute $$(grep -L COTERIE_DATA docs/_generated/*.ipynb)
 
 clean:
-	rm -rf $(VENV) docs/_build coterie-demo
+	rm -rf $(VENV) docs/_build docs/_generated coterie-demo

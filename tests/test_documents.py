@@ -113,7 +113,7 @@ def test_links_lead_somewhere(page):
         name, _, anchor = target.partition("#")
         there = page.parent / name if name else page
         if there.parent.name == "_generated":  # a build makes it
-            there = ROOT / "docs" / "gallery" / f"{there.stem}.py"
+            there = ROOT / "docs" / "gallery" / f"{there.stem.partition('-')[0]}.py"
         assert there.exists(), f"{page.name} points to {target}"
         assert not anchor or anchor in anchors(there), f"{page.name} points to {target}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,10 @@ def make_gallery(app: Sphinx) -> None:
     """Execute the examples that can run here, and write a page and a notebook for each."""
     made = Path(app.srcdir) / MADE
     made.mkdir(exist_ok=True)
-    for example in examples():
-        results = executed(example, Path(app.outdir).parent / "examples")
+    built = Path(app.outdir).parent / "examples"
+    with ThreadPoolExecutor(2) as pool:  # each is a process of its own
+        done = pool.map(lambda example: executed(example, built), examples())
+    for example, results in zip(examples(), done, strict=True):
         for picture in results.glob("*.png"):
             shutil.copyfile(picture, made / picture.name)
         shutil.copyfile(results / "results.json", made / f"{example.name}.json")

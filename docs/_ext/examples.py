@@ -78,7 +78,7 @@ class Example:
 
 def examples() -> list[Example]:
     """All of them, in the order in which they are shown."""
-    names = ("penguins", "hospitals", "loads", "phones", "labs", "epsilon")
+    names = ("penguins", "hospitals", "loads", "phones", "labs", "rings", "few", "epsilon")
     return [Example(GALLERY / f"{name}.py") for name in names]
 
 
@@ -162,11 +162,16 @@ def _origin(example: Example) -> str:
     return f"with data that is not part of coterie; {command} executes it anew."
 
 
+def _alone(cell: Cell) -> str:
+    """A cell without links to pages beside it."""
+    return re.sub(r"\[([^]]*)\]\((?!https:)[^)]*\)", r"\1", cell.source) if cell.is_text else cell.source
+
+
 def notebook(example: Example) -> dict[str, Any]:
     """An example as a Jupyter notebook, without results."""
     cells = [
         {"id": f"part-{at}", "cell_type": "markdown" if cell.is_text else "code", "metadata": {}}
-        | {"source": cell.source.splitlines(keepends=True)}
+        | {"source": _alone(cell).splitlines(keepends=True)}
         | ({} if cell.is_text else {"execution_count": None, "outputs": []})
         for at, cell in enumerate(example.cells)
     ]
