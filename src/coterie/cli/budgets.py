@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.commands import ShowByDefault
 from coterie.cli.options import site
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.engines.nvflare.kits import kit_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from coterie.sites.policy import Policy, PrivacyRules
 
 budget = typer.Typer(
-    cls=opt.ShowByDefault,
+    cls=ShowByDefault,
     no_args_is_help=True,
     help="What is spent and left of this site's privacy budget (coterie site budget --kit KIT), and begin it anew.",
 )

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.options import app
+from coterie.cli.options import certificate
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, read_from_others
@@ -25,14 +25,6 @@ from coterie.sites.tables.phrases import listed
 from coterie.text import count_of
 
 DOES_NOT_FIT = 1
-
-
-certificate = typer.Typer(
-    cls=opt.ShowByDefault,
-    no_args_is_help=True,
-    help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
-)
-app.add_typer(certificate, name="certificate")
 
 
 @certificate.command("show")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from coterie.cli.run_state import RunState
-from coterie.runtime.events import Line, Write
+from coterie.errors import CoterieError, LedgerBroken, RunError
+
+if TYPE_CHECKING:
+    from coterie.cli.run_state import RunState
+    from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 _NARROW, _LONG = 4, 16
@@ -27,7 +32,37 @@ class Interrupted(Exception):
 
 console = Console()
 errors = Console(stderr=True)
+_EXIT_CODES = {
+    RunError: STOPPED,
+    LedgerBroken: BROKEN_LEDGER,
+    CoterieError: BAD_INPUT,
+    OSError: BAD_INPUT,
+    Interrupted: INTERRUPTED,
+}
+"""Of kinds of errors, the first that fits."""
 _TEXT = TextColumn("{task.description}")
+
+
+def end(problem: Exception) -> None:
+    """End the process after an error: one sentence and an exit code. What is not for the user is raised again."""
+    if isinstance(problem, BrokenPipeError):  # the reader of our output, such as head, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    codes = [code for kind, code in _EXIT_CODES.items() if isinstance(problem, kind)]
+    if not codes:
+        raise problem
+    errors.print("[red]error:[/]", end=" ")
+    errors.print(_sentence(problem), markup=False, highlight=False, soft_wrap=True)
+    sys.exit(codes[0])
+
+
+def _sentence(problem: Exception) -> str:
+    if isinstance(problem, Interrupted):
+        return f"interrupted; {problem}"
+    if isinstance(problem, OSError) and not isinstance(problem, CoterieError):
+        where = f"{problem.filename}: " if problem.filename else ""
+        return f"{where}{problem.strerror or problem}"
+    return str(problem)
 
 
 def print_json(value: Any) -> None:
@@ -174,6 +209,8 @@ def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Wr
     if quiet:
         yield lambda _: None
         return
+    from coterie.cli.run_state import RunState
+
     run_state, is_drawn = run or RunState(), errors.is_terminal
     bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
     task = bar.add_task("starting", total=None)
