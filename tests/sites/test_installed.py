@@ -195,6 +195,20 @@ def test_a_site_names_its_categories_once(tmp_path):
     assert names_of(again.tell(other))[1:] == ["ward=icu", "ward=maternity", "ward=new", "ward=rare"]
 
 
+def test_names_that_too_few_rows_hold_do_not_outlive_a_stricter_policy(tmp_path):
+    path, rules, site = tmp_path / "wards.csv", tmp_path / "site.toml", InstalledSite(tmp_path / "kit")
+    write_wards(path, icu=6)
+    rules.write_text('protection = "none"\n')
+    open_ = Holdings(str(path), policy=str(rules))
+    assert names_of(site.tell(open_)) == ["a", "ward=icu", "ward=maternity", "ward=rare"]
+    rules.write_text("min_group = 5\n")
+    assert names_of(site.tell(site.holdings())) == ["a", "ward=icu", "ward=maternity"]
+    rules.write_text("min_group = 7\n")
+    assert names_of(site.tell(site.holdings())) == ["a", "ward=maternity", "ward=other"]
+    rules.write_text("min_group = 5\n")
+    assert names_of(site.tell(site.holdings())) == ["a", "ward=maternity", "ward=other"]
+
+
 def test_a_site_that_lists_categories_names_none(tmp_path):
     path, rules = tmp_path / "wards.csv", tmp_path / "site.toml"
     write_wards(path, icu=6)

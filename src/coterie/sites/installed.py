@@ -51,10 +51,13 @@ class Holdings(Reading):
     """Groups are kept under it: one name for one table, whatever file it comes in."""
     levels: dict[str, list[str]] = field(default_factory=dict)
     """By text column without declared categories the levels that the site named when it was first opened."""
+    level_rows: int = 0
+    """The fewest rows that held each of them then."""
 
     def naming_levels(self, before: Holdings | None) -> Holdings:
         """With levels for every text column, where the policy lets the site name them. Those named before stay: a
-        level that came later would tell that rows were added."""
+        level that came later would tell that rows were added. Where the policy now asks for more rows, they do not:
+        fewer may hold one."""
         rules, how = self.rules(), reading_of(self)
         unit = None if rules.privacy is None else rules.privacy.unit_column
         for column in filter(None, (self.key, unit)):
@@ -63,8 +66,11 @@ class Holdings(Reading):
         problems += unlike(named)
         if problems:
             raise TableProblems(problems)
-        kept = before.levels if before is not None and before.table_name == self.table_name else {}
-        return replace(self, levels={column: kept.get(column, list(own)) for column, own in named.items()})
+        least = rules.level_rows or 0
+        stays = before is not None and before.table_name == self.table_name and before.level_rows >= least
+        kept = before.levels if before is not None and stays else {}
+        levels = {column: kept.get(column, list(own)) for column, own in named.items()}
+        return replace(self, levels=levels, level_rows=least)
 
     def table(self) -> Table:
         """The table, opened as said. Under noise no value in it is refused, since a refusal would tell of a row."""
