@@ -10,12 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coterie.cli.approvals import previewed
+from coterie.cli.jobs import Job
+from coterie.cli.remote_jobs import remote_job
 from coterie.messages.refusals import Refusal
 from coterie.methods.order import SignedOrder
 from coterie.sites.approvals import Decision
 from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.installed import InstalledSite
-from tests.orders import ANA, an_order, signed
+from coterie.sites.installed import Holdings, InstalledSite
+from tests.orders import ANA, ANALYST, an_order, signed
 
 pytest.importorskip("nvflare")
 KIT = ("--kit", "kits/sites/north")
@@ -142,3 +145,14 @@ def test_status_shows_what_analysts_have_begun(site, cli):
     status = json.loads(cli("site", "status", *KIT, "--json")[1])
     assert (status["runs_by_analyst"], status["max_runs"], status["waiting"]) == ({ANA: 2}, 100, 1)
     assert f"runs of {ANA}" in " ".join(cli("site", "status", *KIT)[1].split())
+
+
+@pytest.mark.parametrize("what", [{"columns": ["a", "ward"]}, {"columns": ["a"], "profile": ["ward"]}])
+def test_an_order_may_name_a_category_that_the_site_lacks(tmp_path, what):
+    rows = "".join(f"{i % 7},{'er' if i % 3 else 'icu'}\n" for i in range(60))
+    (tmp_path / "north.csv").write_text(f"a,ward\n{rows}")
+    held = Holdings(str(tmp_path / "north.csv")).naming_levels(None)
+    job = Job(clusters=2, categories={"ward": ["icu", "maternity"]}, **what)
+    shown = previewed(held, remote_job(job, ANALYST).order.read(), held.rules())
+    assert (shown.mismatch, shown.problem) == ("", "")
+    assert shown.answers

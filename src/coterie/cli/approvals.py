@@ -190,10 +190,13 @@ class Preview(NamedTuple):
 def previewed(held: Holdings, order: Order, rules: Policy) -> Preview:
     """What would leave of the table that a site holds, under its rules."""
     from coterie.estimators.registry import estimator_of
+    from coterie.methods.shared.selection import places_of
 
     table = held.table()
     columns, wanted = [(column.name, column.kind) for column in table.columns], [*order.columns, *order.besides]
-    if not set(wanted) <= set(columns):
+    places = places_of(table, [name for name, _ in wanted])  # a category that no row here has is 0
+    kinds = [None if place is None else table.columns[place].kind for place in places]
+    if kinds != [kind for _, kind in wanted]:
         mismatch = f"the order is for the columns {_names(wanted)}; this site holds {_names(columns)}."
         return Preview([], mismatch)
     try:

@@ -22,6 +22,7 @@ from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.prepared import Missing
 from coterie.methods.shared.scales import Scale
+from coterie.methods.shared.selection import places_of
 from coterie.runtime.channel import Channel
 from coterie.runtime.events import Write
 from coterie.runtime.journal import Journal
@@ -213,15 +214,22 @@ def columns_described(profile: bool | Sequence[str], tables: Mapping[str, Table]
         return ()
     if isinstance(profile, str):
         raise InputError(f"profile={profile!r}; give a list of columns, [{profile!r}], or True for those of the run.")
-    held = next(iter(tables.values())).columns
-    named = {name: [c for c in held if c.name == name or c.name.startswith(f"{name}=")] for name in profile}
+    first = next(iter(tables.values()))
+    named = {name: _described_by(name, first) for name in profile}
     absent = [name for name, columns in named.items() if not columns]
     if absent:
         raise InputError(
             f"profile names {listed(list(map(repr, absent)))}, which the first table does not have; it has "
-            f"{listed([column.name for column in held])}."
+            f"{listed([column.name for column in first.columns])}."
         )
     return tuple(dict.fromkeys(column for columns in named.values() for column in columns))
+
+
+def _described_by(name: str, table: Table) -> list[Column]:
+    """The columns of a table by this name: one, those of a text column's categories, or a category that it lacks."""
+    own = [column for column in table.columns if column.name == name or column.name.startswith(f"{name}=")]
+    (place,) = places_of(table, [name])
+    return own or ([] if place is None else [Column(name, table.columns[place].kind)])
 
 
 def check_described(described: Collection[Column], tables: Mapping[str, Table]) -> None:
