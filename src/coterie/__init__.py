@@ -29,6 +29,7 @@ __all__ = [
     "fit",
     "load_model",
     "open_table",
+    "plan",
     "row_tags",
     "save_model",
     "transform",
@@ -60,12 +61,15 @@ if TYPE_CHECKING:
         save_model,
         transform,
     )
+    from coterie.planning.planner import plan
 
 
 def __getattr__(name: str) -> Any:
     """Public names, imported when first used: the command line answers faster without scikit-learn."""
     if name == "baselines":
         return import_module("coterie.baselines")
+    if name == "plan":
+        return import_module("coterie.planning.planner").plan
     if name in __all__:
         return getattr(import_module("coterie.estimators"), name)
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")

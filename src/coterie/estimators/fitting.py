@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from coterie.estimators.given import Rules, opened_sites
 from coterie.estimators.labelled import Labelled
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table
+from coterie.messages.verbs import Protocol
+from coterie.methods.method import RunResult
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
@@ -32,6 +34,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
+from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, identifying_columns
 
 E = TypeVar("E", bound=FederatedEstimator)
@@ -93,31 +96,36 @@ def fit(
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
-    if key is not None and not estimator.splits_columns:
-        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
-    layers_of(sums)
-    check_rules(estimator, opened, rules, is_masked=sums == "masked")
-    described = columns_described(profile, opened)
-    used = columns_used(estimator, opened, columns, [column.name for column in described])
-    besides = tuple(column for column in described if column not in used.get("", ()))
-    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
-    options.check(len(opened))
-    estimator.check_options(options)
-    estimator.check(len(column_names(estimator, used)))
+    asked = checked(
+        estimator,
+        tables,
+        site_column=site_column,
+        policy=policy,
+        sums=sums,
+        scale=scale,
+        missing=missing,
+        ranges=ranges,
+        max_share=max_share,
+        halves=halves,
+        profile=profile,
+        columns=columns,
+        key=key,
+        **reading,
+    )
+    opened = asked.tables
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
-    with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
+    with in_process(opened, policy=asked.rules, folder=own, schedule=schedule, seed=seed) as channel:
         estimator.na_ = shared_na(opened.values())
         estimator.levels_ = sorted({column for table in opened.values() for column in getattr(table, "levels", ())})
         fitted = fit_over(
             channel,
             estimator,
-            used,
-            options,
+            asked.columns,
+            asked.options,
             order=channel.analyst,
             sums=sums,
             journal=kept,
@@ -130,6 +138,48 @@ def fit(
     if isinstance(fitted, Labelled):
         fitted.keep_tables(opened, None if site_column is None else tables)
     return fitted
+
+
+class Asked(NamedTuple):
+    """What a run is asked to do, checked: whose tables, under which policies, which columns, prepared how."""
+
+    tables: dict[str, Table]
+    rules: dict[str, Policy]
+    columns: dict[str, tuple[Column, ...]]
+    options: PreparationOptions
+
+
+def checked(
+    estimator: FederatedEstimator,
+    tables: Any,
+    *,
+    site_column: str | None = None,
+    policy: Rules | Mapping[str, Rules] | None = None,
+    sums: Literal["masked", "plain"] = "masked",
+    scale: Scale = "none",
+    missing: Missing = "refuse",
+    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    max_share: float | None = None,
+    halves: bool = False,
+    profile: bool | Sequence[str] = False,
+    columns: Sequence[str] | None = None,
+    key: str | None = None,
+    **reading: Any,
+) -> Asked:
+    """What :func:`fit` is asked to do; ``InputError`` where that cannot be done. Nothing is sent."""
+    if key is not None and not estimator.splits_columns:
+        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
+    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
+    layers_of(sums)
+    check_rules(estimator, opened, rules, is_masked=sums == "masked")
+    described = columns_described(profile, opened)
+    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
+    options.check(len(opened))
+    estimator.check_options(options)
+    estimator.check(len(column_names(estimator, used)))
+    return Asked(opened, rules, used, options)
 
 
 def fit_over(
@@ -159,10 +209,9 @@ def fit_over(
     if isinstance(order, Identity):
         asked = Order.of(estimator, next(iter(columns.values()), ()), options, None if header is None else header.run)
         order = SignedOrder.by(order, asked)
-    ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
-    conclusion = Conclusion(order.to_bytes(), authority)
+    conclusion, protocol = whole_run(estimator, order, layer, authority)
     outcome = run(
-        conclusion.after(ordered(order, estimator.run_seed)),
+        protocol,
         channel,
         method=estimator.method,
         terms=terms,
@@ -185,6 +234,15 @@ def fit_over(
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def whole_run(
+    estimator: FederatedEstimator, order: SignedOrder, layer: MaskedSums | PlainSums, authority: RunAuthority | None
+) -> tuple[Conclusion, Protocol[RunResult]]:
+    """What collects the sites' statements, and the protocol of a run from its order to these."""
+    ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
+    conclusion = Conclusion(order.to_bytes(), authority)
+    return conclusion, conclusion.after(ordered(order, estimator.run_seed))
 
 
 def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:
