@@ -96,3 +96,9 @@ def sized(items: Any, least: int, most: int) -> Any:
         return items[places] if len(items) else np.zeros((wanted, *items.shape[1:]), items.dtype)
     repeated: Sequence[Any] = [items[place] for place in places]
     return repeated
+
+
+def padded(rows: np.ndarray[Any, Any], least: int, most: int) -> Any:
+    """The same with zeros where there are not enough."""
+    wanted = between(len(rows), least, max(least, most))
+    return rows if wanted == len(rows) else np.concatenate([rows, np.zeros((wanted, *rows.shape[1:]))])[:wanted]

@@ -7,7 +7,7 @@ import sys
 import warnings
 
 # isort: off
-from coterie.cli import cluster, labels, choosing, describing, comparing, previews, watching, deployment  # noqa: F401
+from coterie.cli import cluster, planning, labels, choosing, describing, comparing, previews, watching, deployment  # noqa: F401
 from coterie.cli import approvals, enrollment, federation  # noqa: F401
 from coterie.cli import budgets, inspection, ledgers, certificates  # noqa: F401
 

@@ -150,7 +150,7 @@ def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Float
     It has fewer columns than landmarks if K(L, L) does not have full rank. Its bits are the same on every machine.
     """
     root = inverse_root(kernel.exact(points, points), THRESHOLD[row_bytes], pairs_of=exact_eigenpairs)
-    return np.asarray(extents.sized(root.T, 1, len(points)).T)
+    return np.asarray(extents.padded(root.T, 1, len(points)).T)
 
 
 def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:

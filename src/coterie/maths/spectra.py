@@ -52,7 +52,7 @@ class Ritz(NamedTuple):
 
     def sized(self, least: int, most: int) -> Ritz:
         """The same pairs; in a rehearsal as few or as many as there can be."""
-        return Ritz(extents.sized(self.values, least, most), extents.sized(self.vectors.T, least, most).T)
+        return Ritz(extents.sized(self.values, least, most), extents.padded(self.vectors.T, least, most).T)
 
     def above(self, threshold: float) -> Ritz:
         return self.top(int((self.values > threshold).sum()))

@@ -81,3 +81,16 @@ def bytes_up(rehearsals: Rehearsals, site: str | None = None) -> Amount:
         return whole
     own = rehearsals.amount(lambda ledger: ledger.total("bytes_up", site))
     return Amount(0, whole.most, own.likely) if rehearsals.is_shared_out else own
+
+
+def longest(ledger: Ledger) -> int:
+    """Bytes of the largest message."""
+    counts = (count for exchange in ledger.exchanges for count in exchange.sites.values())
+    return max((max(count.bytes_up, count.bytes_down) for count in counts), default=0)
+
+
+def largest_message(rehearsals: Rehearsals) -> Amount:
+    """Of a run; with the most rounds a single one may be smaller than with fewer."""
+    made = rehearsals.amount(longest)
+    ends = [end for end in (made.least, made.most, made.likely) if end is not None]
+    return Amount(min(ends), None if made.most is None else max(ends), made.likely)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -16,14 +17,14 @@ from coterie.estimators.given import Rules as Policies
 from coterie.extents import Extent
 from coterie.messages.identity import Authority, Identity
 from coterie.messages.schema import doing_of
-from coterie.messages.site_api import Table
+from coterie.messages.site_api import Table, rows_behind
 from coterie.messages.verbs import Protocol
 from coterie.methods.method import RunResult
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.choosing import NoneSupported
 from coterie.methods.shared.privacy import Privacy
-from coterie.planning.amounts import Rehearsals, bytes_down, bytes_up
+from coterie.planning.amounts import Rehearsals, bytes_down, bytes_up, largest_message, longest
 from coterie.planning.budgets import budget_uses
 from coterie.planning.made_up import Rules, Shape, made_up, tables_of
 from coterie.planning.plans import MethodPlan, NotPlanned, Plan, SeenByServer, SitePlan, recommended
@@ -70,25 +71,39 @@ def plan(
     asked = [estimators] if isinstance(estimators, FederatedEstimator) else list(estimators)
     if not asked:
         raise InputError("a plan needs an estimator; give one, or several in a list.")
-    given = tables_of(shapes) if shapes is not None else tables
+    given, options = tables_of(shapes) if shapes is not None else tables, {"policy": policy, "sums": sums, **options}
+    return plan_each({each.method: partial(Ask, each, given, options) for each in asked}, analyst)
+
+
+class Ask(NamedTuple):
+    """A run to be planned: its estimator, and the tables and options for :func:`coterie.fit`."""
+
+    estimator: FederatedEstimator
+    tables: Any
+    options: Mapping[str, Any]
+
+
+def plan_each(asks: Mapping[str, Callable[[], Ask]], analyst: str = ANALYST) -> Plan:
+    """The plan of runs by method. What cannot be run is said so; ``CoterieError`` where that is all there is."""
     plans, refused, shown = [], [], dict[str, Table]()
-    for estimator in asked:
+    for method, ask in asks.items():
         try:
-            what = checked(estimator, given, policy=policy, sums=sums, **options)
-            plans.append(_planned(clone(estimator), what, sums, analyst))
+            estimator, tables, options = ask()
+            asked = checked(estimator, tables, **options)
+            plans.append(_planned(clone(estimator), asked, options.get("sums", "masked"), analyst))
+            shown = asked.tables
         except CoterieError as problem:
-            if len(asked) == 1:
+            if len(asks) == 1:
                 raise
-            refused.append(NotPlanned(estimator.method, str(problem)))
-        else:
-            shown = what.tables
-    uses = {name: method.use for name, method in METHODS.items()}
+            refused.append(NotPlanned(method, str(problem)))
+    if not plans:
+        raise InputError(" ".join(f"{each.method}: {each.why}" for each in refused))
     return Plan(
-        {name: table.n_rows for name, table in shown.items()},
+        {name: rows_behind(table) for name, table in shown.items()},
         {name: len(table.columns) for name, table in shown.items()},
         tuple(plans),
         tuple(refused),
-        recommended(tuple(plans), uses),
+        recommended(tuple(plans), {name: method.use for name, method in METHODS.items()}),
         speeds().machine,
     )
 
@@ -119,7 +134,7 @@ def _planned(estimator: FederatedEstimator, asked: Asked, sums: str, analyst: st
         method.discloses,
         tuple(budget_uses(estimator, asked.rules, {name: site.questions for name, site in sites.items()})),
         {engine: _estimates(speed, made, asked, estimator) for engine, speed in speeds().engines.items()},
-        made.amount(_largest_message),
+        largest_message(made),
     )
 
 
@@ -189,11 +204,6 @@ def _seen(ledger: Ledger) -> Iterator[SeenByServer]:
         yield SeenByServer(asked, doing_of(asked), content, seen)  # type: ignore[arg-type]
 
 
-def _largest_message(ledger: Ledger) -> int:
-    counts = (count for exchange in ledger.exchanges for count in exchange.sites.values())
-    return max((max(count.bytes_up, count.bytes_down) for count in counts), default=0)
-
-
 def _estimates(speed: Speed, made: Rehearsals, asked: Asked, estimator: FederatedEstimator) -> Estimates:
     """Seconds and memory with one engine."""
 
@@ -202,7 +212,7 @@ def _estimates(speed: Speed, made: Rehearsals, asked: Asked, estimator: Federate
 
     largest = made.least if made.most is None else made.most
     held = [_held(table) for table in asked.tables.values()]
-    message, is_one = _largest_message(largest.ledger), speed.server_memory == speed.memory
+    message, is_one = longest(largest.ledger), speed.server_memory == speed.memory
     all_messages = message * len(held)
     site = (sum(held) + all_messages if is_one else max(held) + message) / 1e6 + speed.memory
     server = site if is_one else speed.server_memory + all_messages / 1e6
