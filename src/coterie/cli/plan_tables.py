@@ -30,8 +30,12 @@ def show_plan(plan: Plan) -> None:
     if len(plan.methods) == 1:
         show_table(f"{plan.methods[0].method}, all sites together", *_whole(plan.methods[0]))
     else:
-        show_table("All sites together", *_compared(plan.methods), needed=5)
+        show_table("Bytes of all sites together", *_bytes(plan.methods))
+        show_table("Rounds, and seconds by engine", *_rounds(plan.methods))
     _explain(plan)
+    shown = [method.method for method in plan.methods if method.shows_sites]
+    if len(plan.methods) > 1 and shown:
+        say(f"With {', '.join(shown)} the server sees answers of single sites; otherwise it sees only sums.")
     for refused in plan.not_planned:
         say(f"{refused.method} cannot be run so: {refused.why}")
     if len(plan.methods) == 1:
@@ -62,19 +66,30 @@ def _whole(plan: MethodPlan) -> Lines:
     return ["", "at least", "about", "at most"], lines
 
 
-def _compared(plans: tuple[MethodPlan, ...]) -> Lines:
-    """What runs of several methods take, one a line."""
+def _bytes(plans: tuple[MethodPlan, ...]) -> Lines:
+    """What runs of several methods send, one a line."""
+    lines = [
+        [
+            plan.method,
+            *(text for way in (plan.bytes_up, plan.bytes_down) for text in (f"{way.estimate:,}", _most(way))),
+        ]
+        for plan in plans
+    ]
+    return ["method", "from sites", "at most", "to sites", "at most"], lines
+
+
+def _rounds(plans: tuple[MethodPlan, ...]) -> Lines:
+    """How long they take, one a line."""
     engines = list(plans[0].estimates)
-    heads = ["method", "sites show", "bytes up", "at most", "bytes down", "at most", "rounds", "at most"]
-    lines = []
-    for plan in plans:
-        numbers = [
-            text for amount in (plan.bytes_up, plan.bytes_down, plan.rounds)
-            for text in (f"{amount.estimate:,}", _most(amount))
-        ]  # fmt: skip
-        seconds = [_about(plan.estimates[engine].seconds) for engine in engines]
-        lines.append([plan.method, "answers" if plan.shows_sites else "sums", *numbers, *seconds])
-    return [*heads, *(f"seconds {engine}" for engine in engines)], lines
+    lines = [
+        [
+            plan.method,
+            *(text for amount in (plan.rounds, plan.exchanges) for text in (f"{amount.estimate:,}", _most(amount))),
+            *(_about(plan.estimates[engine].seconds) for engine in engines),
+        ]
+        for plan in plans
+    ]
+    return ["method", "rounds", "at most", "with masks", "at most", *engines], lines
 
 
 def _most(amount: Amount) -> str:
@@ -105,7 +120,10 @@ def _show_method(plan: MethodPlan) -> None:
         show_table("By site", heads, rows)
     seen = [[line.doing, line.content, _SEEN[line.seen]] for line in plan.seen]
     show_table("What the server would see", ["question", "made of", "the server sees"], seen)
-    say(f"In words: {plan.discloses}.")
+    if plan.is_private:
+        say("All of it has noise: epsilon and delta bound what anybody learns of a row, or of a unit.")
+    else:
+        say(f"In words: {plan.discloses}.")
     if plan.is_verified:
         say("Sites check every question against the order, and answer nothing else.")
     for engine, estimates in plan.estimates.items():

@@ -70,7 +70,7 @@ def plan(
         profiled = opt.profile_of(profile, no_profile)
         judged = clusters if clusters == "auto" else opt.clusters_of(clusters)
         job = Job(**asked, clusters=judged, halves=halves, profile=profiled)
-    if not job.data and (sites is None or rows is None) and not job.sites:
+    if not job.data and (rows is None or (sites is None and not job.sites)):
         raise InputError("there is no data; give one file per site, or --sites 5 --rows 4000 --columns 24.")
     made = plan_each(dict(_asks(job, methods, _shapes(job, sites, rows))))
     if as_json:

@@ -130,6 +130,7 @@ def _planned(estimator: FederatedEstimator, asked: Asked, sums: str, analyst: st
         sites,
         sums == "masked" and not estimator.splits_columns,
         any(policy.verifies for policy in asked.rules.values()) and not estimator.splits_columns and sums == "masked",
+        estimator.privacy is not None,
         tuple(_seen(largest.ledger)),
         method.discloses,
         tuple(budget_uses(estimator, asked.rules, {name: site.questions for name, site in sites.items()})),
@@ -208,7 +209,7 @@ def _estimates(speed: Speed, made: Rehearsals, asked: Asked, estimator: Federate
     """Seconds and memory with one engine."""
 
     def seconds(rehearsal: Rehearsed | None) -> float | None:
-        return None if rehearsal is None else _work(rehearsal.ledger, asked, estimator).seconds(speed)
+        return None if rehearsal is None else work_of(rehearsal.ledger, asked, estimator).seconds(speed)
 
     largest = made.least if made.most is None else made.most
     held = [_held(table) for table in asked.tables.values()]
@@ -227,16 +228,19 @@ def _held(table: Table) -> int:
     return whole if whole <= HELD_BYTES else BLOCK_BYTES
 
 
-def _work(ledger: Ledger, asked: Asked, estimator: FederatedEstimator) -> Work:
+def work_of(ledger: Ledger, asked: Asked, estimator: FederatedEstimator) -> Work:
     """What a run with this ledger has to do."""
     values = {name: table.n_rows * len(table.columns) for name, table in asked.tables.items()}
-    is_grouped = {name: _rules(estimator, asked, name).min_group for name in asked.tables}
-    shown = {name: value // (is_grouped[name] + 1 if is_grouped[name] else 1) for name, value in values.items()}
+    groups = {name: _rules(estimator, asked, name).min_group for name in asked.tables}
+    shown = {name: value // (groups[name] + 1 if groups[name] else 1) for name, value in values.items()}
+    sizes = [len(exchange.sites) for exchange in ledger.exchanges]
+    masked = [len(exchange.sites) for exchange in ledger.exchanges if exchange.seen == "masked"]
     read = (name for exchange in ledger.exchanges if exchange.content not in SEALED for name in exchange.sites)
     return Work(
-        len(ledger.exchanges),
-        sum(len(exchange.sites) for exchange in ledger.exchanges),
+        len(sizes),
+        sum(sizes),
+        sum(size * size for size in masked),
         ledger.total("bytes_up") + ledger.total("bytes_down"),
         sum(shown[name] for name in read),
-        sum(value for name, value in values.items() if is_grouped[name]),
+        sum(value for name, value in values.items() if groups[name]),
     )

@@ -52,6 +52,8 @@ class MethodPlan:
     is_masked: bool
     is_verified: bool
     """Whether sites check every question against the order."""
+    is_private: bool
+    """Whether it is differentially private."""
     seen: tuple[SeenByServer, ...]
     """Every kind of answer computed from rows that the run may ask for."""
     discloses: str
@@ -74,7 +76,17 @@ class MethodPlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         amounts = ("bytes_up", "bytes_down", "values_up", "rounds", "rounds_masking", "exchanges", "largest_message")
-        facts = ("method", "title", "estimator", "is_masked", "is_verified", "is_exact", "shows_sites", "discloses")
+        facts = (
+            "method",
+            "title",
+            "estimator",
+            "is_masked",
+            "is_verified",
+            "is_private",
+            "is_exact",
+            "shows_sites",
+            "discloses",
+        )
         return {
             **{name: getattr(self, name) for name in facts},
             **{name: getattr(self, name).to_dict() for name in amounts},

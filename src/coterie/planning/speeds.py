@@ -19,6 +19,8 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exchange: float
     answer: float
     """For each site and exchange."""
+    pair: float
+    """For each pair of sites of a masked sum: what a mask takes."""
     megabyte: float
     million_values: float
     """Read of a site's view of its table, in one exchange."""
@@ -49,6 +51,7 @@ class Work:
 
     exchanges: int
     answers: int
+    pairs: int
     n_bytes: int
     values: int
     """Of the rows that sites show, over all sites and exchanges."""
@@ -61,6 +64,7 @@ class Work:
             "begin": 1,
             "exchange": self.exchanges,
             "answer": self.answers,
+            "pair": self.pairs,
             "megabyte": self.n_bytes / 1e6,
             "million_values": self.values / 1e6,
             "million_values_grouped": self.values_grouped / 1e6,
