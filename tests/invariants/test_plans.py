@@ -147,3 +147,39 @@ def test_a_run_over_columns_is_what_its_plan_says(tolerance):
     estimator = coterie.VerticalKernelKMeans(3, gamma=0.1, tolerance=tolerance, random_state=0)
     (planned,) = coterie.plan(estimator, tables, policy="simulation", profile=True).methods
     assert_within(planned, coterie.fit(estimator, tables, policy="simulation", profile=True).ledger_)
+
+
+def unlike(kind):
+    """Rows that are not like made-up ones."""
+    rng = np.random.default_rng(7)
+    rows = {
+        "noise": rng.uniform(size=(700, 5)),
+        "few values": np.array([0, 5, 0, 0, 0]) + rng.integers(0, 2, (700, 5)),
+        "far out": np.exp(3 * rng.normal(size=(700, 5))),
+        "far from 0": 1e5 + rng.normal(size=(700, 5)),
+        "a constant": np.column_stack([rng.normal(size=(700, 4)), np.full(700, 3.0)]),
+    }[kind]
+    return dict(zip(("n", "south", "w"), np.split(rows, [400, 490]), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["noise", "few values", "far out", "far from 0", "a constant"])
+@pytest.mark.parametrize(
+    ("name", "how", "more"),
+    [
+        ("FederatedKMeans", "verified", {"scale": "robust", "profile": True}),
+        ("FederatedKMeans", "plain", {"n_clusters": 8, "max_rounds": 0}),  # so that only the start is open
+        ("FederatedKernelKMeans", "verified", {}),
+        ("TableDescriber", "verified", {}),
+    ],
+    ids=["k-means, robust", "a start", "kernel k-means", "description"],
+)
+def test_the_ends_hold_for_rows_unlike_made_up_ones(kind, how, name, more):
+    estimator, tables = small(name), unlike(kind)
+    options = {key: RUNS[how][key] for key in RUNS[how] if name != "TableDescriber"}
+    for key, value in more.items():
+        if hasattr(estimator, key):
+            estimator.set_params(**{key: value})
+        else:
+            options[key] = value
+    (planned,) = coterie.plan(estimator, tables, **options).methods
+    assert_within(planned, coterie.fit(estimator, tables, **options).ledger_)
