@@ -168,10 +168,11 @@ def unlike(kind):
     [
         ("FederatedKMeans", "verified", {"scale": "robust", "profile": True}),
         ("FederatedKMeans", "plain", {"n_clusters": 8, "max_rounds": 0}),  # so that only the start is open
+        ("LloydKMeans", "plain", {"n_clusters": 8, "init": "random", "n_init": 8, "max_rounds": 0}),
         ("FederatedKernelKMeans", "verified", {}),
         ("TableDescriber", "verified", {}),
     ],
-    ids=["k-means, robust", "a start", "kernel k-means", "description"],
+    ids=["k-means, robust", "a start", "random starts", "kernel k-means", "description"],
 )
 def test_the_ends_hold_for_rows_unlike_made_up_ones(kind, how, name, more):
     estimator, tables = small(name), unlike(kind)
