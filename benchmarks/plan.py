@@ -22,10 +22,10 @@ from coterie import DSPGDKernelKMeans, FederatedKernelKMeans, FederatedKMeans, F
 from coterie.deployment.remote import Remote
 from coterie.engines.nvflare.session import Session
 from coterie.estimators.base import FederatedEstimator
-from coterie.estimators.fitting import checked, fit
+from coterie.estimators.fitting import fit
 from coterie.planning.made_up import Rules as Shown
 from coterie.planning.made_up import made_up, tables_of
-from coterie.planning.planner import work_of
+from coterie.planning.planner import checked_run, work_of
 from coterie.planning.speeds import Speed, Speeds, Work
 
 FILE = Path(coterie.planning.__file__).with_name("speeds.json")
@@ -54,7 +54,7 @@ def _in_process() -> Iterator[_Timed]:
         for options in ({"sums": "plain", "policy": "simulation"}, {"policy": "standard"}):
             for estimator in _estimators():
                 tables = {name: made_up(table, Shown(each=True), i) for i, (name, table) in enumerate(shapes.items())}
-                asked = checked(estimator, tables, **options)  # type: ignore[arg-type]
+                asked = checked_run(estimator, tables, **options)
                 began = time.perf_counter()
                 ledger = fit(estimator, tables, **options).ledger_  # type: ignore[arg-type]
                 seconds = time.perf_counter() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -96,29 +97,15 @@ def fit(
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
-    asked = checked(
-        estimator,
-        tables,
-        site_column=site_column,
-        policy=policy,
-        sums=sums,
-        scale=scale,
-        missing=missing,
-        ranges=ranges,
-        max_share=max_share,
-        halves=halves,
-        profile=profile,
-        columns=columns,
-        key=key,
-        **reading,
-    )
-    opened = asked.tables
+    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
+    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    asked = checked(estimator, opened, rules, options, sums=sums, profile=profile, columns=columns)
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
     seed = estimator.random_state if isinstance(estimator.random_state, int | np.integer) else None
     own = folder and folder / "sites"
-    with in_process(opened, policy=asked.rules, folder=own, schedule=schedule, seed=seed) as channel:
+    with in_process(opened, policy=rules, folder=own, schedule=schedule, seed=seed) as channel:
         estimator.na_ = shared_na(opened.values())
         estimator.levels_ = sorted({column for table in opened.values() for column in getattr(table, "levels", ())})
         fitted = fit_over(
@@ -143,43 +130,33 @@ def fit(
 class Asked(NamedTuple):
     """What a run is asked to do, checked: whose tables, under which policies, which columns, prepared how."""
 
-    tables: dict[str, Table]
-    rules: dict[str, Policy]
-    columns: dict[str, tuple[Column, ...]]
+    tables: Mapping[str, Table]
+    rules: Mapping[str, Policy]
+    columns: Mapping[str, tuple[Column, ...]]
     options: PreparationOptions
 
 
 def checked(
     estimator: FederatedEstimator,
-    tables: Any,
+    tables: Mapping[str, Table],
+    rules: Mapping[str, Policy],
+    options: PreparationOptions,
     *,
-    site_column: str | None = None,
-    policy: Rules | Mapping[str, Rules] | None = None,
-    sums: Literal["masked", "plain"] = "masked",
-    scale: Scale = "none",
-    missing: Missing = "refuse",
-    ranges: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-    max_share: float | None = None,
-    halves: bool = False,
+    sums: str = "masked",
     profile: bool | Sequence[str] = False,
     columns: Sequence[str] | None = None,
-    key: str | None = None,
-    **reading: Any,
 ) -> Asked:
-    """What :func:`fit` is asked to do; ``InputError`` where that cannot be done. Nothing is sent."""
-    if key is not None and not estimator.splits_columns:
-        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
-    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
+    """What :func:`fit` is asked to do with opened tables; ``InputError`` where that cannot be done."""
     layers_of(sums)
-    check_rules(estimator, opened, rules, is_masked=sums == "masked")
-    described = columns_described(profile, opened)
-    used = columns_used(estimator, opened, columns, [column.name for column in described])
+    check_rules(estimator, tables, rules, is_masked=sums == "masked")
+    described = columns_described(profile, tables)
+    used = columns_used(estimator, tables, columns, [column.name for column in described])
     besides = tuple(column for column in described if column not in used.get("", ()))
-    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
-    options.check(len(opened))
+    options = replace(options, besides=besides, profile=profile is not False)
+    options.check(len(tables))
     estimator.check_options(options)
     estimator.check(len(column_names(estimator, used)))
-    return Asked(opened, rules, used, options)
+    return Asked(tables, rules, used, options)
 
 
 def fit_over(

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from coterie import extents
 from coterie.arrays import Array, Floats, Indices, Rows
+from coterie.extents import sized
 from coterie.maths import exact_kmeans
 from coterie.maths.arithmetic import fixed_threads
 
@@ -139,7 +139,7 @@ def distinct_first(values: Floats) -> list[int]:
     for i in smallest_first(values):
         if not kept or values[i] > values[kept[-1]] * (1 + 1e-6):
             kept.append(i)
-    distinct: list[int] = extents.sized(kept, 1, len(values))
+    distinct: list[int] = sized(kept, 1, len(values))
     return distinct
 
 
@@ -207,7 +207,7 @@ def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, 
     for cost, centers in _all_solutions(points, weights, n_clusters, seed=seed, n_init=n_init):
         if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
             solutions[cost] = centers
-    ranked: list[Floats] = extents.sized([solutions[cost] for cost in sorted(solutions)[:most]], 1, most)
+    ranked: list[Floats] = sized([solutions[cost] for cost in sorted(solutions)[:most]], 1, most)
     return ranked
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from coterie import extents
 from coterie.arrays import Floats, Integers, Rows
+from coterie.extents import padded, sized
 from coterie.maths import exact
 from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
@@ -140,8 +140,8 @@ def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Fl
         counts = counts_by_cell(nearest(distinct, centers)[0], together, most)
         centers, counts = centers[counts > 0], counts[counts > 0]
     largest = min(2 * most, n_sent)
-    held = extents.sized(counts, 1, largest)
-    return extents.sized(centers, 1, largest), held * (counts.sum() / held.sum())
+    held = sized(counts, 1, largest)
+    return sized(centers, 1, largest), held * (counts.sum() / held.sum())
 
 
 def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Floats:
@@ -150,7 +150,7 @@ def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Float
     It has fewer columns than landmarks if K(L, L) does not have full rank. Its bits are the same on every machine.
     """
     root = inverse_root(kernel.exact(points, points), THRESHOLD[row_bytes], pairs_of=exact_eigenpairs)
-    return np.asarray(extents.padded(root.T, 1, len(points)).T)
+    return np.asarray(padded(root.T, 1, len(points)).T)
 
 
 def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:

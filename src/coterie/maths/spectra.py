@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from coterie import extents
 from coterie.arrays import Floats
+from coterie.extents import is_over, padded, sized
 from coterie.maths import exact
 
 TOLERANCE = 1e-10
@@ -52,7 +52,7 @@ class Ritz(NamedTuple):
 
     def sized(self, least: int, most: int) -> Ritz:
         """The same pairs; in a rehearsal as few or as many as there can be."""
-        return Ritz(extents.sized(self.values, least, most), extents.padded(self.vectors.T, least, most).T)
+        return Ritz(sized(self.values, least, most), padded(self.vectors.T, least, most).T)
 
     def above(self, threshold: float) -> Ritz:
         return self.top(int((self.values > threshold).sum()))
@@ -115,7 +115,7 @@ class Krylov:
         is_wanted[: max(at_least, 1)] = True
         newest, left = self._pairs(start)  # of the last fresh direction alone
         is_last = start == 0 or not clearly_above(newest.values[:1], threshold)[0]
-        return extents.is_over(not (residuals[is_wanted] > smallest).any() and left[0] <= smallest and is_last)
+        return is_over(not (residuals[is_wanted] > smallest).any() and left[0] <= smallest and is_last)
 
     def ritz(self) -> Ritz:
         inner = exact.product(self._basis.T, self._products)

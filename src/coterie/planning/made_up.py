@@ -7,9 +7,9 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from coterie import extents
 from coterie.arrays import Floats
 from coterie.errors import InputError
+from coterie.extents import between
 from coterie.messages.site_api import Block, Column, Table, keys_of, new_rows_of, rows_behind
 from coterie.sites.tables import ArrayTable, PairedTable
 from coterie.sites.tables.rows import CheckedTable
@@ -85,7 +85,7 @@ def made_up(table: Table, rules: Rules, place: int = 0) -> Table:
     if new is not None:
         return PairedTable(made_up(_Old(table), rules, place), made_up(new, rules, place))
     n, least = rows_behind(table), rules.min_group
-    shown = n if not least else extents.between(-(-n // (least + 1)), -(-n // (2 * least - 1)), n // least)
+    shown = n if not least else between(-(-n // (least + 1)), -(-n // (2 * least - 1)), n // least)
     shown = min(max(1, shown), shown if rules.each else ROWS)
     counts = None if shown == n else np.full(shown, n / shown)
     if counts is not None:  # groups hold whole rows

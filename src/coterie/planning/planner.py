@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from coterie.errors import CoterieError, InputError
 from coterie.estimators.base import FederatedEstimator
 from coterie.estimators.fitting import Asked, checked, layers_of, whole_run
 from coterie.estimators.given import Rules as Policies
+from coterie.estimators.given import opened_sites
 from coterie.extents import Extent
 from coterie.messages.identity import Authority, Identity
 from coterie.messages.schema import doing_of
@@ -23,6 +25,7 @@ from coterie.methods.method import RunResult
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.registry import METHODS
 from coterie.methods.shared.choosing import NoneSupported
+from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
 from coterie.planning.amounts import Rehearsals, bytes_down, bytes_up, largest_message, longest
 from coterie.planning.budgets import budget_uses
@@ -89,9 +92,9 @@ def plan_each(asks: Mapping[str, Callable[[], Ask]], analyst: str = ANALYST) -> 
     for method, ask in asks.items():
         try:
             estimator, tables, options = ask()
-            asked = checked(estimator, tables, **options)
+            asked = checked_run(estimator, tables, **options)
             plans.append(_planned(clone(estimator), asked, options.get("sums", "masked"), analyst))
-            shown = asked.tables
+            shown = dict(asked.tables)
         except CoterieError as problem:
             if len(asks) == 1:
                 raise
@@ -106,6 +109,25 @@ def plan_each(asks: Mapping[str, Callable[[], Ask]], analyst: str = ANALYST) -> 
         recommended(tuple(plans), {name: method.use for name, method in METHODS.items()}),
         speeds().machine,
     )
+
+
+def checked_run(
+    estimator: FederatedEstimator,
+    tables: Any,
+    *,
+    policy: Policies | Mapping[str, Policies] | None = None,
+    sums: str = "masked",
+    profile: bool | Sequence[str] = False,
+    columns: Sequence[str] | None = None,
+    site_column: str | None = None,
+    key: str | None = None,
+    **others: Any,
+) -> Asked:
+    """What :func:`coterie.fit` is asked to do; ``InputError`` where it would refuse."""
+    prepared = {item.name: others.pop(item.name) for item in fields(PreparationOptions) if item.name in others}
+    opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=others)
+    options = PreparationOptions(**prepared)
+    return checked(estimator, opened, rules, options, sums=sums, profile=profile, columns=columns)
 
 
 def _planned(estimator: FederatedEstimator, asked: Asked, sums: str, analyst: str) -> MethodPlan:

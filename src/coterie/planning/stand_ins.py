@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from coterie import extents
+from coterie.extents import leave_open
 from coterie.maths.masks import Coding
 from coterie.messages import codec
 from coterie.messages.bounds import Limits
@@ -102,7 +102,7 @@ class StandIn:
         self.narrower += narrower
         self.wider += wider
         if narrower or wider:
-            extents.leave_open()
+            leave_open()
 
     def _widen(self, request: Request[Any]) -> None:
         for item in message_fields(type(request)):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coterie import extents
 from coterie.errors import InputError, MalformedMessage
+from coterie.extents import is_over
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
@@ -269,7 +269,7 @@ def federated_kmeans(
             centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
         if trajectory is not None:
             trajectory.append(centers)
-        if settings.fraction >= 1 and extents.is_over(clustering.squared_shift(before, centers) <= tol):
+        if settings.fraction >= 1 and is_over(clustering.squared_shift(before, centers) <= tol):
             break
     return (yield from closed(centers, rounds))
 

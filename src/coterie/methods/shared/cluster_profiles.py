@@ -11,8 +11,8 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-from coterie import extents
 from coterie.arrays import Floats, Indices, Integers, Mask
+from coterie.extents import between, is_asked
 from coterie.maths.quantiles import QUARTILES, bins_for, from_bins, spans
 from coterie.messages.verbs import Protocol, each, total
 from coterie.methods.shared.prepared import Preparation
@@ -252,7 +252,7 @@ def profiled(
     quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
     numbers = np.flatnonzero(~moments.is_share)
     varied = [int(place) for place in numbers if (moments.variance[:, place] > 0).any()]
-    counted = np.array(extents.between(varied, [], numbers.tolist()), np.intp)
+    counted = np.array(between(varied, [], numbers.tolist()), np.intp)
     if len(counted):
         deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
@@ -307,7 +307,7 @@ def joined(parts: Mapping[str, Profile]) -> Profile:
 def _summed(asks: Asks, origin: Floats) -> Protocol[_Moments]:
     """The moments of all clusters, about another origin where that is far from the values."""
     moments = _Moments.of((yield from asks.sums(origin)), origin)
-    if extents.is_asked(moments.is_far.any()):
+    if is_asked(bool(moments.is_far.any())):
         far = moments.is_far if moments.is_far.any() else ~moments.is_far
         origin = np.where(far, moments.whole_means, origin)
         moments = _Moments.of((yield from asks.sums(origin)), origin)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coterie import extents
 from coterie.arrays import Floats
 from coterie.errors import InputError
+from coterie.extents import between
 from coterie.maths.accounting import LARGEST_DELTA, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, mu_of, variance_for
 from coterie.maths.thresholds import may_tolerate, most_tolerated
 from coterie.messages.contributions import Noisy, PrivateRequest
@@ -229,4 +229,4 @@ class Releases:
             for norm, variance in zip(norms, variances, strict=True)
         )
         bits = min(WIDE_RING, max(16, math.ceil(math.log2(largest + 64)) + 2))
-        return extents.between(bits, max(16, bits - UNCERTAIN), min(WIDE_RING, bits + UNCERTAIN))
+        return between(bits, max(16, bits - UNCERTAIN), min(WIDE_RING, bits + UNCERTAIN))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie import extents
 from coterie.arrays import Floats, Integers
+from coterie.extents import between
 from coterie.maths import clustering, exact, separation
 from coterie.messages.contributions import ByCell, Contribution, Noisy, PrivateRequest, Whole, contributes, noisy
 from coterie.messages.schema import array
@@ -129,7 +129,7 @@ def private_choice(ks: Sequence[int], box: Box, releases: Releases, seed: int) -
     sizes, near = np.array(ks, np.int64), np.concatenate(centers) / fine
     judged = yield from releases.ask(SumSilhouettes, "silhouettes", SILHOUETTES, (1.0,), UNIT, sizes, near)
     silhouettes = np.clip(judged.reply.silhouettes / (UNIT * moments.n_rows), 0.0, 1.0)
-    place = extents.between(int(np.argmax(silhouettes)), 0, len(ks) - 1)
+    place = between(int(np.argmax(silhouettes)), 0, len(ks) - 1)
     pairs = yield from releases.ask(
         CountPairs, "two halves compared", PAIRS, (1.0,), split[0][place] / fine, split[1][place] / fine
     )
@@ -159,7 +159,7 @@ def _summaries(
     s, rng = len(subspace.variances), np.random.default_rng([seed, 0])
     deviation = 1 / np.sqrt(releases.mu_squared(CELLS) * COUNTING)
     n_cells = int(min(max(moments.n_rows / (ROWS_A_CELL * deviation), most), max(MOST_CELLS, most)))
-    n_cells = extents.between(n_cells, most, max(MOST_CELLS, most))
+    n_cells = between(n_cells, most, max(MOST_CELLS, most))
     points = rng.normal(size=(n_cells, s)) * np.sqrt(subspace.variances)
     reach = max(1, int(np.ceil(subspace.spread / fine)))
     near, parts = np.clip(points / fine, -WIDEST, WIDEST), (COUNTING, 1 - COUNTING)

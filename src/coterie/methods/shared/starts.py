@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from coterie import extents
 from coterie.errors import InputError
+from coterie.extents import between
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
@@ -211,7 +211,7 @@ def _split_cells(
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
         if len(m.counts) < n_cells:  # the most rounds are those that cut one cell each
-            cuts = extents.between(cuts, [], cuts[:1] or [(0, 0, 0.0)])
+            cuts = between(cuts, [], cuts[:1] or [(0, 0, 0.0)])
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
             return Points(mean + origin, m.counts), near
         taken += cuts

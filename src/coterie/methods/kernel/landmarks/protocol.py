@@ -13,8 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from coterie import extents
 from coterie.errors import InputError
+from coterie.extents import is_asked
 from coterie.maths import clustering, exact
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import exact_eigenpairs, full_matrix
@@ -126,7 +126,7 @@ def _find(settings: LandmarkParameters, source: str, n_clusters: int, context: R
         landmarks, precision = first.landmarks, "float32"
         kernel = settings.kernel_at(_gamma(settings, landmarks))
         missed = 0.0 if settings.n_landmarks is not None else missed_share(kernel, landmarks, seed=seed)
-        if settings.n_landmarks is None and extents.is_asked(missed > WORTHWHILE[source]):
+        if settings.n_landmarks is None and is_asked(missed > WORTHWHILE[source]):
             number = 2 * len(landmarks.points)
             more = yield from _asked(settings, source, number, n_columns, seed=seed, before=first)
             landmarks = _joined(landmarks, more.landmarks)
