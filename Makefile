@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-all test-blas check bench docs clean
+.PHONY: demo test test-all test-blas check bench docs notebooks clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "coterie needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
@@ -49,5 +49,9 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
+notebooks: docs
+	$(PIP) nbclient ipykernel
+	$(BIN)/jupyter-execute $$(grep -L COTERIE_DATA docs/_generated/*.ipynb)
+
 clean:
-	rm -rf $(VENV) docs/_build coterie-demo
+	rm -rf $(VENV) docs/_build docs/_generated coterie-demo

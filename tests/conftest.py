@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.browser import browser  # noqa: F401
+
 settings.register_profile("default", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("many", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))

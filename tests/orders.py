@@ -45,7 +45,7 @@ def a_job(
     **more: Any,
 ) -> RemoteJob:
     """A job for such an order."""
-    options = {name: more.pop(name) for name in ("scale", "missing", "ranges") if name in more}
+    options = {name: more.pop(name) for name in ("scale", "missing", "ranges", "profile") if name in more}
     given = {"random_state": 0, **(parameters or {})}
     seed = given.pop("random_state")
     return RemoteJob(signed(an_order(method, given, columns, run, **options), analyst), seed, **more)

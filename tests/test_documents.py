@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 import pytest
+from benchmarks.__main__ import BENCHMARKS
 
 import coterie
 import coterie_studies
@@ -18,9 +19,12 @@ from coterie.examples.demo import demo
 from coterie.maths.accounting import epsilon_of, mu_of
 from coterie.messages.codec import answer_header_bytes
 from coterie.sites.policy_files import PRESETS, preset
+from coterie_studies.registry import STUDIES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MADE = {ROOT / "docs" / "_build", ROOT / "docs" / "_generated"}
+"""Where a build of the docs writes."""
+PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if not MADE & {*page.parents})
 
 
 def test_the_readmes_numbers_are_the_demonstrations():
@@ -89,10 +93,44 @@ def test_tests_that_the_threat_model_names_are_there():
         assert "/" not in name or (ROOT / name).exists(), name
 
 
+def prose(page: Path) -> str:
+    """A page without its blocks and pieces of code."""
+    return re.sub(r"(`+)[^`].*?\1", "", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), flags=re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of a page may be: as on the web and in a repository's view."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_documents_lead_somewhere(page):
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} points to {target}"
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(<?([^)>]+)>?\)", prose(page)):
+        if re.match(r"\w+:", target):
+            assert re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./~%@?=&#+-]*)?", target), target
+            continue
+        name, _, anchor = target.partition("#")
+        there = page.parent / name if name else page
+        if there.parent.name == "_generated":  # a build makes it
+            there = ROOT / "docs" / "gallery" / f"{there.stem.partition('-')[0]}.py"
+        assert there.exists(), f"{page.name} points to {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name} points to {target}"
+
+
+def test_the_readmes_other_numbers_are_those_of_the_pages_it_names():
+    table = (ROOT / "README.md").read_text().split("\n## Numbers\n\n")[1].split("\n\n")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) >= 4
+    for claim, about, made_by in rows:
+        (command,) = re.findall(r"`(.*)`", made_by)
+        kind, name = command.rsplit(" ", 1)
+        known = {"python -m benchmarks": BENCHMARKS, "coterie reproduce": STUDIES}
+        assert name in known[kind] if kind in known else (ROOT / name).is_dir(), command
+        pages = [ROOT / target.partition("#")[0] for target in re.findall(r"\]\(([^)]*)\)", about)]
+        stated = re.findall(r"\d[\d,.]*\d", claim + re.sub(r"\]\([^)]*\)", "", about))
+        for number in stated:
+            assert any(number in page.read_text() for page in pages), f"{number} is on none of {pages}"
 
 
 MODULES = [

@@ -43,6 +43,7 @@ def check_parses(text: str) -> None:
     """Raise where there is no such command, option or argument."""
     command = typer.main.get_command(app)
     name, words = "coterie", shlex.split(text)
+    command.load(words[0])
     while hasattr(command, "commands"):
         name, *words = getattr(command, "in_full", list)(words)
         command = command.commands[name]

@@ -37,6 +37,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from coterie import baselines
+    from coterie.planning.planner import plan
+
+    # isort: split  (mypy takes the function choose_k for its module otherwise)
     from coterie.estimators import (
         DSPGDKernelKMeans,
         DSPGDKernelPCA,
@@ -61,7 +64,6 @@ if TYPE_CHECKING:
         save_model,
         transform,
     )
-    from coterie.planning.planner import plan
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from coterie.messages.refusals import Refusal
 from coterie.methods.order import SignedOrder
 from coterie.sites.approvals import Decision
+from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.installed import InstalledSite
 from tests.orders import ANA, an_order, signed
 
@@ -21,7 +25,7 @@ KIT = ("--kit", "kits/sites/north")
 def site(tmp_path, cli):
     """A site whose orders wait."""
     np.savetxt("north.csv", np.random.default_rng(0).normal(size=(40, 2)), delimiter=",", header="a,b", comments="")
-    assert cli("provision", "--sites", "north", "--out", "kits")[0] == 0
+    assert cli("provision", "--sites", "north", "--analyst", ANA, "--out", "kits")[0] == 0
     assert cli("policy", "init", "north.toml")[0] == 0
     text = (tmp_path / "north.toml").read_text().replace('approval = "automatic"', 'approval = "always"')
     (tmp_path / "north.toml").write_text(text)
@@ -30,8 +34,9 @@ def site(tmp_path, cli):
 
 
 def wait(site: InstalledSite, **options) -> SignedOrder:
-    """An order that waits at a site."""
-    order = signed(an_order(run=None, **options))
+    """An order that waits at a site, by the analyst of its federation."""
+    analyst = IdentityFiles(site.folder.parents[1] / "analysts" / ANA).read("analyst", ANA)
+    order = signed(an_order(run=None, **options), analyst)
     assert site.approvals.decision(order, order.read(), "always") is Decision.WAITING
     return order
 
@@ -67,6 +72,45 @@ def test_a_refused_order_stays_refused_and_files_are_private(site, cli):
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in site.approvals.folder.iterdir()}
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(site.approvals.folder.stat().st_mode) == 0o700
+
+
+def test_a_decision_said_again_stays_as_it_is(site, cli):
+    run = wait(site).read().run
+    assert "Approved" in cli("site", "approve", run, *KIT)[1]
+    decided = site.approvals.find(run).decided
+    assert "Approved" in cli("site", "approve", run, *KIT)[1]
+    assert site.approvals.find(run).decided == decided
+
+
+def expire(cli) -> None:
+    """Let the authority revoke the analyst's certificate, and the site know of it."""
+    assert cli("provision", "--revoke", ANA, "--out", "kits")[0] == 0
+    assert cli("site", "revoked", "kits/revoked", *KIT)[0] == 0
+
+
+def test_an_expired_order_is_not_approved(site, cli):
+    run = wait(site).read().run
+    assert "expired" not in cli("site", "show", *KIT)[1]
+    expire(cli)
+    assert "The order has expired: the certificate of" in " ".join(cli("site", "show", *KIT)[1].split())
+    code, _, err = cli("site", "approve", run, *KIT)
+    assert (code, "cannot be approved any more: the certificate of" in err) == (2, True)
+    assert site.approvals.find(run).decision is Decision.WAITING
+    assert "Declined" in cli("site", "refuse", run, *KIT)[1]
+
+
+def test_what_the_rules_would_refuse_is_said_before_it_is_approved(site, cli):
+    kept = site.approvals.find(wait(site, parameters={"tol": 0.5}).read().run)
+    rules = site.holdings().rules()
+    begun = {"event": "note", "what": "order", "analyst": ANA, "table": "table", "run": "00" * 16}
+    once = dataclasses.replace(rules, max_runs=1)
+    assert site.refusal_of(kept, once, []) is None
+    assert site.refusal_of(kept, once, [begun]) is Refusal.TOO_MANY_QUESTIONS
+    assert "would refuse" not in cli("site", "show", *KIT)[1]
+    path = Path("north.toml")
+    path.write_text(path.read_text().replace('["points", "ranges", "parameters"]', "[]"))
+    shown = " ".join(cli("site", "show", *KIT)[1].split())
+    assert f"Even approved, this site would refuse the order today: {Refusal.CHOICE_FORBIDDEN.sentence}." in shown
 
 
 def test_what_cannot_be_shown_says_why(site, cli):

@@ -6,66 +6,18 @@ import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from coterie import FederatedKMeans, Privacy
-from coterie.engines.inprocess import InProcess
 from coterie.errors import QuorumLost
-from coterie.estimators.fitting import fit_over
 from coterie.maths.accounting import epsilon_of
 from coterie.messages.chain import read_chain
 from coterie.messages.refusals import Refusal
-from coterie.methods.order import Order, SignedOrder
-from coterie.methods.shared.preparation import PreparationOptions
-from coterie.sites.approvals import Decision
 from coterie.sites.budget import Account
-from coterie.sites.identity_files import IdentityFiles
-from coterie.sites.installed import InstalledSite
-from tests.federations import blobs
+from tests.cli.hospitals import ANALYST, NAMES, POLICY, Hospitals
 
 pytest.importorskip("nvflare")
-NAMES = ("north", "south", "west")
-ANALYST = "ana@university.example"
 KIT = ("--kit", "kits/sites/north")
-POLICY = 'protection = "noise"\napproval = "{approval}"\n[privacy]\nepsilon = 4\n'
-OPTIONS = PreparationOptions(ranges=([-30.0, -30.0], [30.0, 30.0]))
-
-
-class Hospitals:
-    """Three installed sites with kits, and an analyst, in this process."""
-
-    def __init__(self, folder, cli):
-        assert cli("provision", "--sites", ",".join(NAMES), "--analyst", ANALYST, "--out", "kits")[0] == 0
-        self.folder, self.cli = folder, cli
-        self.kits = {name: InstalledSite(folder / "kits" / "sites" / name) for name in NAMES}
-        self.analyst = IdentityFiles(folder / "kits" / "analysts" / ANALYST).read("analyst", ANALYST)
-        for name, part in zip(NAMES, np.array_split(blobs(3000, 2, 2, seed=3), 3), strict=True):
-            np.savetxt(f"{name}.csv", part, delimiter=",", header="a,b", comments="")
-        self.hold(POLICY.format(approval="automatic"))
-
-    def hold(self, policy):
-        """Let all sites have this policy; what their starting says of it."""
-        Path("site.toml").write_text(policy)
-        given = ("--policy", "site.toml", "--check")
-        return [self.cli("site", "start", "--kit", f"kits/sites/{n}", "--data", f"{n}.csv", *given) for n in NAMES]
-
-    def run(self, epsilon=1.0, order=None, **parameters):
-        """One run, for which every site is started."""
-        sites = []
-        try:
-            sites += [kit.open(name) for name, kit in self.kits.items()]
-            with InProcess(sites, analyst=self.analyst) as channel:
-                privacy = None if epsilon is None else Privacy(epsilon)
-                estimator = FederatedKMeans(2, privacy=privacy, **parameters)
-                columns = {"north": sites[0]._tables[sites[0].policy.protection].columns}
-                return fit_over(channel, estimator, columns, OPTIONS, order=order or self.analyst)
-        finally:
-            for kit in self.kits.values():
-                kit.close()
-
-    def budget(self):
-        return json.loads(self.cli("site", "budget", *KIT, "--json")[1])
 
 
 @pytest.fixture
@@ -162,13 +114,7 @@ def test_what_waits_says_what_it_takes_of_the_budget(hospitals, cli):
     hospitals.run(1.0)
     hospitals.hold(POLICY.format(approval="always"))
     for epsilon in (2.0, 3.9):
-        columns = hospitals.kits["north"].holdings().table().columns
-        order = SignedOrder.by(
-            hospitals.analyst, Order.of(FederatedKMeans(2, privacy=Privacy(epsilon)), columns, OPTIONS)
-        )
-        approvals = hospitals.kits["north"].approvals
-        assert approvals.decision(order, order.read(), "always") is Decision.WAITING
-        run = order.read().run
+        run = hospitals.wait(FederatedKMeans(2, privacy=Privacy(epsilon)))
         facts = json.loads(cli("site", "show", run, *KIT, "--json")[1])
         assert facts["privacy"] == {
             "epsilon": epsilon,

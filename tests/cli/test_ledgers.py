@@ -13,7 +13,7 @@ import pytest
 
 import coterie
 from coterie.cli import terminal
-from coterie.cli.ledgers import KEYS
+from coterie.cli.site_ledgers import KEYS
 from coterie.engines.inprocess import Fault, Schedule
 from coterie.errors import RunError
 from coterie.estimators.registry import make_estimator

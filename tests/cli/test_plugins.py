@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 import typer
 
-from coterie.cli import options as plugins
+from coterie.cli import commands as plugins
 
 greeter = typer.Typer(add_completion=False)
 
@@ -68,7 +68,8 @@ def test_with_the_studies_reproduce_is_a_command_and_help_loads_none_of_them(cli
     look = (
         "import sys; from coterie.cli import main; sys.argv = ['coterie', '--help']\n"
         "try: main()\n"
-        "except SystemExit: print(sorted({'sklearn', 'matplotlib', 'coterie_studies.registry'} & set(sys.modules)))"
+        "except SystemExit:\n"
+        "    print(sorted({'numpy', 'sklearn', 'matplotlib', 'coterie_studies.registry'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert "reproduce" in done.stdout

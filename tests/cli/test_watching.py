@@ -92,8 +92,9 @@ def test_a_finished_run_is_shown_once(cli, finished):
     assert f"{totals['total']['bytes_up']:,} bytes sent" in out
     for name, site in totals["sites"].items():
         asked = site["rounds"] + site["rounds_masking"]
-        row = rf"{name} +answered +{asked} +0 +{site['bytes_up']:,} +{site['bytes_down']:,} +at the end"
+        row = rf"{name} +answered +{asked} +{site['bytes_up']:,} +{site['bytes_down']:,} +at the end"
         assert re.search(row, out)
+    assert "missed" not in out  # nobody did
     cost = json.loads((finished / "result.json").read_text())["cost"]
     assert f"cost of what sites show: {cost:.6g} in round" in out
     assert "┤" in out

@@ -10,7 +10,10 @@ import pytest
 from coterie.deployment import remote
 from coterie.deployment.job import EVENT_LINES, OUTCOME
 from coterie.deployment.remote import Remote
+from coterie.report.outputs import RESULT_FILES
+from tests.federations import blobs
 from tests.orders import a_job
+from tests.report.runs import run, written
 
 RESULT = b'{"title": "2 clusters", "summary": "", "columns": ["a"], "centers": [[1], [NaN]], "counts": [5, 0.0]}'
 ORDER = a_job("lloyd", {"n_clusters": 3})
@@ -91,6 +94,51 @@ def test_of_a_server_s_files_only_those_of_a_result_are_kept(resumed, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "remote.json", "result.json"}
     assert b"job-1" in (tmp_path / "remote.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    """The files of a run as a server sends them, with a page that the server wrote."""
+    folder = tmp_path_factory.mktemp("run")
+    out = run(folder, written(folder, blobs(60, 2, 2, seed=1), "ab"), clusters=2)
+    files = {name: (out / name).read_bytes() for name in RESULT_FILES if (out / name).exists()}
+    return {**files, "report.html": b"<script>the server's</script>"}
+
+
+def test_the_page_of_a_run_is_made_here(resumed, tmp_path, honest):
+    resumed(Strange(**honest))
+    page = (tmp_path / "report.html").read_text()
+    assert "the server's" not in page
+    assert "What was disclosed" in page
+
+
+FREE = ("title", "summary", "coterie", "method", "columns", "inputs", "column", "distinguishing", "asked", "answer")
+"""Fields of a result that hold texts of any kind."""
+
+
+def test_texts_of_a_server_are_no_markup_of_a_page(resumed, tmp_path, honest):
+    def spoiled(value, name=""):
+        if isinstance(value, dict):
+            return {f"<i>{key}" if name == "sites" else key: spoiled(one, key) for key, one in value.items()}
+        if isinstance(value, list):
+            return [spoiled(one, name) for one in value]
+        return f"<i>{value}" if isinstance(value, str) and name in FREE else value
+
+    changed = {
+        name: json.dumps(spoiled(json.loads(honest[name]))).encode() for name in ("result.json", "ledger.json")
+    }
+    resumed(Strange(**{**honest, **changed}))
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("&lt;i&gt;") > 20
+    assert "<i>" not in page
+
+
+@pytest.mark.parametrize("name", ["ledger.json", "certificate.json", "result.json"])
+def test_a_run_whose_page_cannot_be_made_is_kept_without_one(resumed, tmp_path, honest, name):
+    damaged = RESULT if name == "result.json" else b"[[1]]"
+    assert resumed(Strange(**{**honest, name: damaged}))["status"] == "done"
+    assert (tmp_path / name).read_bytes() == damaged
+    assert not (tmp_path / "report.html").exists()
 
 
 NONSENSE = {

@@ -26,7 +26,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion
 from coterie.secure.layer import MaskedSums
 from coterie.secure.masked_sums import AskMasked
-from coterie.secure.replay import Attachment, encode, is_same
+from coterie.secure.replay import Attachment, are_same, encode, is_same
 from coterie.sites.policy import Policy
 from coterie.sites.site import Site
 from tests.orders import ANALYST
@@ -142,7 +142,7 @@ class Walk:
             (asked, limits), (ordered, ordered_limits) = map(codec.decode_body, (_attached(data).body, wanted))
             assert asked is not None
             assert ordered is not None
-            is_ordered = limits == ordered_limits and is_same(asked, ordered)
+            is_ordered = are_same(limits, ordered_limits) and is_same(asked, ordered)
             assert is_ordered, "another question than the ordered one is answered"
 
     def go_on(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli import options as opt
+from coterie.cli.commands import ShowByDefault
 from coterie.cli.options import site
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.engines.nvflare.kits import kit_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from coterie.sites.policy import Policy, PrivacyRules
 
 budget = typer.Typer(
-    cls=opt.ShowByDefault,
+    cls=ShowByDefault,
     no_args_is_help=True,
     help="What is spent and left of this site's privacy budget (coterie site budget --kit KIT), and begin it anew.",
 )
@@ -40,7 +41,7 @@ def budget_show(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     if as_json:
         print_json(facts)
         return
-    rows = [[run["analyst"], run["run"], _date(run["at"]), f"{run['epsilon']:.3g}"] for run in facts["runs"]]
+    rows = [[run["analyst"], run["run"], date_text(run["at"]), f"{run['epsilon']:.3g}"] for run in facts["runs"]]
     if rows:
         show_table("Spent of the privacy budget", ["analyst", "run", "date", "epsilon"], rows)
     for sentence in budget_sentences(facts):
@@ -124,7 +125,7 @@ def budget_sentences(facts: dict[str, Any]) -> list[str]:
             "epsilons says."
         )
     sentences += [
-        f"{_date(reset['at'])}: the data officer began the budget anew, of which {reset['spent']:.3g} was spent: "
+        f"{date_text(reset['at'])}: the data officer began the budget anew, of which {reset['spent']:.3g} was spent: "
         f"{reset['why']}"
         for reset in facts["resets"]
     ]
@@ -156,5 +157,6 @@ def taken_sentence(facts: dict[str, Any], *, is_fresh: bool = False) -> str:
     return f"{start}, {left}; after it, {facts['left_after']:.3g} would be left."
 
 
-def _date(at: float) -> str:
+def date_text(at: float) -> str:
+    """A time in seconds since 1970 as a person reads it."""
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M}"

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.options import app
+from coterie.cli.options import certificate
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
 from coterie.files import MEGABYTE, read_from_others
@@ -25,14 +25,6 @@ from coterie.sites.tables.phrases import listed
 from coterie.text import count_of
 
 DOES_NOT_FIT = 1
-
-
-certificate = typer.Typer(
-    cls=opt.ShowByDefault,
-    no_args_is_help=True,
-    help="Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
-)
-app.add_typer(certificate, name="certificate")
 
 
 @certificate.command("show")
@@ -138,9 +130,8 @@ def _vouching(found: RunCertificate, *, is_given: bool) -> str:
 
 
 def _show(found: RunCertificate) -> None:
-    rows = [_row(name, statement) for name, statement in _statements(found).items()]
-    heads = ["site", "protection", "verified", "questions", "refused", "bytes", "head"]
-    show_table(f"Certificate of run {found.run[:8]}", heads, rows)
+    rows = [[name, *statement_cells(statement)] for name, statement in _statements(found).items()]
+    show_table(f"Certificate of run {found.run[:8]}", ["site", *STATEMENT_HEADS], rows)
     say(_order_sentence(found))
     missing = [name for name, signed in found.sites.items() if signed is None]
     if missing:
@@ -192,11 +183,15 @@ def _statements(found: RunCertificate) -> dict[str, Statement]:
     return {name: signed.statement for name, signed in found.statements.items()}
 
 
-def _row(name: str, said: Statement) -> list[str]:
+STATEMENT_HEADS = ["protection", "verified", "questions", "refused", "bytes", "head"]
+
+
+def statement_cells(said: Statement) -> list[str]:
+    """What a site signed, in a table."""
     verified = f"{said.verified} (all)" if said.is_whole else f"{said.verified}" if said.verified else "none"
     sees = "noise" if said.delta else f"groups of {said.min_group}+" if said.min_group else "rows"
     head = f"{said.lines} {said.hash.hex()[:8]}"
-    return [name, sees, verified, *(f"{n:,}" for n in (said.answered, said.refused, said.n_bytes)), head]
+    return [sees, verified, *(f"{n:,}" for n in (said.answered, said.refused, said.n_bytes)), head]
 
 
 def _facts(found: RunCertificate) -> dict[str, Any]:

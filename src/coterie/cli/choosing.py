@@ -28,7 +28,7 @@ def choose_k(
     All numbers of clusters are judged in one round: by silhouette, by the gap between the cost and that of rows
     without clusters, and by the stability of clusters of two halves of the rows. The number with the largest
     silhouette is recommended only if it is stable and has a gap. The folder --out then holds choose-k.json (with the
-    centers for every number), choose-k.png, result.json and the ledger of all bytes sent.
+    centers for every number), report.html, result.json and the ledger of all bytes sent.
 
     Examples: coterie choose-k north.csv south.csv west.csv -k 2-15 --scale standard --missing mean
 

@@ -24,17 +24,18 @@ from coterie.errors import InputError
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report and the files behind it.")] = Path("coterie-demo"),
     clusters: Annotated[int, typer.Option("--clusters", "-k", min=1, max=50, help="Number of clusters.")] = 3,
+    show_rows: opt.ShowRows = False,
 ) -> None:
     """Cluster the penguins of three islands without pooling them; compare with pooled data and each island alone."""
     from coterie.examples.demo import demo as run_demo
     from coterie.examples.demo import write_demo
-    from coterie.report.page import comparison_table
+    from coterie.report.sections.quality import comparison_table
 
     _check_demo_folder(out)
     shutil.rmtree(out / "journal", ignore_errors=True)  # of an earlier demonstration
     with watching() as watch:
         results = run_demo(clusters, journal=out / "journal", events=watch)
-    page = write_demo(results, out)
+    page = write_demo(results, out, show_rows=show_rows)
     heads, rows = comparison_table([asdict(comparison) for comparison in results.comparisons])
     show_table("Penguins of three islands, not pooled", heads, rows, bold_first=True)
     say(
@@ -65,6 +66,7 @@ def cluster(
     halves: opt.Halves = False,
     profile: opt.Profile = None,
     no_profile: opt.NoProfile = False,
+    show_rows: opt.ShowRows = False,
     out: Annotated[Path, typer.Option(help="Folder for the results; it must hold none yet.")] = Path("coterie-run"),
     resume: opt.Resume = False,
     as_json: opt.AsJson = False,
@@ -74,7 +76,7 @@ def cluster(
     Each file is a site (with --site-column: each value of that column). Sums over the sites are masked, and every
     site protects its rows by --policy. The folder --out then holds result.json, centers.csv, profiles.csv (what
     distinguishes the clusters, in original units), labels/<site>.parquet, model.json, the
-    ledger of all bytes sent, events.jsonl (for coterie watch), a picture and report.html.
+    ledger of all bytes sent, events.jsonl (for coterie watch) and report.html, which shows no row.
 
     Examples: coterie cluster north.csv south.csv west.csv -k 5 --scale standard --missing mean
 
@@ -87,7 +89,14 @@ def cluster(
     coterie cluster lab.csv imaging.csv -k 4 --method vertical-kernel-pca --key patient --policy site.toml
     """
     profiled = opt.profile_of(profile, no_profile)
-    job = Job(**asked, clusters=opt.clusters_of(clusters), out=str(out), halves=halves, profile=profiled)
+    job = Job(
+        **asked,
+        clusters=opt.clusters_of(clusters),
+        out=str(out),
+        halves=halves,
+        profile=profiled,
+        show_rows=show_rows,
+    )
     if job.judged:
         raise InputError(
             f"-k {clusters} names several numbers; `coterie choose-k` judges them, -k auto takes the best."

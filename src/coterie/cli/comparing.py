@@ -65,24 +65,9 @@ def compare(
 
 def _show_runs(facts: list[dict[str, Any]]) -> None:
     """A line for each run."""
-    from coterie.report.labels import COST_WORDS, size_text
+    from coterie.report.labels import runs_table
 
-    heads = ["run", "method", "clusters", "rows", "cost", "rounds", "bytes sent", "protection", "seed"]
-    lines = [
-        [
-            one["name"],
-            one["method"],
-            str(one["clusters"]),
-            size_text(one, one["rows"]),
-            f"{COST_WORDS[one['cost_is']]}{one['cost']:.6g}",
-            str(one["rounds"]),
-            f"{one['bytes_up']:,}",
-            ", ".join(one["protection"]),
-            str(one["seed"]["asked"]),
-        ]
-        for one in facts
-    ]
-    show_table("Runs", heads, lines, needed=5)
+    show_table("Runs", *runs_table(facts), needed=5)
 
 
 def _show_pair(pair: Pair) -> None:

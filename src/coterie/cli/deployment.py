@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli import options as opt
-from coterie.cli.approvals import runs_by_analyst
 from coterie.cli.budgets import budget_facts, budget_sentences
-from coterie.cli.ledgers import groups_sentences
 from coterie.cli.options import server, site
 from coterie.cli.remote_jobs import check_installed
+from coterie.cli.site_ledgers import groups_sentences
 from coterie.cli.terminal import grouping_bar, print_json, show_table, tell
-from coterie.engines.nvflare.kits import kit_of
+from coterie.engines.nvflare.kits import Kit, kit_of
 from coterie.engines.nvflare.processes import find_running, run_here
-from coterie.messages.chain import read_open_chain
 from coterie.text import count_of
+
+if TYPE_CHECKING:
+    from coterie.sites.installed import InstalledSite
 
 
 @server.command("start")
@@ -123,17 +125,39 @@ def _describe_groups(installed: Any, table: Any) -> None:
 @site.command("status")
 def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
     """Show what this site holds, whether it runs, what it has sent, and the runs each analyst has begun."""
-    from coterie.sites.approvals import Decision
     from coterie.sites.installed import InstalledSite
 
     own_kit = kit_of(kit, "site")
     installed = InstalledSite(own_kit.folder)
+    lines = installed.lines()
+    facts = status_facts(own_kit, installed, lines)
+    if as_json:
+        print_json(facts)
+        return
+    show_table(f"Site {own_kit.name}", ["", "value"], status_rows(facts))
+    if facts["is_contradicted"]:
+        tell(f"{CONTRADICTED} No run is answered until `coterie site acknowledge --kit {kit}`.")
+    for sentence in (*facts["groups"], f"For details, run coterie ledger show {installed.ledger_path}"):
+        tell(sentence)
+
+
+CONTRADICTED = (
+    "Another site holds a head that this site signed and its ledger does not hold: the ledger was cut, rewritten, "
+    "deleted or replaced."
+)
+
+
+def status_facts(own_kit: Kit, installed: InstalledSite, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A site's state, by its files, its process and the lines of its ledger."""
+    from coterie.sites.approvals import Decision
+    from coterie.sites.budget import Account
+    from coterie.sites.orders import runs_by_analyst
+
     held, running = installed.holdings(), find_running(own_kit)
-    lines = read_open_chain(installed.ledger_path) if installed.ledger_path.exists() else []
     breaks, contradicted = installed.breaks()
     answers = [line for line in lines if line["event"] == "answer"]
     began, rules = runs_by_analyst(lines), held.rules()
-    facts: dict[str, Any] = {
+    return {
         "site": own_kit.name,
         "server": f"{own_kit.host}:{own_kit.port}",
         "certificate_until": f"{own_kit.valid_until():%Y-%m-%d}",
@@ -152,45 +176,32 @@ def site_status(kit: opt.Kit, as_json: opt.AsJson = False) -> None:
         "runs_by_analyst": {analyst: n for (analyst, table), n in began.items() if table == held.table_name},
         "max_runs": rules.max_runs,
         "waiting": sum(kept.decision is Decision.WAITING for kept in installed.approvals.all()),
+        "groups": list(groups_sentences(lines)),
+        "budget": None if rules.privacy is None else budget_facts(rules.privacy, Account.of(lines, held.table_name)),
     }
-    grouped = list(groups_sentences(lines))
-    budget = None if rules.privacy is None else budget_facts(rules.privacy, installed.account())
-    if as_json:
-        print_json({**facts, "groups": grouped, "budget": budget})
-        return
-    last, spent = facts["last_answer"], facts["runs_by_analyst"]
+
+
+def status_rows(facts: dict[str, Any]) -> list[list[str]]:
+    """A site's state as a person reads it."""
+    last, spent, budget = facts["last_answer"], facts["runs_by_analyst"], facts["budget"]
     when = f"{datetime.fromtimestamp(last):%Y-%m-%d %H:%M:%S} ({facts['last_method']})" if last else "never"
-    state = "down" if running is None else f"up, process {running.pid}" + (", in a job" if running.jobs else "")
-    show_table(
-        f"Site {own_kit.name}",
-        ["", "value"],
-        [
-            ["process", state],
-            ["server", facts["server"]],
-            ["certificate until", facts["certificate_until"]],
-            ["data", held.data],
-            ["policy", held.policy],
-            ["runs", str(facts["runs"])],
-            *[["runs of " + name, f"{n} of {rules.max_runs or 'any number'}"] for name, n in spent.items()],
-            *(
-                []
-                if budget is None
-                else [["privacy budget", f"epsilon {budget['spent']:.3g} of {budget['epsilon']:g} spent"]]
-            ),
-            ["orders that wait", str(facts["waiting"])],
-            ["answers", f"{len(answers):,}, and {facts['refusals']:,} refusals"],
-            ["bytes sent", f"{facts['bytes_up']:,}"],
-            ["last answer", when],
-            ["acknowledged breaks of the ledger", str(breaks)],
-        ],
-    )
-    if contradicted:
-        tell(
-            "Another site holds a head that this site signed and its ledger does not hold: the ledger was cut, "
-            f"rewritten, deleted or replaced. No run is answered until `coterie site acknowledge --kit {kit}`."
-        )
-    for sentence in (*grouped, f"For details, run coterie ledger show {installed.ledger_path}"):
-        tell(sentence)
+    state = f"up, process {facts['process']}" if facts["process"] else "down"
+    of_budget = budget and [["privacy budget", f"epsilon {budget['spent']:.3g} of {budget['epsilon']:g} spent"]]
+    return [
+        ["process", f"{state}, in a job" if facts["in_a_job"] else state],
+        ["server", facts["server"]],
+        ["certificate until", facts["certificate_until"]],
+        ["data", facts["data"]],
+        ["policy", facts["policy"]],
+        ["runs", str(facts["runs"])],
+        *[["runs of " + name, f"{n} of {facts['max_runs'] or 'any number'}"] for name, n in spent.items()],
+        *(of_budget or []),
+        ["orders that wait", str(facts["waiting"])],
+        ["answers", f"{facts['answers']:,}, and {facts['refusals']:,} refusals"],
+        ["bytes sent", f"{facts['bytes_up']:,}"],
+        ["last answer", when],
+        ["acknowledged breaks of the ledger", str(facts["acknowledged_breaks"])],
+    ]
 
 
 @site.command("acknowledge")

@@ -59,6 +59,8 @@ class Job(Reading):
     profile: bool | list[str] | None = None
     """Columns to describe clusters by that they are not made of, false for no profiles; default: none such, and no
     profiles in a private run, or where numbers of clusters are judged."""
+    show_rows: bool = False
+    """Whether the report shows a sample of rows: only under the policy simulation, where one owner holds all data."""
     seed: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
     policy: str | dict[str, str] | None = None
@@ -157,7 +159,10 @@ class Job(Reading):
         sites = list(sites)
         for name in self.policy.keys() - set(sites) if isinstance(self.policy, dict) else ():
             raise InputError(f"policy names the site {name!r}, which is unknown; the sites are {', '.join(sites)}.")
-        return {name: self._policy_of(name) for name in sites}
+        policies = {name: self._policy_of(name) for name in sites}
+        if self.show_rows:
+            check_shown(policies)
+        return policies
 
     def _policy_of(self, site: str) -> Policy:
         from coterie.sites.policy_files import find_policy
@@ -180,11 +185,9 @@ class Job(Reading):
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
         from coterie.estimators.fitting import fit
-        from coterie.report.outputs import write_run
 
-        out = Path(self.out)
+        out, estimator = Path(self.out), self.estimator()
         self.check_folder(out, resume)
-        estimator = self.estimator()
         self.check_key(estimator)
         scanned = self.scanned_tables()
         tables = {name: table for name, (table, _) in scanned.items()}
@@ -207,8 +210,15 @@ class Job(Reading):
                     if isinstance(problem, CoterieError):
                         raise
                     raise InputError(f"the settings cannot be used: {problem}") from None
-            forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
-            return write_run(out, fitted, tables, {**asdict(self), "csv_forms": forms}, policies)
+            return self._written(out, fitted, tables, policies)
+
+    def _written(
+        self, out: Path, fitted: Any, tables: dict[str, Table], policies: dict[str, Policy]
+    ) -> dict[str, Any]:
+        from coterie.report.outputs import write_run
+
+        forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
+        return write_run(out, fitted, tables, asdict(self) | {"csv_forms": forms}, policies, show_rows=self.show_rows)
 
     def asked(self, estimator: Any, tables: Mapping[str, Table], policies: Mapping[str, Policy]) -> dict[str, Any]:
         """What ``coterie.fit`` is asked to do with these tables, by its parameters; nothing is sent."""
@@ -247,6 +257,8 @@ class Job(Reading):
         """Refuse a key or a site column that does not suit the method."""
         if self.key is not None and not estimator.splits_columns:
             raise InputError(f"{self.method} does not match rows by key; leave {self.key!r} out with --ignore.")
+        if estimator.splits_columns and self.show_rows:
+            raise InputError(f"--show-rows: with {self.method} no site holds whole rows to show; leave it out.")
         if estimator.splits_columns and self.site_column is not None:
             raise InputError(f"{self.method} needs one file per site with its own columns, and no site column.")
 
@@ -306,6 +318,19 @@ def check_privacy(privacy: Mapping[str, Any]) -> None:
     if "epsilon" not in privacy:
         raise InputError("[privacy] needs epsilon; add epsilon = 1, for example.")
     Privacy.of(privacy)
+
+
+def check_shown(policies: Mapping[str, Policy]) -> None:
+    """Refuse to show rows unless one owner holds all data."""
+    from coterie.sites.policy import Policy
+
+    others = [name for name, policy in policies.items() if policy != Policy.simulation()]
+    if others:
+        raise InputError(
+            f"--show-rows shows rows of {', '.join(others)}, whose policy protects them; leave it out. If all files "
+            f"are "
+            "yours, pass --policy simulation (in a job file: policy = 'simulation')."
+        )
 
 
 def sums_of(policies: Mapping[str, Policy]) -> Literal["masked", "plain"]:

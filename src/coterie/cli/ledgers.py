@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
-import msgspec
 import typer
 
 from coterie.cli.certificates import check_heads, check_signature
 from coterie.cli.options import AsJson, ledger
+from coterie.cli.site_ledgers import (
+    INTERNAL,
+    KEYS,
+    LEFT_HEADS,
+    NO_RUN,
+    Left,
+    Line,
+    groups_sentences,
+    is_of_run,
+    left_by_run,
+    left_rows,
+    names_text,
+    rounds_text,
+    saw,
+    single_clauses,
+    site_sentences,
+    table_rows,
+)
 from coterie.cli.terminal import print_json, say, show_table, tell
 from coterie.errors import InputError, LedgerBroken
 from coterie.messages.chain import known_lines, read_chain
-from coterie.messages.refusals import Refusal
 from coterie.runtime.outcomes import GOOD, OutcomeKind, outcome_sentence
 from coterie.text import count_of
 
-Line = dict[str, Any]
 Place = Annotated[Path, typer.Argument(help="The folder of a run, or a ledger.jsonl file of a server or a site.")]
 
 
@@ -40,210 +54,19 @@ def ledger_show(place: Place, as_json: AsJson = False) -> None:
             (_show_site if "event" in lines[0] else _show_server)(path, lines)
 
 
-KEYS = "keys, proofs"
-INTERNAL = ("once", "note", "charge", "budget")
-"""Lines of a site's ledger with which nothing leaves."""
-NO_RUN = bytes(16).hex()
-"""The run that a site records for a question it could not read."""
-MANY_ROSTERS = 4
-FROM_ROWS = {
-    "noisy": "noisy sums",
-    "sums": "sums",
-    "composition": "sizes of clusters",
-    "grams": "sums of products",
-    "averages": "averages",
-    "rows": "rows",
-}
-"""Contents of answers computed from rows, in words; others are ``schema`` (column names) and ``nothing``."""
-
-
-class _Left(NamedTuple):
-    """One message that left a site."""
-
-    round: int
-    event: str
-    what: str
-    content: str
-    floats: int
-    bytes: int
-    seen: str = ""
-    """``single``, ``summed`` or ``masked``; empty for messages without data."""
-    over: tuple[str, ...] = ()
-    """The sites over whose sum a masked answer was unmasked, or can be at most."""
-    reason: str = ""
-    """Why a question was refused."""
-
-    @property
-    def sight(self) -> str:
-        """What the server sees of it, for a table."""
-        if self.seen == "masked":
-            return f"a sum over {len(self.over)} sites"
-        return {"single": "the answer", "summed": "the answer, to sum"}.get(self.seen, "")
-
-
 def _show_site(path: Path, lines: list[Line]) -> None:
-    runs: dict[str, list[Line]] = {}
-    for line in lines:
-        if line["event"] != "groups" and not (line["event"] in INTERNAL and line["run"] == NO_RUN):
-            runs.setdefault(line["run"], []).append(line)
-    left_by_run = {run: left for run, of_run in runs.items() if (left := _left(of_run))}
-    for run, left in left_by_run.items():
-        which = f" in run {run[:8]}" if run.strip("0") else " outside any run"
-        _show_site_run(f"What left this site ({path.stem}){which if len(left_by_run) > 1 else ''}", left)
+    by_run = left_by_run(lines)
+    for run, left in by_run.items():
+        which = f" in run {run[:8]}" if is_of_run(run) else " outside any run"
+        _show_site_run(f"What left this site ({path.stem}){which if len(by_run) > 1 else ''}", left)
     for sentence in groups_sentences(lines):
         say(sentence)
 
 
-def groups_sentences(lines: Sequence[Line]) -> Iterator[str]:
-    """The groups that a site's answers were computed from, according to its ledger."""
-    tables: dict[str, list[Line]] = {}
-    has_answered = False
-    for line in lines:
-        has_answered |= line["event"] == "answer"
-        if line["event"] == "groups":
-            before = tables.get(line["table"], []) if has_answered or line["how"] == "updated" else []
-            tables[line["table"]] = [*before, line]
-    for name, changes in tables.items():
-        which = f" from table {name}" if len(tables) > 1 else ""
-        formed, least = sum(line["formed"] for line in changes), min(line["min_group"] for line in changes)
-        yield f"Everything that ever left{which} is a function of {formed:,} groups of at least {least} rows."
-        broken, anew = sum(line["broken"] for line in changes), sum(line["how"] == "regrouped" for line in changes)
-        if broken:
-            yield f"Dropped {count_of(broken, 'group')} in which a row was removed or changed."
-        if anew:
-            yield f"The data officer formed all groups again {count_of(anew, 'time')}."
-
-
-def _show_site_run(title: str, left: list[_Left]) -> None:
-    messages = [(m.round, (m.what, m.content, m.sight), (m.floats, m.bytes)) for m in left]
-    show_table(title, ["rounds", "message", "content", "the server sees", "values", "bytes"], _table_rows(messages))
-    values, n_bytes = sum(message.floats for message in left), sum(message.bytes for message in left)
-    say(f"{count_of(len(left), 'message')}, {values:,} values and {n_bytes:,} bytes sent in total.")
-    for sentence in _site_sentences(left):
+def _show_site_run(title: str, left: list[Left]) -> None:
+    show_table(title, LEFT_HEADS, left_rows(left))
+    for sentence in site_sentences(left):
         say(sentence)
-
-
-def _table_rows(messages: Iterable[tuple[int, tuple[str, ...], tuple[int, ...]]]) -> list[list[str]]:
-    """A line for consecutive messages, each a round, texts and counts, with equal texts; keys come last."""
-    in_order = sorted(messages, key=lambda message: message[1][0] == KEYS)
-    rows = []
-    for texts, group in groupby(in_order, lambda message: message[1]):
-        rounds, _, counts = zip(*group, strict=True)
-        rows.append([_rounds(rounds), *texts, *(f"{sum(column):,}" for column in zip(*counts, strict=True))])
-    return rows
-
-
-def _left(lines: list[Line]) -> list[_Left]:
-    """The messages that left in one run; a site's internal notes are read for the rosters of unmasked sums."""
-    unmasked, messages, answers = _unmasked(lines), [], dict[tuple[int, int], _Left]()
-    for line in lines:
-        question = line["round"], line.get("attempt", 0)
-        if line["event"] == "answer":
-            answers[question] = _answer(line, unmasked.get(question))
-            messages.append(answers[question])
-        elif line["event"] not in INTERNAL:
-            messages.append(_other(line, answers.get(question)))
-    return messages
-
-
-def _answer(line: Line, unmasked: Sequence[str] | None) -> _Left:
-    from coterie.secure.certificates import Compare, Conclude
-    from coterie.secure.handshake import Introduce, ShareKey
-    from coterie.secure.masked_sums import Reveal
-
-    plain = _Left(line["round"], "answer", line["answer"], line["content"], line["floats"], line["bytes"])
-    if line.get("asked") in [request.kind for request in (Compare, Introduce, ShareKey, Reveal, Conclude)]:
-        return plain._replace(what=KEYS, content="no data")
-    if line["seen"] != "masked":
-        return plain._replace(seen=line["seen"])
-    over = tuple(line["with"] if unmasked is None else unmasked)
-    return plain._replace(seen="single") if len(over) == 1 else plain._replace(seen="masked", over=over)
-
-
-def _other(line: Line, answered: _Left | None) -> _Left:
-    """A refusal, a receipt, or an answer that is sent again."""
-    plain = _Left(line["round"], line["event"], "a receipt", "nothing", line["floats"], line["bytes"])
-    if line["event"] == "refusal":
-        code = Refusal.__members__.get(line["code"])
-        return plain._replace(what="a refusal", content="a code", reason=code.sentence if code else line["code"])
-    if line["event"] == "resend" and answered is not None:
-        what = KEYS if answered.what == KEYS else f"{answered.what} again"
-        return plain._replace(what=what, content=answered.content, seen=answered.seen, over=answered.over)
-    return plain
-
-
-def _unmasked(lines: list[Line]) -> dict[tuple[int, int], list[str]]:
-    """By round and attempt, the sites of a sum that this site helped to unmask.
-
-    In ledgers of earlier versions these can be fewer than the sites asked: those left after a dropout.
-    """
-    rosters: dict[tuple[int, int], list[str]] = {}
-    roster: list[str] = []
-    for line in lines:
-        if line["event"] == "note" and line["what"] == "roster":
-            roster = msgspec.msgpack.decode(base64.b64decode(line["data"]))
-        elif line["event"] == "once" and line["what"].startswith("reveal "):
-            _, number, attempt = line["what"].split()
-            rosters[int(number), int(attempt)] = roster
-    return rosters
-
-
-def _site_sentences(left: list[_Left]) -> Iterator[str]:
-    answers = [message for message in left if message.event == "answer"]
-    clauses = [
-        *_masked_clauses(answers),
-        *_single_clauses(Counter((message.seen, message.content) for message in answers)),
-    ]
-    schemas = Counter(message.what for message in answers if message.content == "schema")
-    yield from _saw("this site's", clauses or ["nothing"], schemas, "this site")
-    if any(message.what == KEYS for message in left):
-        yield "Keys and proofs carry no data: they mask and unmask sums, and say what this site did."
-    again = sum(message.event == "resend" for message in left)
-    if again:
-        yield f"Sent {count_of(again, 'message')} again, with the same bytes."
-    refused = Counter(message.reason for message in left if message.event == "refusal")
-    if refused:
-        reasons = [f"{text} ({n})" if len(refused) > 1 else text for text, n in refused.items()]
-        yield f"Refused {count_of(refused.total(), 'question')}: {'; '.join(reasons)}."
-
-
-def _saw(whose: str, clauses: Sequence[str], schemas: Counter[str], holder: str) -> Iterator[str]:
-    """What the server saw of rows, and besides: ``schemas`` counts answers that hold no rows by their replies."""
-    from coterie.secure.handshake import SiteHello
-
-    yield f"From {whose} rows, the server saw: {'; '.join(clauses)}."
-    if schemas:
-        begins = "public keys, heads of ledgers, " if schemas[SiteHello.__name__] else ""
-        held = f"what {holder}'s policy allows, and which of the requested columns {holder} holds"
-        yield f"It also saw {count_of(schemas.total(), 'answer')} (schema): {begins}{held}."
-
-
-def _masked_clauses(answers: list[_Left]) -> Iterator[str]:
-    masked = [answer for answer in answers if answer.seen == "masked" and answer.content in FROM_ROWS]
-    rosters = dict.fromkeys(answer.over for answer in masked)
-    if len(rosters) > MANY_ROSTERS:
-        sizes = sorted(map(len, rosters))
-        yield f"{_contents(masked)}, each at most in a sum over {_rounds(sizes)} sites, which varied"
-    else:
-        for over in rosters:
-            same = [answer for answer in masked if answer.over == over]
-            each = "each " * (len(same) > 1)
-            yield f"{_contents(same)}, {each}only in a sum over {len(over)} sites ({_names(over)})"
-    if masked and not any(answer.seen in ("single", "summed") and answer.content in FROM_ROWS for answer in answers):
-        yield "no per-site results"
-
-
-def _contents(answers: list[_Left]) -> str:
-    kinds = dict.fromkeys(FROM_ROWS[answer.content] for answer in answers)
-    return f"{count_of(len(answers), 'answer')} ({', '.join(kinds)})"
-
-
-def _single_clauses(seen: Counter[tuple[str, str]]) -> Iterator[str]:
-    """Per-site results, from counts by how they were seen and by content."""
-    for (how, content), n in seen.items():
-        if how in ("single", "summed") and content in FROM_ROWS and n:
-            clause = f"{count_of(n, 'per-site result')} ({FROM_ROWS[content]})"
-            yield f"{clause}, which it declared it would only sum" if how == "summed" else clause
 
 
 def _show_server(path: Path, lines: list[Line]) -> None:
@@ -256,7 +79,7 @@ def _show_server(path: Path, lines: list[Line]) -> None:
         return asked, line["answer"], sight[line["seen"]], f"{_good(line)} of {len(line['sites'])}"
 
     sent = [sum(count[2] for count in line["sites"].values()) for line in lines]
-    rows = _table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
+    rows = table_rows((line["round"], texts(line), (n,)) for line, n in zip(lines, sent, strict=True))
     show_table(str(path), ["rounds", "question", "answer", "the server sees", "sites", "bytes"], rows)
     masking = sum(line["phase"] == "masking" for line in lines)
     besides = f", {masking} of them for {KEYS} (no data)" if masking else ""
@@ -279,8 +102,8 @@ def _server_sentences(lines: list[Line]) -> Iterator[str]:
         if line["content"] == "schema":
             schemas[line["answer"]] += _good(line)
     clauses = [f"{count_of(n, 'sum')} over {sites} sites{' each' * (n > 1)}" for sites, n in (+sums).items()]
-    clauses += [*_single_clauses(single)] or ["no per-site results"]
-    yield from _saw("the sites'", clauses, +schemas, "a site")
+    clauses += [*single_clauses(single)] or ["no per-site results"]
+    yield from saw("the sites'", clauses, +schemas, "a site")
 
 
 def _troubles(lines: list[Line]) -> Iterator[str]:
@@ -295,17 +118,7 @@ def _troubles(lines: list[Line]) -> Iterator[str]:
     for (outcome, who), rounds in rounds_by_outcome.items():
         if outcome[0] != OutcomeKind.ANSWERED:
             times = f", {len(rounds)} times" if len(rounds) > 1 else ""
-            yield f"Round {_rounds(rounds)}{times} ({_names(who)}): {outcome_sentence(*outcome)}."
-
-
-def _rounds(rounds: Iterable[int]) -> str:
-    first, *_, last = [*rounds] * 2
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _names(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+            yield f"Round {rounds_text(rounds)}{times} ({names_text(who)}): {outcome_sentence(*outcome)}."
 
 
 @ledger.command("verify")

@@ -1,4 +1,4 @@
-"""The command groups, commands of other packages, and the options that several commands share."""
+"""The command groups, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,62 +6,20 @@ import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
 
+from coterie.cli.commands import Commands, ShowByDefault
 from coterie.errors import InputError
 from coterie.files import MEGABYTE, read_bounded
-
-GROUP = "coterie.commands"
-"""Entry points of other packages, each a ``typer.Typer``."""
-OPTIONAL = {"reproduce": ("coterie-studies", "in a clone of coterie's repository run `pip install ./studies`")}
-"""Commands of packages that may be missing: the package, and how to install it."""
-
-
-class Commands(TyperGroup):
-    """Our own commands and those of other packages; these are loaded when help or an unknown name needs them."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        self._add_plugins()
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name; ``InputError`` if its package is not installed."""
-        if cmd_name not in self.commands:
-            self._add_plugins()
-        if cmd_name in OPTIONAL and cmd_name not in self.commands:
-            package, remedy = OPTIONAL[cmd_name]
-            raise InputError(f"`coterie {cmd_name}` needs the package {package}, which is not installed; {remedy}.")
-        return super().get_command(ctx, cmd_name)
-
-    def _add_plugins(self) -> None:
-        for plugin in entry_points(group=GROUP):
-            if plugin.name not in self.commands:
-                self.add_command(get_command(plugin.load()), plugin.name)
-
-
-class ShowByDefault(TyperGroup):
-    """A group without the name of a command is its ``show``: ``certificate RUN`` is ``certificate show RUN``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self.in_full(args))
-
-    def in_full(self, args: list[str]) -> list[str]:
-        """The arguments with the name of a command."""
-        named = not args or args[0] == "--help" or args[0] in self.commands
-        return args if named else ["show", *args]
-
 
 app = typer.Typer(
     cls=Commands,
     help="Cluster and embed data that cannot be pooled, and account for every byte that leaves a site.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     epilog="Exit codes: 0 success, 1 a certificate that does not fit, 2 bad input, 3 a failed run (too few sites), "
@@ -69,8 +27,8 @@ app = typer.Typer(
 )
 
 
-def _group(name: str, description: str) -> typer.Typer:
-    group = typer.Typer(help=description, no_args_is_help=True)
+def _group(name: str, description: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    group = typer.Typer(cls=cls, help=description, no_args_is_help=True)
     app.add_typer(group, name=name)
     return group
 
@@ -82,6 +40,11 @@ server = _group("server", "The server of a federation: it sends questions to sit
 federation = _group("federation", "Try a federation of real processes on this machine, in one folder.")
 policy = _group("policy", "Write, check and explain a site's policy.")
 ledger = _group("ledger", "What left each site, and what the server saw of it.")
+certificate = _group(
+    "certificate",
+    "Show what the sites of a run signed when it ended (coterie certificate RUN), and verify it.",
+    ShowByDefault,
+)
 
 OwnFile = Annotated[Path, typer.Argument(help="This site's file.")]
 SiteColumn = Annotated[str | None, typer.Option(help="Split one file into sites by this column.")]
@@ -152,6 +115,12 @@ Profile = Annotated[
 ]
 NoProfile = Annotated[
     bool, typer.Option("--no-profile", help="Do not ask the sites what is in the clusters: no profiles.csv.")
+]
+ShowRows = Annotated[
+    bool,
+    typer.Option(
+        "--show-rows", help="Show a sample of rows on the map of report.html; only where all data is yours."
+    ),
 ]
 Columns = Annotated[str | None, typer.Option(help="Use only these columns, in this order: a,b,c.")]
 Ignore = Annotated[str | None, typer.Option(help="Leave these columns out: id,name.")]

@@ -18,7 +18,7 @@ from coterie.cli import options as opt
 from coterie.cli.budgets import taken_facts, taken_sentence
 from coterie.cli.jobs import Job
 from coterie.cli.options import site
-from coterie.cli.terminal import print_json, say, show_table, tell
+from coterie.cli.terminal import print_json, say, show_table
 from coterie.errors import RowsHidden
 from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.messages import codec
@@ -32,7 +32,20 @@ from coterie.methods.shared.preparation import PreparationOptions
 from coterie.methods.shared.privacy import Privacy
 from coterie.sites.policy import EVERYTHING, Policy
 
-HEADS = ["question", "answer", "content", "times", "values", "bytes", "example", "the server sees"]
+HEADS = {
+    "asked": "question",
+    "answer": "answer",
+    "content": "content",
+    "times": "times",
+    "numbers": "values",
+    "bytes": "bytes",
+    "example": "example",
+    "seen": "the server sees",
+}
+TOTALS = (
+    "Values and bytes are totals over all answers of a kind, in a run with this site alone. In a real run the kinds "
+    "are the same; rounds and sizes depend on the other sites. Nothing was sent."
+)
 
 
 class _Played(Policy):
@@ -106,12 +119,24 @@ def preview(
 
 def show_answers(title: str, answers: list[dict[str, Any]]) -> None:
     """Print what was played."""
-    names = ("answer", "content", "times", "numbers", "bytes", "example", "seen")
-    rows = [[a["asked"].rpartition(".")[2], *(str(a[name]) for name in names)] for a in answers]
-    show_table(title, HEADS, rows)
-    tell("Values and bytes are totals over all answers of a kind. Nothing was sent.")
-    for sentence in dict.fromkeys(a["refused"] for a in answers if a["refused"]):
-        say(f"Where it says refused: {sentence}. A run that needs such an answer stops.")
+    show_table(title, [*HEADS.values()], answer_rows(answers, [*HEADS]))
+    say(TOTALS)
+    for sentence in refused_sentences(answers):
+        say(sentence)
+
+
+def answer_rows(answers: list[dict[str, Any]], names: Sequence[str]) -> list[list[str]]:
+    """What was played as rows of a table, with the columns named in ``HEADS``."""
+    asked = ({**answer, "asked": answer["asked"].rpartition(".")[2]} for answer in answers)
+    return [[f"{value:,}" if isinstance(value := answer[name], int) else value for name in names] for answer in asked]
+
+
+def refused_sentences(answers: list[dict[str, Any]]) -> list[str]:
+    """Why there would be no answer of some kinds."""
+    return [
+        f"Where it says refused: {sentence}. A run that needs such an answer stops."
+        for sentence in dict.fromkeys(answer["refused"] for answer in answers if answer["refused"])
+    ]
 
 
 def played(
@@ -213,9 +238,7 @@ def _seen(line: Mapping[str, Any], method: str, rules: Policy) -> dict[str, str]
 
 def _example(line: Mapping[str, Any]) -> str:
     """The first values of an answer if they are float64, else its size."""
-    frame = base64.b64decode(line["frame"])
-    start = codec.read_envelope(frame)[2] + 4
-    payload = frame[start:-4]
+    payload = codec.payload_of(base64.b64decode(line["frame"]))
     kind = request_type(line["asked"])
     are_floats = kind and all(
         item.array and item.array.dtype == "float64" for item in message_fields(reply_type(kind))

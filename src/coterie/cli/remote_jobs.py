@@ -83,6 +83,8 @@ def columns_of(job: Job, chosen: Sequence[str]) -> list[str]:
 
 def _check_reading(job: Job) -> None:
     """Refuse what only a site can say of its own file."""
+    if job.show_rows:
+        raise InputError("show_rows: a federation's rows are at its sites, and no report shows them; leave it out.")
     given = [name for name in ("reading", *OF_A_SITE) if getattr(job, name)]
     if given:
         raise InputError(

@@ -27,7 +27,7 @@ def taking(*shared: Callable[..., dict[str, Any]]) -> Callable[[Callable[..., No
 
         first, *others = [item for items in parts for item in items]
         both = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (first, *own, *others)]
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__name__, run.__module__, run.__doc__ = command.__name__, command.__module__, command.__doc__
         run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in both}
         return run

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from coterie.cli.run_state import RunState
-from coterie.runtime.events import Line, Write
+from coterie.errors import CoterieError, LedgerBroken, RunError
+
+if TYPE_CHECKING:
+    from coterie.cli.run_state import RunState
+    from coterie.runtime.events import Line, Write
 
 BAD_INPUT, STOPPED, BROKEN_LEDGER, INTERRUPTED = 2, 3, 4, 130
 _NARROW, _LONG = 4, 16
@@ -27,7 +32,37 @@ class Interrupted(Exception):
 
 console = Console()
 errors = Console(stderr=True)
+_EXIT_CODES = {
+    RunError: STOPPED,
+    LedgerBroken: BROKEN_LEDGER,
+    CoterieError: BAD_INPUT,
+    OSError: BAD_INPUT,
+    Interrupted: INTERRUPTED,
+}
+"""Of kinds of errors, the first that fits."""
 _TEXT = TextColumn("{task.description}")
+
+
+def end(problem: Exception) -> None:
+    """End the process after an error: one sentence and an exit code. What is not for the user is raised again."""
+    if isinstance(problem, BrokenPipeError):  # the reader of our output, such as head, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    codes = [code for kind, code in _EXIT_CODES.items() if isinstance(problem, kind)]
+    if not codes:
+        raise problem
+    errors.print("[red]error:[/]", end=" ")
+    errors.print(_sentence(problem), markup=False, highlight=False, soft_wrap=True)
+    sys.exit(codes[0])
+
+
+def _sentence(problem: Exception) -> str:
+    if isinstance(problem, Interrupted):
+        return f"interrupted; {problem}"
+    if isinstance(problem, OSError) and not isinstance(problem, CoterieError):
+        where = f"{problem.filename}: " if problem.filename else ""
+        return f"{where}{problem.strerror or problem}"
+    return str(problem)
 
 
 def print_json(value: Any) -> None:
@@ -60,7 +95,7 @@ def _cut(heads: Sequence[str], rows: Sequence[Sequence[str]], kept: int) -> tupl
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], bold_first: bool) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1))
     for i, head in enumerate(heads):
-        numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
+        numeric = bool(rows) and all(is_number(row[i]) for row in rows)
         name = "\n".join(textwrap.wrap(head, _LONG)) if numeric else head
         table.add_column(
             name,
@@ -86,7 +121,8 @@ def say(sentence: str, start: str = "") -> None:
         tell(line)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text of a table is a number."""
     try:
         float(text.replace(",", ""))
     except ValueError:
@@ -124,6 +160,10 @@ def show_result(out: str, result: dict[str, Any], as_json: bool) -> None:
     empty = sum(count == 0 for count in result["counts"])
     if empty and not privacy:
         tell(f"{empty} of the clusters are empty: the data may have fewer clusters than you asked for.")
+    _show_place(out)
+
+
+def _show_place(out: str) -> None:
     console.print(f"All results are in [bold]{out}/[/]; open [bold]{out}/report.html[/].", soft_wrap=True)
 
 
@@ -157,7 +197,7 @@ def _show_choice(out: str, result: dict[str, Any]) -> None:
     say(choice["verdict"])
     say(result["summary"])
     _show_privacy(result.get("privacy"))
-    console.print(f"All results are in [bold]{out}/[/]; see [bold]{out}/choose-k.png[/].", soft_wrap=True)
+    _show_place(out)
 
 
 @contextlib.contextmanager
@@ -169,6 +209,8 @@ def watching(run: RunState | None = None, *, quiet: bool = False) -> Iterator[Wr
     if quiet:
         yield lambda _: None
         return
+    from coterie.cli.run_state import RunState
+
     run_state, is_drawn = run or RunState(), errors.is_terminal
     bar = Progress(SpinnerColumn(), _TEXT, TimeElapsedColumn(), console=errors, transient=True)
     task = bar.add_task("starting", total=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich import box
@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from coterie.cli.console.commands import Port, serve
 from coterie.cli.options import app
 from coterie.cli.run_state import Folder, Point, RunState, SiteState, State
 from coterie.cli.terminal import INTERRUPTED, STOPPED, console, errors, print_json, say, tell
@@ -34,7 +35,7 @@ HEIGHT = 8
 """Lines of the chart."""
 OTHER_LINES = 11
 """Lines of the view besides sites and chart."""
-_COLUMNS = ("answered", "missed", "bytes sent", "bytes received", "last answer")
+_HEADS = ("site", "last outcome", "answered", "missed", "bytes sent", "bytes received", "last answer")
 _STYLES: dict[State, str] = {
     "done": "bold green",
     "failed": "bold red",
@@ -53,76 +54,118 @@ def view(folder: Folder, console: Console, *, whole: bool = True) -> Group:
     if len(run.sites) > room:
         parts.append(Text(f" and {len(run.sites) - room} more sites", style="dim"))
     if run.exchanges:
-        parts += _curve(run, console, height)
+        parts += _drawn(curve(run), console, height)
     return Group(*parts)
 
 
-def _curve(run: RunState, console: Console, height: int) -> list[RenderableType]:
+class Curve(NamedTuple):
+    """What a chart of a run shows."""
+
+    title: str
+    points: Sequence[Point]
+    label: Callable[[float], str]
+    """A value as text."""
+
+
+def curve(run: RunState) -> Curve:
     """The cost over rounds, or the bytes sent as long as fewer than two costs are known."""
-    is_cost = len(run.costs) > 1
     number, cost = run.costs[-1] if run.costs else (0, 0.0)
     parts = f"cost {OF_WHAT}: {cost:.6g} in round {number}" if run.costs else "no cost yet"
-    title = parts if is_cost else f"bytes sent so far ({parts})"
+    if len(run.costs) > 1:
+        return Curve(parts, run.costs, "{:.4g}".format)
     sent = zip((e["round"] for e in run.exchanges), accumulate(e["bytes_up"] for e in run.exchanges), strict=True)
-    points, label = (run.costs, "{:.4g}".format) if is_cost else ([*sent], "{:,.0f}".format)
-    rows = chart(points, console.width - 2, height, label=label, plain=console.options.ascii_only)
-    drawn = Text("\n".join(" " + row for row in rows), no_wrap=True, overflow="crop")
-    return [Text(f" {title}", style="bold"), drawn]
+    return Curve(f"bytes sent so far ({parts})", [*sent], "{:,.0f}".format)
+
+
+def _drawn(drawn: Curve, console: Console, height: int) -> list[RenderableType]:
+    plain = console.options.ascii_only
+    rows = chart(drawn.points, console.width - 2, height, label=drawn.label, plain=plain)
+    text = Text("\n".join(" " + row for row in rows), no_wrap=True, overflow="crop")
+    return [Text(f" {drawn.title}", style="bold"), text]
+
+
+def state_word(folder: Folder) -> str:
+    """The state of a run in a word or two."""
+    return _WORDS.get(folder.state, folder.state)
+
+
+def time_text(seconds: float) -> str:
+    """How long a run has taken."""
+    return str(timedelta(seconds=int(seconds))) if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def _head(folder: Folder) -> Text:
     run = folder.run
     head = Text(" ")
-    head.append(_WORDS.get(folder.state, folder.state), style=_STYLES.get(folder.state, "bold cyan"))
+    head.append(state_word(folder), style=_STYLES.get(folder.state, "bold cyan"))
     if not run.about:
         return head.append("  no events yet")
-    seconds, rate = run.elapsed(folder.now), run.rate()
+    rate = run.rate()
     parts = [
-        f"{run.about['method']}, run {run.about['run'][:8]}",
+        run_name(run),
         f"round {run.exchanges[-1]['round']}" if run.exchanges else "no round yet",
-        str(timedelta(seconds=int(seconds))) if seconds >= 10 else f"{seconds:.1f} s",
+        time_text(run.elapsed(folder.now)),
         f"{run.total('bytes_up'):,} bytes sent",
         *([f"{rate:.3g} rounds/s"] if rate is not None else []),
     ]
-    return head.append("  " + _clean(", ".join(parts)))
+    return head.append("  " + clean(", ".join(parts)))
+
+
+def run_name(run: RunState) -> str:
+    """The method and the beginning of the identity of a run that has begun."""
+    return f"{run.about['method']}, run {run.about['run'][:8]}"
 
 
 def _fitting(folder: Folder, console: Console, room: int) -> Table:
     """The table of sites with as many columns as fit the terminal."""
-    roomy = console.options.update(max_width=1000)
-    for columns in range(len(_COLUMNS), 0, -1):
-        table = _sites(folder, room, _COLUMNS[:columns])
+    roomy, heads = console.options.update(max_width=1000), site_heads(folder.run)
+    for columns in range(len(heads), 2, -1):
+        table = _sites(folder, room, heads[:columns])
         if console.measure(table, options=roomy).minimum <= console.width:
             break
     return table
 
 
-def _sites(folder: Folder, room: int, columns: tuple[str, ...]) -> Table:
+def _sites(folder: Folder, room: int, heads: Sequence[str]) -> Table:
     """The sites in order; if not all fit, those that did not answer come first."""
     shown = list(folder.run.sites.items())
     if len(shown) > room:
-        shown = sorted(shown, key=lambda item: _is_well(item[1]))[:room]
-    parts = [_site_cells(folder, site)[: len(columns)] for _, site in shown]
+        shown = sorted(shown, key=lambda item: is_well(item[1]))[:room]
+    cells = [site_cells(folder, name, heads) for name, _ in shown]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
-    table.add_column("site", overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
-    table.add_column("last outcome", overflow="fold", min_width=12)
-    for i, head in enumerate(columns):
-        widest = max(len(head), *(len(row[i]) for row in parts)) if parts else len(head)
+    table.add_column(heads[0], overflow="fold", min_width=min(16, max((len(name) for name, _ in shown), default=4)))
+    table.add_column(heads[1], overflow="fold", min_width=12)
+    for i, head in enumerate(heads[2:], start=2):
+        widest = max(len(head), *(len(row[i]) for row in cells), 0)
         table.add_column(head, justify="right", no_wrap=True, min_width=widest)
-    for (name, site), row in zip(shown, parts, strict=True):
-        outcome = Text(_clean(outcome_sentence(site.outcome, site.reason)), style="" if _is_well(site) else "red")
-        table.add_row(Text(_clean(name)), outcome, *row)
+    for (_, site), (name, outcome, *row) in zip(shown, cells, strict=True):
+        table.add_row(Text(name), Text(outcome, style="" if is_well(site) else "red"), *row)
     return table
 
 
-def _site_cells(folder: Folder, site: SiteState) -> list[str]:
-    """A site's counts, and when it last answered."""
-    is_over = folder.is_over or folder.run.is_over
-    parts = [f"{number:,}" for number in (site.answered, site.missed, site.bytes_up, site.bytes_down)]
-    return [*parts, "never" if site.seen is None else _when(folder.now - site.seen, is_over)]
+def site_heads(run: RunState) -> list[str]:
+    """The columns of a table of sites; whether sites missed a round is one where some did."""
+    missed = any(site.missed for site in run.sites.values())
+    return [head for head in _HEADS if head != "missed" or missed]
 
 
-def _is_well(site: SiteState) -> bool:
+def site_cells(folder: Folder, name: str, heads: Sequence[str]) -> list[str]:
+    """A site's row: its last outcome, its counts, and when it last answered."""
+    site, is_over = folder.run.sites[name], folder.is_over or folder.run.is_over
+    cells = {
+        "site": clean(name),
+        "last outcome": clean(outcome_sentence(site.outcome, site.reason)),
+        "answered": f"{site.answered:,}",
+        "missed": f"{site.missed:,}" if site.missed else "",
+        "bytes sent": f"{site.bytes_up:,}",
+        "bytes received": f"{site.bytes_down:,}",
+        "last answer": "never" if site.seen is None else _when(folder.now - site.seen, is_over),
+    }
+    return [cells[head] for head in heads]
+
+
+def is_well(site: SiteState) -> bool:
+    """Whether a site answered, or was not asked yet."""
     return site.outcome in GOOD or site.answered + site.missed == 0
 
 
@@ -133,12 +176,13 @@ def _when(seconds: float, is_over: bool) -> str:
     return f"{long} {'before' if is_over else 'ago'}"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """A text without letters that a terminal would act upon."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def ending(folder: Folder) -> str:
-    """How a run ended, and what to do next."""
+def ending(folder: Folder, place: str = "") -> str:
+    """How a run ended, and what to do next; ``place`` says where its results are, instead of its path."""
     kept = (folder.path / "journal").exists()
     again = "run the same command with --resume to continue" if kept else "it cannot be resumed"
     if folder.state == "failed" and folder.run.failure is not None:
@@ -148,7 +192,7 @@ def ending(folder: Folder) -> str:
         return f"The run was interrupted: its process has ended; {again}."
     if folder.state == "gone":
         return "The run failed before its first round and its files were removed; its own command printed the error."
-    return f"All results are in {folder.path}/."
+    return f"All results are in {place or f'{folder.path}/'}."
 
 
 @app.command()
@@ -157,17 +201,30 @@ def watch(
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the run to begin.")] = 0.0,
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the current state as JSON and exit.")] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Serve the run as a page for a browser on this machine, until Ctrl-C.")
+    ] = False,
+    port: Port = 0,
 ) -> None:
     """Watch a run from another terminal: its rounds, sites, bytes and cost.
 
     Only reads RUN/events.jsonl; Ctrl-C does not affect the run. Exits when the run ends, with code 3 if it failed or
-    its process has ended. Prints a line every ten rounds if the output is not a terminal.
+    its process has ended. Prints a line every ten rounds if the output is not a terminal. With --browser it prints a
+    link to a page, and goes on until Ctrl-C.
     """
+    if browser and (once or as_json):
+        raise InputError("--browser shows a run as it goes on; leave out --once and --json.")
+    if port and not browser:
+        raise InputError(f"--port {port} is for the page of --browser; add --browser, or leave it out.")
     folder = Folder(run)
     try:
         _wait_for(folder, wait)
         folder.look(sure=True)
-        if as_json:
+        if browser:
+            from coterie.cli.console.run_page import RunPage
+
+            serve(RunPage(folder), port)
+        elif as_json:
             print_json(folder.run.plain(folder.state, folder.now))
         else:
             _show(folder, once)
@@ -218,7 +275,7 @@ def _lines(folder: Folder) -> None:
         if now != tens:
             tens = now
             cost = f", cost {OF_WHAT} {folder.run.costs[-1][1]:.6g}" if folder.run.costs else ""
-            tell(_clean(folder.run.progress() + cost))
+            tell(clean(folder.run.progress() + cost))
         time.sleep(SECONDS)
         folder.look()
     console.print(view(folder, console))

@@ -20,6 +20,7 @@ from coterie.errors import CoterieError, InputError, QuorumLost, RunError
 from coterie.files import MEGABYTE, read_bounded, write_private
 from coterie.maths.accounting import LARGEST_EPSILON
 from coterie.report.outputs import RESULT_FILES
+from coterie.report.page import REPORT, write_page
 from coterie.runtime.events import Line
 
 POLL = 0.5
@@ -271,9 +272,27 @@ class Remote:
                     "message": f"the job ended before the run did{words and f' ({words})'}.",
                 }
             for name in RESULT_FILES:
-                if (received / name).is_file():
+                if name != REPORT and (received / name).is_file():
                     (received / name).replace(self.out / name)
+        if outcome["status"] == JobStatus.DONE:
+            self._write_page()
         return outcome
+
+    def _write_page(self) -> None:
+        """The report is made here, from the result: an analyst opens no page that a server wrote."""
+        try:
+            write_page(self.out)
+        except (
+            CoterieError,
+            OSError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ):
+            self.say(f"there is no {REPORT}: this version of coterie cannot make one of the server's result.")
 
 
 class _Release(msgspec.Struct):

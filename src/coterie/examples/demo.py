@@ -18,9 +18,8 @@ from coterie.examples.datasets import SiteData, penguins
 from coterie.maths.clustering import nearest
 from coterie.messages.site_api import Table
 from coterie.report.labels import rows_sentence
-from coterie.report.outputs import write_run
+from coterie.report.outputs import shown_rows, write_run
 from coterie.report.page import write_page
-from coterie.report.pictures import draw_clusters_by_site
 from coterie.runtime.events import Write
 from coterie.runtime.ledger import Ledger
 from coterie.sites.policy import Policy
@@ -63,7 +62,7 @@ def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | No
     tables: dict[str, Table] = {
         name: ArrayTable(rows, columns=data.columns, name=name) for name, rows in data.by_site().items()
     }
-    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "events": events}
+    options: dict[str, Any] = {"scale": "standard", "missing": "drop", "profile": True, "events": events}
     fitted = fit(FederatedKMeans(n_clusters, random_state=0), tables, journal=journal, **options)
     plain = fit(
         FederatedKMeans(n_clusters, random_state=0), tables, sums="plain", policy=Policy.simulation(), **options
@@ -87,8 +86,9 @@ def demo(n_clusters: int = 3, *, journal: Path | None = None, events: Write | No
     return Demo(whole, tables, fitted, alone, comparisons)
 
 
-def write_demo(results: Demo, folder: Path) -> Path:
-    """Write the files of the run, with the comparison and a picture; return the path of the report."""
+def write_demo(results: Demo, folder: Path, *, show_rows: bool = False) -> Path:
+    """Write the files of the run, with the comparison; return the path of the report, which shows no bird unless it
+    is to ``show_rows``."""
     result = write_run(
         folder, results.fitted, results.tables, {"data": "penguins", "scale": "standard", "missing": "drop"}
     )
@@ -101,26 +101,10 @@ def write_demo(results: Demo, folder: Path) -> Path:
             f"k-means cost {together.cost_ratio:.4f} times that of the pooled rows. "
             f"{rows_sentence(result)} are in groups in which no value is missing, and only these were used."
         ),
-        "caption": (
-            "Top: the clusters of all islands together; crosses are centers. Bottom: the clusters of each island "
-            "alone, where an island with a single species splits it. Grey: the birds of the other islands."
-        ),
         "comparisons": [dataclasses.asdict(c) for c in results.comparisons],
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    labels = results.fitted.label_rows(results.data.rows)
-    draw_clusters_by_site(
-        folder / "clusters.png",
-        results.data.rows[:, :2],
-        results.data.site,
-        {
-            "together": {name: labels[results.data.site == name] for name in results.alone},
-            "each island alone": results.alone,
-        },
-        results.fitted.cluster_centers_[:, :2],
-        [name.replace("_", " ") for name in results.data.columns[:2]],
-    )
-    return write_page(folder)
+    return write_page(folder, shown=shown_rows(results.fitted, results.tables) if show_rows else None)
 
 
 def _quality(data: SiteData, labels: Any) -> tuple[float, float]:

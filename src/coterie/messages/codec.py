@@ -225,6 +225,11 @@ def encode_answer(envelope: Envelope, layout: Layout, reply: Reply, bounds: Boun
     return frame + _checksum(frame)
 
 
+def payload_of(frame: bytes) -> bytes:
+    """The numbers of an answer that a site keeps in its own ledger, as they left."""
+    return frame[read_envelope(frame)[2] + _TAG_BYTES : -_SUM_BYTES]
+
+
 def _checksum(frame: bytes | memoryview) -> bytes:
     """Four bytes against damage; the engine's encryption protects against attackers."""
     return zlib.crc32(frame).to_bytes(_SUM_BYTES, "little")

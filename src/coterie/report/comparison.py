@@ -119,6 +119,15 @@ def read_runs(paths: Sequence[Path]) -> list[RunFolder]:
 
 
 def _result_in(path: Path) -> dict[str, Any]:
+    """The result of a run that has clusters to compare."""
+    result = read_run(path)
+    if not result.get("centers"):
+        raise InputError(f"{path}: {result.get('method')} found no clusters, so there is nothing to compare.")
+    return result
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The result of a finished run; ``InputError`` where a folder holds none that this version reads."""
     try:
         result = json.loads(read_bounded(path / "result.json", MOST_BYTES))
         schema = result["schema"]
@@ -129,8 +138,6 @@ def _result_in(path: Path) -> dict[str, Any]:
             f"{path}: the result has format {str(schema)[:40]}, and this version of coterie reads {RESULT_SCHEMA}; "
             "run it again."
         )
-    if not result.get("centers"):
-        raise InputError(f"{path}: {result.get('method')} found no clusters, so there is nothing to compare.")
     return dict(result)
 
 

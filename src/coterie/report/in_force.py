@@ -31,17 +31,22 @@ def in_force(estimator: Any, policies: Mapping[str, Policy] | None) -> dict[str,
 
 def in_force_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The head and the lines of a table of what was in force; sites with the same protection share a line."""
-    by_protection: dict[str, list[str]] = {}
-    for name, site in facts["sites"].items():
-        least = f" of at least {site['min_group']} rows" if site["min_group"] else ""
-        by_protection.setdefault(site["protection"] + least, []).append(name)
     asked, drawn = facts["seed"]["asked"], facts["seed"]["public"]
-    lines = [[f"protection: {text}", ", ".join(names)] for text, names in by_protection.items()]
+    lines = [[f"protection: {text}", ", ".join(names)] for text, names in protections(facts).items()]
     lines += [["sums", facts["sums"]], ["seed", f"asked for {asked}, public seed {drawn}"]]
     for name in ("scale", "missing") if facts["preparation"] else ():
         lines.append([name, str(facts["preparation"][name])])
     lines.append(["versions", ", ".join(f"{name} {number}" for name, number in facts["versions"].items())])
     return ["", ""], lines
+
+
+def protections(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The sites by their protection in words: ``groups of at least 5 rows``."""
+    by_protection: dict[str, list[str]] = {}
+    for name, site in facts["sites"].items():
+        least = f" of at least {site['min_group']} rows" if site["min_group"] else ""
+        by_protection.setdefault(site["protection"] + least, []).append(name)
+    return by_protection
 
 
 def _ruled(method: str, policies: Mapping[str, Policy]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.estimators.exactness import CostIs, CountsAre
@@ -61,3 +61,23 @@ def cost_sentence(result: Mapping[str, Any]) -> str:
     if counts == CountsAre.ROWS:
         return text
     return f"{text}; sizes count whole groups of at least {result['min_group']} rows"
+
+
+def runs_table(facts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The head and the lines of a table of runs side by side."""
+    heads = ["run", "method", "clusters", "rows", "cost", "rounds", "bytes sent", "protection", "seed"]
+    lines = [
+        [
+            one["name"],
+            one["method"],
+            str(one["clusters"]),
+            size_text(one, one["rows"]),
+            f"{COST_WORDS[one['cost_is']]}{one['cost']:.6g}",
+            str(one["rounds"]),
+            f"{one['bytes_up']:,}",
+            ", ".join(one["protection"]),
+            str(one["seed"]["asked"]),
+        ]
+        for one in facts
+    ]
+    return heads, lines

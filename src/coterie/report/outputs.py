@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv as arrow_csv
@@ -31,11 +30,11 @@ from coterie.messages.site_api import Table, keys_of
 from coterie.methods.shared.alignment import row_tags
 from coterie.methods.shared.halves import Halves
 from coterie.methods.shared.selection import selected
-from coterie.report.choices import CHOICE, CHOICE_PICTURE, choice_facts, choice_words, write_choice
+from coterie.report.choices import CHOICE, choice_facts, choice_words, write_choice
 from coterie.report.in_force import in_force
 from coterie.report.labels import COST_WORDS, ROWS_COLUMN, cost_sentence, exactness_of, facts_of, rows_sentence
-from coterie.report.page import write_page
-from coterie.report.pictures import draw_clusters_by_site
+from coterie.report.markup import ShownRows
+from coterie.report.page import REPORT, write_page
 from coterie.report.privacy import privacy_facts
 from coterie.report.profiles import (
     COMPOSITION,
@@ -54,12 +53,11 @@ RESULT_SCHEMA = 2
 """1 had other words for how exact costs and sizes are, and did not say what was in force."""
 RESULT_FILES = (
     *("result.json", "centers.csv", "components.parquet", "ledger.jsonl", "ledger.jsonl.head", "ledger.json"),
-    *("model.json", "clusters.png", "report.html", PROFILES, COMPOSITION, CERTIFICATE, CHOICE, CHOICE_PICTURE),
+    *("model.json", REPORT, PROFILES, COMPOSITION, CERTIFICATE, CHOICE),
 )
 """What a run writes at a server."""
-DRAWN_ROWS, DRAWN_SITES = 1500, 12
-DRAWN_SHARED_ROWS = 4000
-"""Of a clustering of rows whose columns are at several sites."""
+SHOWN_ROWS = 2000
+"""Of all sites, on a page of an owner of all data who asks for rows."""
 
 
 def write_labels(
@@ -116,6 +114,7 @@ def result_of(
     return {
         **_run_facts(estimator, settings, policies),
         "columns": columns,
+        "inputs": _inputs(estimator),
         "centers": estimator.cluster_centers_.tolist(),
         "counts": estimator.counts_.tolist(),
         "cost": estimator.inertia_,
@@ -132,11 +131,24 @@ def result_of(
             f"{ledger.total('bytes_up'):,} bytes sent, k-means cost {cost_sentence(facts)}.{_dropouts(ledger)}"
             f"{_disagreement(estimator)}"
         ),
-        "caption": (
-            "The plane of the two main directions of the centers. Each panel shows a sample of a site's rows, "
-            "coloured by cluster, over the other sites' rows in grey. Crosses are centers."
-        ),
+        "landmarks": _landmarks(estimator),
     }
+
+
+def _inputs(estimator: Any) -> list[str] | None:
+    """The columns of the tables that clusters are made of; None where each site has its own."""
+    return None if estimator.splits_columns else [str(name) for name in estimator.feature_names_in_]
+
+
+def _landmarks(estimator: Any) -> dict[str, Any] | None:
+    """The landmarks of a kernel method in original units, and their clusters; only where no landmark is a row, since
+    sites showed groups, or sums with noise."""
+    points = getattr(getattr(estimator.result_, "embedding", None), "landmarks", None)
+    is_protected = estimator.min_group_ > 0 or estimator.privacy_ is not None
+    if points is None or not is_protected or estimator.splits_columns:
+        return None
+    original = points if estimator.preparation_ is None else estimator.preparation_.undo(points)
+    return {"points": original.tolist(), "clusters": estimator.label_rows(original).tolist()}
 
 
 def _run_facts(estimator: Any, settings: Mapping[str, Any], policies: Mapping[str, Policy] | None) -> dict[str, Any]:
@@ -206,12 +218,14 @@ def write_run(
     tables: Mapping[str, Table],
     settings: Mapping[str, Any],
     policies: Mapping[str, Policy] | None = None,
+    *,
+    show_rows: bool = False,
 ) -> dict[str, Any]:
-    """Write all files of a run: result, centers, labels by site, ledger, certificate, model, picture and report.
+    """Write all files of a run: result, centers, labels by site, ledger, certificate, model and report.
 
     If sites hold columns of the same rows, components by tag are written, too, and labels are matched by the sites'
-    ``policies``. If the tables are at remote sites there are no labels, and no picture of rows the server never has.
-    A differentially private run has no picture, either: it would show rows.
+    ``policies``. If the tables are at remote sites there are no labels. The report shows no row unless the owner of
+    all ``tables`` asks to ``show_rows``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     choice = getattr(estimator, "choice_", None)
@@ -226,12 +240,9 @@ def write_run(
         columns = [f"component{i + 1}" for i in range(estimator.n_components_)]
         result = {**result_of(estimator, columns, settings, tables, policies), **_kernel_facts(estimator)}
         _write_components(folder / "components.parquet", estimator, columns)
-        _draw_components(folder / "clusters.png", estimator)
     else:
         columns = estimator.center_columns() or [str(name) for name in estimator.feature_names_in_]
         result = result_of(estimator, columns, settings, tables, policies)
-        if tables and estimator.privacy_ is None:  # a picture shows rows
-            _draw(folder / "clusters.png", estimator, tables)
     for name, table in tables.items():
         path = folder / "labels" / f"{quote(name, safe='')}.parquet"
         if estimator.splits_columns:
@@ -251,7 +262,7 @@ def write_run(
     if estimator.composition_ is not None:
         write_composition(folder / COMPOSITION, estimator.composition_)
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-    write_page(folder)
+    write_page(folder, shown=shown_rows(estimator, tables) if show_rows else None)
     return result
 
 
@@ -285,18 +296,12 @@ def _write_judged(
         ),
     }
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_page(folder)
     return result
 
 
 def _kernel_facts(estimator: VerticalKernelKMeans) -> dict[str, Any]:
-    low, high = min(estimator.local_ranks_.values()), max(estimator.local_ranks_.values())
-    return {
-        "gamma": estimator.gamma_,
-        "local_ranks": estimator.local_ranks_,
-        "error_bound": estimator.error_bound_,
-        "caption": "The first two components of the rows, coloured by cluster. Crosses are centers. The components "
-        f"were computed from {low if low == high else f'{low} to {high}'} eigenpairs of each site's kernel matrix.",
-    }
+    return {"gamma": estimator.gamma_, "local_ranks": estimator.local_ranks_, "error_bound": estimator.error_bound_}
 
 
 def _write_components(path: Path, estimator: VerticalKernelKMeans, columns: list[str]) -> None:
@@ -323,44 +328,11 @@ def _write_shared_labels(
     pq.write_table(pa.table({**named, "cluster": pa.array(labels, pa.int32())}), private_file(path))
 
 
-def _draw_components(path: Path, estimator: VerticalKernelKMeans) -> None:
-    """Draw the first two components of the rows; with a single one, the second is zero."""
-    step = max(1, len(estimator.embedding_) // DRAWN_SHARED_ROWS)
-    plane = np.eye(estimator.embedding_.shape[1], 2)
-    rows, labels = estimator.embedding_[::step], estimator.labels_[::step]
-    draw_clusters_by_site(
-        path,
-        rows @ plane,
-        np.full(len(rows), "all rows"),
-        {"clusters": {"all rows": labels}},
-        estimator.cluster_centers_ @ plane,
-        ["first component", "second component"],
-        {"all rows": len(estimator.embedding_)},
-    )
-
-
-def _draw(path: Path, estimator: FederatedKMeans, tables: Mapping[str, Table]) -> None:
-    """Draw a sample of rows of the first sites in the plane of the centers' main directions."""
-    samples = {name: _sample(estimator, tables[name]) for name in list(tables)[:DRAWN_SITES]}
-    centers = estimator._prepared_centers
-    middle = centers.mean(axis=0)
-    plane = np.linalg.svd(centers - middle, full_matrices=True)[2].T @ np.eye(len(middle), 2)
-    draw_clusters_by_site(
-        path,
-        (np.concatenate([rows for rows, _ in samples.values()]) - middle) @ plane,
-        np.repeat(list(samples), [len(rows) for rows, _ in samples.values()]),
-        {"clusters": {name: labels for name, (_, labels) in samples.items()}},
-        (centers - middle) @ plane,
-        ["first direction", "second direction"],
-        {name: tables[name].n_rows for name in samples},
-    )
-
-
-def _sample(estimator: FederatedKMeans, table: Table) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Prepared rows at regular steps of the table, and their labels."""
-    step = max(1, table.n_rows // DRAWN_ROWS)
-    rows = [block.rows[::step] for block in table.raw_blocks()]
-    raw = np.concatenate(rows)[:DRAWN_ROWS] if rows else np.zeros((0, len(table.columns)))
+def shown_rows(estimator: FederatedKMeans, tables: Mapping[str, Table]) -> ShownRows:
+    """A sample of the rows of all sites, at regular steps, and their labels."""
+    n_held = sum(table.n_rows for table in tables.values())
+    step = max(1, -(-n_held // SHOWN_ROWS))
+    rows = [block.rows[::step] for table in tables.values() for block in table.raw_blocks()]
+    raw = np.concatenate(rows).astype(np.float64)
     labels = estimator.label_rows(raw)
-    kept = labels >= 0
-    return estimator.prepared_rows(raw[kept]).astype(np.float64), labels[kept]
+    return ShownRows(raw[labels >= 0], labels[labels >= 0].astype(np.int64), n_held)

@@ -1,123 +1,107 @@
-"""``report.html``: one self-contained page, made from the result files of a run."""
+"""``report.html``: one self-contained page, made from what a run released. It asks nobody for anything."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coterie.report.in_force import in_force_table
-from coterie.report.labels import rows_head, size_text
-from coterie.report.privacy import privacy_sentences, releases_table
-from coterie.report.profiles import composition_table, distinguishing_table, exactness_sentence
+from coterie.files import MEGABYTE, read_bounded, write_private
+from coterie.report.choices import CHOICE
+from coterie.report.markup import RunFiles, element
+from coterie.report.sections.clusters import clusters
+from coterie.report.sections.compared import compared
+from coterie.report.sections.costs import costs
+from coterie.report.sections.disclosed import disclosed
+from coterie.report.sections.headline import headline
+from coterie.report.sections.map import map_of_clusters
+from coterie.report.sections.quality import quality
+from coterie.report.sections.settings import settings
+from coterie.secure.certificates import CERTIFICATE, MAX_CERTIFICATE_BYTES, RunCertificate
 
-SHOWN_COLUMNS = 12
+REPORT = "report.html"
+MOST_BYTES = 256 * MEGABYTE
+"""Of each file that a page is made of."""
+SECTIONS: dict[str, tuple[str, Callable[[RunFiles], str]]] = {
+    "clusters": ("Clusters", clusters),
+    "map": ("Map", map_of_clusters),
+    "quality": ("How good", quality),
+    "compared": ("Other runs", compared),
+    "cost": ("What it cost", costs),
+    "disclosed": ("What was disclosed", disclosed),
+    "settings": ("Settings", settings),
+}
+"""In the order of the page, by the name of each."""
 
 
-def write_page(folder: Path) -> Path:
-    """Write ``report.html`` from ``result.json``, ``ledger.json`` and, if it exists, ``clusters.png``."""
-    result = json.loads((folder / "result.json").read_text())
-    ledger = json.loads((folder / "ledger.json").read_text())
-    parts = [f"<h1>{escape(result['title'])}</h1><p class=lead>{escape(result['summary'])}</p>"]
-    if "comparisons" in result:
-        parts += [
-            "<h2>Federated, pooled, and each site alone</h2>",
-            _table(*comparison_table(result["comparisons"]), first="ours"),
-            _LEGEND,
-        ]
-    if result.get("profiles"):
-        parts += [
-            f"<h2>What distinguishes the clusters</h2>{_table(*distinguishing_table(result['profiles']))}",
-            f"<p><small>{escape(exactness_sentence(result['profiles']))}</small></p>",
-        ]
-    if result.get("composition"):
-        parts.append(f"<h2>Whose rows are in them</h2>{_table(*composition_table(result['composition']))}")
-    privacy = result.get("privacy")
-    if privacy:
-        parts.append(_privacy(privacy))
+def write_page(folder: Path, **more: Any) -> Path:
+    """Write ``report.html`` from the files of a run; ``more`` are fields of ``RunFiles`` that no file has.
+
+    A page that shows rows is for its owner alone.
+    """
+    run = replace(read_run_files(folder), **more)
+    path, page = folder / REPORT, page_of(run).encode()
+    if run.shown is None:
+        path.write_bytes(page)
     else:
-        parts.append(_picture(folder / "clusters.png", result["caption"]))
-    parts += [
-        "<h2>What left each site</h2>",
-        _sites(ledger["sites"]),
-        f"<h2>Questions</h2>{_asked(result['asked'])}",
-        "<h2>Centers</h2>",
-        _centers(result),
-        f"<h2>What was in force</h2>{_table(*in_force_table(result['in_force']))}",
-    ]
-    head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-    style = files("coterie.report").joinpath("page.css").read_text(encoding="utf-8")
-    body = "\n".join(parts)
-    path = folder / "report.html"
-    path.write_text(f"{head}\n<title>{escape(result['title'])}</title><style>\n{style}</style>\n{body}\n</html>\n")
+        write_private(path, page)
     return path
 
 
-_LEGEND = (
-    "<p><small>ARI and NMI compare with the known classes, and the cost is relative to the pooled optimum: all "
-    "exact, over all rows without missing values. Values and bytes are those sent by all sites; pooling sends every "
-    "value of every row.</small></p>"
-)
+def read_run_files(folder: Path) -> RunFiles:
+    """What a finished run has left in its folder."""
+
+    def read(name: str) -> Any:
+        return json.loads(read_bounded(folder / name, MOST_BYTES)) if (folder / name).exists() else None
+
+    certificate = folder / CERTIFICATE
+    signed = None
+    if certificate.exists():
+        signed = RunCertificate.read(read_bounded(certificate, MAX_CERTIFICATE_BYTES), certificate)
+    return RunFiles(read("result.json"), read("ledger.json"), read(CHOICE), signed)
 
 
-def _privacy(privacy: dict[str, Any]) -> str:
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in privacy_sentences(privacy))
-    note = "<p><small>The report has no picture of the rows, since it would show them.</small></p>"
-    return f"<h2>Privacy</h2>{sentences}{_table(*releases_table(privacy))}{note}"
-
-
-def _picture(path: Path, caption: str) -> str:
-    if not path.exists():
-        return "<p><small>The rows are at remote sites, so there is no picture of them.</small></p>"
-    data = base64.b64encode(path.read_bytes()).decode()
-    image = f"<h2>Clusters by site</h2><img alt='clusters by site' src='data:image/png;base64,{data}'>"
-    return f"{image}<p><small>{escape(caption)}</small></p>"
-
-
-def comparison_table(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The head and the cells of the comparison of clusterings."""
-    columns = {
-        "": "{way}",
-        "ARI": "{ari:.3f}",
-        "NMI": "{nmi:.3f}",
-        "cost ratio": "{cost_ratio:.4f}",
-        "values": "{floats_up:,}",
-        "bytes": "{bytes_up:,}",
-        "rounds": "{rounds}",
-    }
-    return list(columns), [[cell.format_map(row) for cell in columns.values()] for row in rows]
-
-
-def _sites(sites: dict[str, dict[str, int]]) -> str:
-    head = ["site", "values sent", "bytes sent", "bytes received", "rounds"]
-    names = ("floats_up", "bytes_up", "bytes_down", "rounds")
-    return _table(head, [[s, *[f"{c[n]:,}" for n in names]] for s, c in sites.items()])
-
-
-def _asked(rows: list[dict[str, Any]]) -> str:
-    head = ["question", "answer", "content", "the server sees", "times", "values per site"]
-    names = ("asked", "answer", "content", "seen", "times", "numbers")
-    return _table(head, [[str(row[n]) for n in names] for row in rows])
-
-
-def _centers(result: dict[str, Any]) -> str:
-    columns = result["columns"]
-    lines = [
-        [f"cluster {i}", size_text(result, count), *[f"{v:,.4g}" for v in center[:SHOWN_COLUMNS]]]
-        for i, (center, count) in enumerate(zip(result["centers"], result["counts"], strict=True))
+def page_of(run: RunFiles) -> str:
+    """The whole page."""
+    style, script = (_resource(name) for name in ("page.css", "page.js"))
+    parts = {name: build(run) for name, (_, build) in SECTIONS.items()}
+    links = "".join(element("a", escape(SECTIONS[name][0]), href=f"#{name}") for name, part in parts.items() if part)
+    theme = element("button", "Theme: as the system", type="button", id="theme", class_="controls")
+    today = datetime.now(UTC).date().isoformat()
+    written = f"Written by coterie {escape(str(run.result['coterie']))} on {element('time', today, datetime=today)}."
+    body = [
+        element("a", "To the clusters and numbers", href="#main", class_="skip"),
+        element("header", headline(run) + element("nav", links + theme, aria_label="sections")),
+        element("main", "\n".join(part for part in parts.values() if part), id="main"),
+        element("footer", element("p", written)),
+        f"<script>{script}</script>",
     ]
-    more = len(columns) - SHOWN_COLUMNS
-    note = f"<p><small>and {more} more columns in centers.csv</small></p>" if more > 0 else ""
-    return _table(["", rows_head(result), *columns[:SHOWN_COLUMNS]], lines) + note
+    head = [
+        "<!doctype html><html lang=en><head><meta charset=utf-8>",
+        element("meta", http_equiv="Content-Security-Policy", content=_rules(style, script)),
+        "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        f"<title>{escape(run.result['title'])}</title><style>{style}</style></head><body>",
+    ]
+    return "\n".join([*head, *body, "</body></html>\n"])
 
 
-def _table(head: list[str], lines: list[list[str]], first: str = "") -> str:
-    """A table; ``first`` is the CSS class of its first line."""
-    heads = "".join(f"<th>{escape(h)}</th>" for h in head)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in cells)}</tr>" for cells in lines)
-    if first:
-        rows = rows.replace("<tr>", f"<tr class={first}>", 1)
-    return f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+def _resource(name: str) -> str:
+    return files("coterie.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _rules(style: str, script: str) -> str:
+    """What the page may load and run: its own style and script, and nothing else."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )

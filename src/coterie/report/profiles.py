@@ -49,8 +49,9 @@ def write_profiles(path: Path, profile: Profile) -> None:
 def distinguishing_table(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The head and the lines of a table: for each cluster the columns in which it differs most from all rows."""
     records = {(record["cluster"], record["column"]): record for record in facts["profiles"]}
+    nothing = "nothing" if facts.get("noise_of_rows") is None else "nothing that could not be noise"
     lines = [
-        [str(cluster), "; ".join(_differs(records[cluster, column]) for column in columns)]
+        [str(cluster), "; ".join(_differs(records[cluster, column]) for column in columns) or nothing]
         for cluster, columns in enumerate(facts["distinguishing"])
     ]
     return ["cluster", "differs most in (mean or share, difference from all rows)"], lines
@@ -89,8 +90,8 @@ def exactness_sentence(facts: Mapping[str, Any]) -> str:
         return (
             f"{PROFILES} describes the clusters by all columns; all its numbers are estimates. The noise in each "
             f"number of rows has a standard deviation of {facts['noise_of_rows']:.3g}; noise_of_mean is that of each "
-            "mean. "
-            "Columns whose difference may be noise are not named, and quartiles that would be noise are left out."
+            "mean. Columns whose difference may be noise are not named, and quartiles that would be noise are left "
+            "out."
         )
     of = "count whole groups" if facts["deviations_are"] == "estimates" else "are exact"
     return (

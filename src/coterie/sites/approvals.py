@@ -44,6 +44,10 @@ class Kept(msgspec.Struct, frozen=True):
         return self.signed.read()
 
 
+class CannotDecide(InputError):
+    """A decision that cannot be taken; ``str(error)`` names no file, and is fit for any page of the data officer."""
+
+
 class Approvals:
     """A folder with a file for every order that had to be decided about, named after its run."""
 
@@ -77,11 +81,13 @@ class Approvals:
         return waiting[0]
 
     def decide(self, start: str, decision: Decision) -> Kept:
-        """Write down what a data officer said; a decision cannot be changed."""
+        """Write down what a data officer said; a decision cannot be changed, and said again it stays as it is."""
         with self._locked():
             kept = self.find(start)
-            if kept.decision is not Decision.WAITING and kept.decision is not decision:
-                raise InputError(
+            if kept.decision is decision:
+                return kept
+            if kept.decision is not Decision.WAITING:
+                raise CannotDecide(
                     f"the order {kept.order.run[:8]} is {kept.decision} already; a decision cannot be changed."
                 )
             decided = msgspec.structs.replace(kept, decision=decision, decided=time.time())

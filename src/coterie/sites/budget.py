@@ -114,11 +114,6 @@ class Budget:
         self._rules, self._ledger, self._table = rules, ledger, table
         self._most = 0.0 if rules is None else rules.mu_squared
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the site has a budget at all."""
-        return self._rules is not None
-
     def allows(self, mu_squared: float) -> bool:
         """Whether so much is left."""
         return self._ledger.charged(self._table) + mu_squared <= self._most * (1 + ROUNDING)

@@ -5,27 +5,31 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from coterie.errors import InputError, LedgerBroken
+from coterie.errors import InputError, LedgerBroken, Untrusted
 from coterie.files import MEGABYTE, private_folder, read_bounded, write_private
 from coterie.messages.chain import head_path, known_lines, read_open_chain
 from coterie.messages.identity import Identity
+from coterie.messages.refusals import Refusal
 from coterie.messages.site_api import Table
-from coterie.sites.approvals import Approvals
+from coterie.sites.approvals import Approvals, CannotDecide, Decision, Kept
 from coterie.sites.budget import Account, charges_in
 from coterie.sites.identity_files import IdentityFiles
 from coterie.sites.ledger import NO_RUN, SiteLedger, noise_folder, signed_head_of
 from coterie.sites.logs import log_to
+from coterie.sites.orders import check_rules, runs_by_analyst
 from coterie.sites.peers import acknowledge, breaks_in
 from coterie.sites.policy import Policy
 from coterie.sites.policy_files import find_policy
+from coterie.sites.refused import Refused
 from coterie.sites.site import Site
 from coterie.sites.tables import Reading, TableProblems, examined, fingerprint, named_levels, reading_of
 from coterie.sites.tables.levels import unlike
@@ -210,10 +214,47 @@ class InstalledSite:
         with self._locked(), self._signed_ledger(name) as ledger:
             ledger.reset_budget(self.holdings().table_name, why)
 
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the ledger so far."""
+        return read_open_chain(self.ledger_path) if self.ledger_path.exists() else []
+
     def account(self) -> Account:
         """What the ledger says of the table's budget."""
-        lines = read_open_chain(self.ledger_path) if self.ledger_path.exists() else []
-        return Account.of(lines, self.holdings().table_name)
+        return Account.of(self.lines(), self.holdings().table_name)
+
+    def decide(self, start: str, decision: Decision) -> Kept:
+        """Write down the data officer's word about the order whose run begins with these letters.
+
+        ``CannotDecide`` where an order would be approved of which nobody may be the analyst any more.
+        """
+        kept = self.approvals.find(start)
+        if decision is Decision.APPROVED and kept.decision is Decision.WAITING and not self.is_vouched_for(kept):
+            raise CannotDecide(
+                f"the order {kept.order.run[:8]} cannot be approved any more: the certificate of "
+                f"{kept.signed.analyst} has ended or was revoked; the analyst renews it and orders again."
+            )
+        return self.approvals.decide(start, decision)
+
+    def is_vouched_for(self, kept: Kept) -> bool:
+        """Whether the authority still vouches for the analyst of an order."""
+        try:
+            kept.signed.check_signed(IdentityFiles(self.folder).trust())
+        except Untrusted:
+            return False
+        return True
+
+    def refusal_of(self, kept: Kept, rules: Policy, lines: Sequence[Mapping[str, Any]]) -> Refusal | None:
+        """Why the site would refuse an order today whatever its data officer decides; ``lines`` are its ledger's."""
+        if not self.is_vouched_for(kept):
+            return Refusal.UNTRUSTED
+        table = self.holdings().table_name
+        unit = None if rules.privacy is None else rules.privacy.unit_column
+        begun, charged = runs_by_analyst(lines)[kept.signed.analyst, table], Account.of(lines, table).mu_squared
+        try:
+            check_rules(kept.order, rules, begun=begun, charged=charged, unit_column=unit)
+        except Refused as refused:
+            return refused.code
+        return None
 
     @contextmanager
     def _signed_ledger(self, name: str) -> Iterator[SiteLedger]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from coterie.errors import NotOrdered
@@ -111,33 +111,10 @@ class Orders:
             self._ledger.begin(envelope.run, raw, signed.analyst, self._table)
         return order
 
-    def _check_privacy(self, order: Order) -> None:
-        """Refuse an order that noise cannot protect where it must, or for which too little of the budget is left."""
-        protection, privacy = self._policy.protection_of(order.method), order.privacy
-        rule = None if privacy is None else unit_rule(privacy, self._policy.privacy)
-        if rule is not None and rule.column not in (None, self._unit_column):
-            raise Refused(Refusal.NO_UNIT, f"the table was opened without the unit's column {rule.column!r}")
-        if protection == "none" or (privacy is None and protection == "groups"):
-            return
-        if privacy is None or rule is None:
-            raise Refused(Refusal.NOT_PRIVATE, "only differentially private orders are answered here")
-        if not self.budget.is_there:
-            raise Refused(Refusal.NO_BUDGET, "the site's policy has no [privacy] section")
-        if not self.budget.allows(privacy.mu_squared * rule.charged**2):
-            raise Refused(Refusal.BUDGET_SPENT, f"epsilon = {privacy.epsilon:g} is more than is left")
-
     def _approve(self, signed: SignedOrder, order: Order) -> None:
         """Refuse an order that the rules forbid, or that a data officer has not approved."""
-        wrong = order.unsupported()
-        if wrong:
-            raise Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
-        self._check_privacy(order)
-        forbidden = self._policy.forbidden(order)
-        if forbidden:
-            raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
-        most = self._policy.max_runs
-        if most is not None and self._ledger.n_runs(signed.analyst, self._table) >= most:
-            raise Refused(Refusal.TOO_MANY_QUESTIONS, f"{signed.analyst} had {most} runs (max_runs)")
+        begun, charged = self._ledger.n_runs(signed.analyst, self._table), self._ledger.charged(self._table)
+        check_rules(order, self._policy, begun=begun, charged=charged, unit_column=self._unit_column)
         if self._approvals is None:  # one owner plays all sites, and gave the order
             return
         decision = self._approvals.decision(signed, order, self._policy.approval)
@@ -145,3 +122,41 @@ class Orders:
             is_named, waits = self._policy.name_decisions, decision is Decision.WAITING
             codes = (Refusal.WAITING, Refusal.WAITING_HERE) if waits else (Refusal.DECLINED, Refusal.DECLINED_HERE)
             raise Refused(codes[is_named], f"the order {order.run[:8]} of {signed.analyst}: {decision}")
+
+
+def check_rules(order: Order, policy: Policy, *, begun: int, charged: float, unit_column: str | None) -> None:
+    """Refuse an order that the rules forbid, whatever a data officer decides.
+
+    ``begun`` is how many runs its analyst has begun over the table, ``charged`` what the table's budget has given,
+    and ``unit_column`` the column with which the table was opened that says whose row each is."""
+    wrong = order.unsupported()
+    if wrong:
+        raise Refused(Refusal.OTHER_VERSIONS, "; ".join(wrong))
+    _check_privacy(order, policy, charged, unit_column)
+    forbidden = policy.forbidden(order)
+    if forbidden:
+        raise Refused(Refusal.CHOICE_FORBIDDEN, f"orders_may_choose does not allow {', '.join(forbidden)}")
+    if policy.max_runs is not None and begun >= policy.max_runs:
+        raise Refused(Refusal.TOO_MANY_QUESTIONS, f"its analyst had {policy.max_runs} runs (max_runs)")
+
+
+def _check_privacy(order: Order, policy: Policy, charged: float, unit_column: str | None) -> None:
+    """Refuse an order that noise cannot protect where it must, or for which too little of the budget is left."""
+    protection, privacy = policy.protection_of(order.method), order.privacy
+    rule = None if privacy is None else unit_rule(privacy, policy.privacy)
+    if rule is not None and rule.column not in (None, unit_column):
+        raise Refused(Refusal.NO_UNIT, f"the table was opened without the unit's column {rule.column!r}")
+    if protection == "none" or (privacy is None and protection == "groups"):
+        return
+    if privacy is None or rule is None:
+        raise Refused(Refusal.NOT_PRIVATE, "only differentially private orders are answered here")
+    if policy.privacy is None:
+        raise Refused(Refusal.NO_BUDGET, "the site's policy has no [privacy] section")
+    if not policy.privacy.affords(charged + privacy.mu_squared * rule.charged**2):
+        raise Refused(Refusal.BUDGET_SPENT, f"epsilon = {privacy.epsilon:g} is more than is left")
+
+
+def runs_by_analyst(lines: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """How many runs each analyst began over each table, as a site's ledger has it."""
+    orders = (line for line in lines if line["event"] == "note" and line["what"] == "order" and "analyst" in line)
+    return Counter((line["analyst"], line["table"]) for line in orders)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethodFormatter
 
-from coterie.report.pictures import COLOURS
+from coterie.report.markup import COLOURS
 
 GREY = "#8a8a8a"
 

@@ -1,0 +1,1 @@
+"""Local pages for a browser: a run for its analyst, a site for its data officer."""
