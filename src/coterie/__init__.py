@@ -37,9 +37,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from coterie import baselines
-    from coterie.planning.planner import plan
-
-    # isort: split  (mypy takes the function choose_k for its module otherwise)
+    from coterie.planning.planner import plan  # isort: skip  (mypy takes choose_k below for its module otherwise)
     from coterie.estimators import (
         DSPGDKernelKMeans,
         DSPGDKernelPCA,

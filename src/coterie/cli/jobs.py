@@ -230,11 +230,11 @@ class Job(Reading):
         names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
         described = [column.name for column in columns_described(self.profiles_by, tables)]
         return {
+            "ranges": self.ranges_of(names, [name for name in described if name not in names]),
             "policy": policies,
             "sums": self.sums or ("masked" if estimator.splits_columns else sums_of(policies)),
             "scale": self.scale,
             "missing": self.missing,
-            "ranges": self.ranges_of(names, [name for name in described if name not in names]),
             "max_share": self.max_share,
             "halves": self.halves,
             "columns": used,
