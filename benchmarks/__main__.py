@@ -19,6 +19,7 @@ from benchmarks import (
     landmarks,
     lloyd,
     masking,
+    plan,
     privacy,
     quality,
     verified,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[], Result]] = {
     **edge.BENCHMARKS,
     **columns.BENCHMARKS,
     **federation.BENCHMARKS,
+    **plan.BENCHMARKS,
 }
 
 

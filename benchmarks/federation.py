@@ -41,7 +41,7 @@ NAMES = [f"x{j}" for j in range(COLUMNS)]
 QUESTIONS = "max_questions = 2000"
 
 
-def _up(folder: Path) -> Federation:
+def federation_up(folder: Path) -> Federation:
     """Five sites whose server may also echo."""
     rng = np.random.default_rng(0)
     policy = folder / "policy.toml"
@@ -65,7 +65,7 @@ def _up(folder: Path) -> Federation:
     return made
 
 
-def _memory(made: Federation) -> dict[str, float]:
+def megabytes_of(made: Federation) -> dict[str, float]:
     """MB that a site and the server take: the process that waits and that of the job."""
     found = {"site": 0.0, "server": 0.0}
     for name, one in made.running().items():
@@ -75,7 +75,7 @@ def _memory(made: Federation) -> dict[str, float]:
     return found
 
 
-def _job(made: Federation, estimator: FederatedEstimator) -> RemoteJob:
+def signed_job(made: Federation, estimator: FederatedEstimator) -> RemoteJob:
     """A run that the federation's analyst signed."""
     kit = made.analyst()
     order = Order.of(estimator, tuple(map(Column, NAMES)), PreparationOptions())
@@ -88,13 +88,13 @@ def _echoed(made: Federation, session: Session, folder: Path) -> tuple[dict[str,
     rounds = WARM + ROUNDS + TURNS * TURN
     mini_batches = FederatedKMeans(CLUSTERS, init=start, batch_size=100, max_rounds=rounds, tol=0.0)
     told: dict[str, Any] = {"warm": WARM, "rounds": ROUNDS, "rest": REST, "turn": TURN}
-    told["job"] = msgspec.to_builtins(_job(made, mini_batches))
+    told["job"] = msgspec.to_builtins(signed_job(made, mini_batches))
     job, memory = session.submit(told, name="echo", least=SITES, center=ECHO), dict[str, dict[str, float]]()
     path = made.folder / "server" / PHASE
     while not session.status(job).startswith("FINISHED"):
         phase = path.read_text() if path.exists() else ""
         if phase and phase not in memory:
-            memory[phase] = _memory(made)
+            memory[phase] = megabytes_of(made)
         time.sleep(0.5)
     session.fetch(job, folder / "echo")
     found: dict[str, Any] = json.loads((folder / "echo" / "outcome.json").read_text())
@@ -107,7 +107,7 @@ def _lanczos(made: Federation, session: Session, folder: Path) -> tuple[float, i
     estimator = DSPGDKernelKMeans(10, n_components=10, n_features=20, n_iter=10, solver="lanczos")
     Remote(
         session, folder / "lanczos", tell=lambda line: taken.append(line["seconds"]) if "seconds" in line else None
-    ).run(_job(made, estimator), resume=False)
+    ).run(signed_job(made, estimator), resume=False)
     return sum(taken), len(taken)
 
 
@@ -115,7 +115,7 @@ def rounds() -> Result:
     """Rounds beside echoes in turns, one job; then DSPGD."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = _up(folder)
+        made = federation_up(folder)
         try:
             with Session(made.analyst()) as session:
                 found, memory = _echoed(made, session, folder)

@@ -29,6 +29,7 @@ __all__ = [
     "fit",
     "load_model",
     "open_table",
+    "plan",
     "row_tags",
     "save_model",
     "transform",
@@ -36,6 +37,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from coterie import baselines
+    from coterie.planning.planner import plan  # isort: skip  (mypy takes choose_k below for its module otherwise)
     from coterie.estimators import (
         DSPGDKernelKMeans,
         DSPGDKernelPCA,
@@ -66,6 +68,8 @@ def __getattr__(name: str) -> Any:
     """Public names, imported when first used: the command line answers faster without scikit-learn."""
     if name == "baselines":
         return import_module("coterie.baselines")
+    if name == "plan":
+        return import_module("coterie.planning.planner").plan
     if name in __all__:
         return getattr(import_module("coterie.estimators"), name)
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")

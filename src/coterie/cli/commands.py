@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("cluster",),
     "label": ("labels",),
     "assign": ("labels",),
+    "plan": ("planning",),
     "choose-k": ("choosing",),
     "describe": ("describing",),
     "compare": ("comparing",),

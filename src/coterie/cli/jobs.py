@@ -184,23 +184,16 @@ class Job(Reading):
 
     def run(self, *, resume: bool, watch: Write) -> dict[str, Any]:
         """Fit and write the results. Bad input leaves no files; a run that stops or is killed leaves its journal."""
-        from coterie.estimators.fitting import columns_described, fit
+        from coterie.estimators.fitting import fit
 
-        out = Path(self.out)
+        out, estimator = Path(self.out), self.estimator()
         self.check_folder(out, resume)
-        estimator = self.estimator()
         self.check_key(estimator)
         scanned = self.scanned_tables()
         tables = {name: table for name, (table, _) in scanned.items()}
-        if estimator.splits_columns and self.scale == "minmax":
-            raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
-        used = self.used_columns(tables)
-        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
-        described = [column.name for column in columns_described(self.profiles_by, tables)]
-        ranges = self.ranges_of(names, [name for name in described if name not in names])
-        terms = Terms(deadline=self.deadline, quorum=self.quorum)
         policies = self.policies(tables)
-        sums: Any = self.sums or ("masked" if estimator.splits_columns else sums_of(policies))
+        asked = self.asked(estimator, tables, policies)
+        terms = Terms(deadline=self.deadline, quorum=self.quorum)
         with Claimed(out) as claim:
             self.check_folder(out, resume)
             prints = {name: seen + _key_digest(policies[name]) for name, (_, seen) in scanned.items()}
@@ -208,22 +201,7 @@ class Job(Reading):
             with EventFile(out / EVENTS, watch) as events, SiteLogs(out / "journal" / "sites") as logs:
                 try:
                     fitted = fit(
-                        estimator,
-                        tables,
-                        journal=out / "journal",
-                        resume=resume,
-                        policy=policies,
-                        sums=sums,
-                        scale=self.scale,  # type: ignore[arg-type]
-                        missing=self.missing,  # type: ignore[arg-type]
-                        ranges=ranges,
-                        max_share=self.max_share,
-                        halves=self.halves,
-                        columns=used,
-                        profile=self.profiles_by,
-                        key=self.key,
-                        terms=terms,
-                        events=events,
+                        estimator, tables, journal=out / "journal", resume=resume, terms=terms, events=events, **asked
                     )
                 except RunError as problem:
                     raise type(problem)(f"{problem} {logs.warnings()}".strip(), problem.outcomes) from None
@@ -241,6 +219,28 @@ class Job(Reading):
 
         forms = {name: form for name, table in tables.items() if (form := getattr(table, "form", ""))}
         return write_run(out, fitted, tables, asdict(self) | {"csv_forms": forms}, policies, show_rows=self.show_rows)
+
+    def asked(self, estimator: Any, tables: Mapping[str, Table], policies: Mapping[str, Policy]) -> dict[str, Any]:
+        """What ``coterie.fit`` is asked to do with these tables, by its parameters; nothing is sent."""
+        from coterie.estimators.fitting import columns_described
+
+        if estimator.splits_columns and self.scale == "minmax":
+            raise InputError(f"scale='minmax' and {self.method}: sites hold different columns; use 'standard'.")
+        used = self.used_columns(tables)
+        names = [column.name for column in next(iter(tables.values())).columns] if used is None else used
+        described = [column.name for column in columns_described(self.profiles_by, tables)]
+        return {
+            "ranges": self.ranges_of(names, [name for name in described if name not in names]),
+            "policy": policies,
+            "sums": self.sums or ("masked" if estimator.splits_columns else sums_of(policies)),
+            "scale": self.scale,
+            "missing": self.missing,
+            "max_share": self.max_share,
+            "halves": self.halves,
+            "columns": used,
+            "profile": self.profiles_by,
+            "key": self.key,
+        }
 
     def check_folder(self, out: Path, resume: bool, kept: str = "journal") -> None:
         """Refuse a folder that cannot hold this run; an unfinished run has the file ``kept``."""

@@ -43,8 +43,8 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
 
     _check_reading(job)
     estimator = job.estimator()
-    columns = [] if estimator.splits_columns else _columns(job, job.columns or ())
-    others = [name for name in _columns(job, job.described) if name not in columns]
+    columns = [] if estimator.splits_columns else columns_of(job, job.columns or ())
+    others = [name for name in columns_of(job, job.described) if name not in columns]
     ranges, besides = job.ranges_of(columns, others), tuple(map(Column, others))
     profile = job.profiles_by is not False
     options = PreparationOptions(
@@ -69,7 +69,7 @@ def remote_job(job: Job, analyst: Identity) -> RemoteJob:
     return remote
 
 
-def _columns(job: Job, chosen: Sequence[str]) -> list[str]:
+def columns_of(job: Job, chosen: Sequence[str]) -> list[str]:
     """Columns by the names that sites' tables have: one per category, and what is done to numbers."""
     numbers = [name for name in chosen if name not in job.categories]
     names: list[str] = []

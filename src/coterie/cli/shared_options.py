@@ -73,6 +73,24 @@ def asked_of_data(
     }
 
 
+def without_data(part: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The same options, of which the files may be left out."""
+    own = inspect.signature(part, eval_str=True)
+    kind = Annotated[
+        list[Path] | None,
+        typer.Argument(help="A job file in TOML, one file per site, or nothing, with --sites, --rows and --columns."),
+    ]
+    data, *others = own.parameters.values()
+
+    def asked(**given: Any) -> dict[str, Any]:
+        return part(**{**given, data.name: given[data.name] or []})
+
+    asked.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[data.replace(annotation=kind, default=None), *others]
+    )
+    return asked
+
+
 def asked_of_method(
     method: opt.Method = "federated-kmeans",
     settings: opt.Settings = None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from coterie.estimators.given import Rules, opened_sites
 from coterie.estimators.labelled import Labelled
 from coterie.messages.identity import Identity
 from coterie.messages.site_api import Column, Table
+from coterie.messages.verbs import Protocol
+from coterie.methods.method import RunResult
 from coterie.methods.order import Order, SignedOrder
 from coterie.methods.shared.alignment import listed
 from coterie.methods.shared.preparation import PreparationOptions
@@ -33,6 +36,7 @@ from coterie.runtime.terms import Terms
 from coterie.secure.certificates import Conclusion, RunAuthority
 from coterie.secure.handshake import ordered_plainly
 from coterie.secure.layer import MaskedSums
+from coterie.sites.policy import Policy
 from coterie.sites.tables import BLOCK_BYTES, identifying_columns
 from coterie.sites.tables.reading import reading_by
 
@@ -95,20 +99,11 @@ def fit(
     """
     if engine != "inprocess":
         raise InputError(f"engine={engine!r} is unknown; use 'inprocess'.")
-    if key is not None and not estimator.splits_columns:
-        raise InputError(f"key={key!r}: {type(estimator).__name__} does not match rows; leave the key column out.")
     opened, rules = opened_sites(estimator, tables, policy, site_column=site_column, key=key, reading=reading)
-    layers_of(sums)
-    check_rules(estimator, opened, rules, is_masked=sums == "masked")
-    described = columns_described(profile, opened)
+    options = PreparationOptions(scale, missing, ranges, max_share, halves)
+    asked = checked(estimator, opened, rules, options, sums=sums, profile=profile, columns=columns)
     if estimator.privacy is None:  # a private run must not depend on a row, and noise hides what identifies it
-        check_described(described, opened)
-    used = columns_used(estimator, opened, columns, [column.name for column in described])
-    besides = tuple(column for column in described if column not in used.get("", ()))
-    options = PreparationOptions(scale, missing, ranges, max_share, halves, besides, profile is not False)
-    options.check(len(opened))
-    estimator.check_options(options)
-    estimator.check(len(column_names(estimator, used)))
+        check_described(columns_described(profile, opened), opened)
     folder = None if journal is None else Path(journal)
     kept = None if folder is None else Journal(folder, resume=resume)
     extra = {} if key is None else {"key": key}
@@ -120,8 +115,8 @@ def fit(
         fitted = fit_over(
             channel,
             estimator,
-            used,
-            options,
+            asked.columns,
+            asked.options,
             order=channel.analyst,
             sums=sums,
             journal=kept,
@@ -134,6 +129,38 @@ def fit(
     if isinstance(fitted, Labelled):
         fitted.keep_tables(opened, None if site_column is None else tables, reading_by(**reading))
     return fitted
+
+
+class Asked(NamedTuple):
+    """What a run is asked to do, checked: whose tables, under which policies, which columns, prepared how."""
+
+    tables: Mapping[str, Table]
+    rules: Mapping[str, Policy]
+    columns: Mapping[str, tuple[Column, ...]]
+    options: PreparationOptions
+
+
+def checked(
+    estimator: FederatedEstimator,
+    tables: Mapping[str, Table],
+    rules: Mapping[str, Policy],
+    options: PreparationOptions,
+    *,
+    sums: str = "masked",
+    profile: bool | Sequence[str] = False,
+    columns: Sequence[str] | None = None,
+) -> Asked:
+    """What :func:`fit` is asked to do with opened tables; ``InputError`` where that cannot be done."""
+    layers_of(sums)
+    check_rules(estimator, tables, rules, is_masked=sums == "masked")
+    described = columns_described(profile, tables)
+    used = columns_used(estimator, tables, columns, [column.name for column in described])
+    besides = tuple(column for column in described if column not in used.get("", ()))
+    options = replace(options, besides=besides, profile=profile is not False)
+    options.check(len(tables))
+    estimator.check_options(options)
+    estimator.check(len(column_names(estimator, used)))
+    return Asked(tables, rules, used, options)
 
 
 def fit_over(
@@ -163,10 +190,9 @@ def fit_over(
     if isinstance(order, Identity):
         asked = Order.of(estimator, next(iter(columns.values()), ()), options, None if header is None else header.run)
         order = SignedOrder.by(order, asked)
-    ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
-    conclusion = Conclusion(order.to_bytes(), authority)
+    conclusion, protocol = whole_run(estimator, order, layer, authority)
     outcome = run(
-        conclusion.after(ordered(order, estimator.run_seed)),
+        protocol,
         channel,
         method=estimator.method,
         terms=terms,
@@ -189,6 +215,15 @@ def fit_over(
     estimator.certificate_ = conclusion.certificate(ledger.run, ledger.sites())
     estimator.set_result(outcome.result, outcome.preparation, ledger)
     return estimator
+
+
+def whole_run(
+    estimator: FederatedEstimator, order: SignedOrder, layer: MaskedSums | PlainSums, authority: RunAuthority | None
+) -> tuple[Conclusion, Protocol[RunResult]]:
+    """What collects the sites' statements, and the protocol of a run from its order to these."""
+    ordered = layer.ordered if isinstance(layer, MaskedSums) and not estimator.splits_columns else ordered_plainly
+    conclusion = Conclusion(order.to_bytes(), authority)
+    return conclusion, conclusion.after(ordered(order, estimator.run_seed))
 
 
 def shared_na(tables: Iterable[Table]) -> dict[str, list[Any]]:

@@ -54,6 +54,8 @@ def opened_sites(
 
     Text columns become the categories that sites agree on (:func:`coterie.sites.tables.open_tables`).
     """
+    if key is not None and not asked.splits_columns:
+        raise InputError(f"key={key!r}: {type(asked).__name__} does not match rows; leave the key column out.")
     options = dict(reading or {})
     check_reading(options, tables)
     if site_column is None:

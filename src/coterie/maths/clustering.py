@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from coterie.arrays import Array, Floats, Indices, Rows
+from coterie.extents import sized
 from coterie.maths import exact_kmeans
 from coterie.maths.arithmetic import fixed_threads
 
@@ -109,17 +110,13 @@ def cell_sums(
 def means(sums: Floats, counts: Floats, *, fallback: Floats) -> Floats:
     """The mean of each cell; the fallback for a cell without rows."""
     filled = counts > 0
-    if filled.all():
-        return sums / counts[:, None]
     divisor = np.where(filled, counts, 1.0)[:, None]
     return np.where(filled[:, None], sums / divisor, fallback)
 
 
 def squared_shift(before: Floats, after: Floats) -> float:
     """The sum of squared shifts of the centers, as in scikit-learn's ``tol``."""
-    shifts = after - before
-    shifts *= shifts
-    return float(shifts.sum())
+    return float(((after - before) ** 2).sum())
 
 
 def random_in_box(low: Floats, high: Floats, n_centers: int, rng: np.random.Generator) -> Floats:
@@ -149,7 +146,8 @@ def distinct_first(values: Floats) -> list[int]:
     for i in smallest_first(values):
         if not kept or values[i] > values[kept[-1]] * (1 + 1e-6):
             kept.append(i)
-    return kept
+    distinct: list[int] = sized(kept, 1, len(values))
+    return distinct
 
 
 def _steps(values: Floats) -> Floats:
@@ -216,7 +214,8 @@ def several_starts(points: Floats, weights: Floats, n_clusters: int, most: int, 
     for cost, centers in _all_solutions(points, weights, n_clusters, seed=seed, n_init=n_init):
         if not any(abs(cost - other) <= 1e-6 * other for other in solutions):
             solutions[cost] = centers
-    return [solutions[cost] for cost in sorted(solutions)[:most]]
+    ranked: list[Floats] = sized([solutions[cost] for cost in sorted(solutions)[:most]], 1, most)
+    return ranked
 
 
 def n_fingerprints(points: Floats) -> int:

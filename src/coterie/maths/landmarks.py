@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from coterie.arrays import Floats, Integers, Rows
+from coterie.extents import padded, sized
 from coterie.maths import exact
 from coterie.maths.clustering import counts_by_cell, nearest, weighted_kmeans
 from coterie.maths.kernels import Kernel
@@ -130,14 +131,17 @@ def decoded(codes: Integers, low: Floats, span: Floats, bits: int) -> Floats:
 
 def merged(points: Floats, weights: Floats, most: int, *, seed: int) -> tuple[Floats, Floats]:
     """The distinct points, or k-means centers if they are more than twice ``most``, with their weights."""
-    points, weights = points[weights > 0], weights[weights > 0]
+    n_sent, points, weights = len(points), points[weights > 0], weights[weights > 0]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
     together = counts_by_cell(place.ravel(), weights, len(distinct))
-    if len(distinct) <= 2 * most:
-        return distinct, together
-    centers = weighted_kmeans(distinct, together, most, seed=seed, n_init=1)
-    counts = counts_by_cell(nearest(distinct, centers)[0], together, most)
-    return centers[counts > 0], counts[counts > 0]
+    centers, counts = distinct, together
+    if len(distinct) > 2 * most:
+        centers = weighted_kmeans(distinct, together, most, seed=seed, n_init=1)
+        counts = counts_by_cell(nearest(distinct, centers)[0], together, most)
+        centers, counts = centers[counts > 0], counts[counts > 0]
+    largest = min(2 * most, n_sent)
+    held = sized(counts, 1, largest)
+    return sized(centers, 1, largest), held * (counts.sum() / held.sum())
 
 
 def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Floats:
@@ -145,7 +149,8 @@ def feature_root(kernel: Kernel, points: Floats, *, row_bytes: int = 8) -> Float
 
     It has fewer columns than landmarks if K(L, L) does not have full rank. Its bits are the same on every machine.
     """
-    return inverse_root(kernel.exact(points, points), THRESHOLD[row_bytes], pairs_of=exact_eigenpairs)
+    root = inverse_root(kernel.exact(points, points), THRESHOLD[row_bytes], pairs_of=exact_eigenpairs)
+    return np.asarray(padded(root.T, 1, len(points)).T)
 
 
 def missed_share(kernel: Kernel, landmarks: Landmarks, *, seed: int, n_splits: int = 20) -> float:

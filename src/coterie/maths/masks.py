@@ -89,7 +89,9 @@ class FixedPoint:
 
     def can_sum_to(self, sums: Floats) -> bool:
         """Whether ``n_sites`` numbers within the bound add up to these at all."""
-        return not np.any(np.abs(sums) > self.most)
+        if isinstance(self.most, float):
+            return bool(-self.most <= sums.min(initial=0.0) and sums.max(initial=0.0) <= self.most)
+        return bool((np.abs(sums) <= self.most).all())
 
 
 @dataclass(frozen=True)
@@ -170,24 +172,16 @@ TAGS = 1 << 128
 
 def inner_product(numbers: Ring, key: bytes, bits: int, *, is_signed: bool) -> int:
     """<r, x> modulo 2**128: x the numbers of a ring as integers, r numbers of 64 bits from the key's stream."""
-    whole, factors = numbers & np.uint64((1 << bits) - 1), _factors(key, len(numbers))
-    if is_signed:  # 2**(bits - 1) more than each of them is, which makes all of them nonnegative
-        whole ^= np.uint64(1 << (bits - 1))
+    whole = _signed(numbers, bits).view(np.uint64) if is_signed else numbers & np.uint64((1 << bits) - 1)
+    factors = _factors(key, len(numbers))
     starts = range(0, len(numbers), EXACT)
-    products = sum(_product(whole[i : i + EXACT], factors[i : i + EXACT]) for i in starts)
-    return (products - (_factors_sum(key, len(numbers)) << (bits - 1) if is_signed else 0)) % TAGS
+    return sum(_product(whole[i : i + EXACT], factors[i : i + EXACT], is_signed=is_signed) for i in starts) % TAGS
 
 
 @lru_cache(maxsize=2)  # a site needs them for its own numbers, and again for the sum
 def _factors(key: bytes, count: int) -> Floats:
     """The numbers that a key stands for, each as four of 16 bits, the lowest first."""
     return _quarters(np.asarray(add_streams(np.zeros(count, np.uint64), [(key, False)], 64)))
-
-
-@lru_cache(maxsize=2)
-def _factors_sum(key: bytes, count: int) -> int:
-    """The sum of the numbers that a key stands for."""
-    return sum(int(quarter) << 16 * place for place, quarter in enumerate(_factors(key, count).sum(axis=0).tolist()))
 
 
 def _quarters(whole: Ring) -> Floats:
@@ -198,10 +192,13 @@ EXACT = 1 << 20
 """So many products of 32 bits add up to less than 2**53, in any order: BLAS finds the exact sum."""
 
 
-def _product(whole: Ring, factors: Floats) -> int:
+def _product(whole: Ring, factors: Floats, *, is_signed: bool) -> int:
     """The exact sum of products, from 16 bits of the one times 16 bits of the other."""
+    quarters = _quarters(whole)
+    if is_signed:  # the highest quarter has the sign
+        quarters[:, 3] -= (quarters[:, 3] >= 1 << 15) * float(1 << 16)
     total = 0
-    for row in reversed((_quarters(whole).T @ factors).tolist()):
+    for row in reversed((quarters.T @ factors).tolist()):
         a, b, c, d = map(int, row)
         total = (total << 16) + a + (b << 16) + (c << 32) + (d << 48)
     return total

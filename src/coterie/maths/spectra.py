@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from coterie.arrays import Floats
+from coterie.extents import is_over, padded, sized
 from coterie.maths import exact
 
 TOLERANCE = 1e-10
@@ -48,6 +49,10 @@ class Ritz(NamedTuple):
         largest = (sizes >= (1 - 1e-6) * sizes.max(axis=0)).argmax(axis=0)
         signs = np.where(self.vectors[largest, np.arange(len(self.values))] < 0, -1.0, 1.0)
         return Ritz(self.values, self.vectors * signs)
+
+    def sized(self, least: int, most: int) -> Ritz:
+        """The same pairs; in a rehearsal as few or as many as there can be."""
+        return Ritz(sized(self.values, least, most), padded(self.vectors.T, least, most).T)
 
     def above(self, threshold: float) -> Ritz:
         return self.top(int((self.values > threshold).sum()))
@@ -108,10 +113,9 @@ class Krylov:
         threshold = min(threshold, float(pairs.values[max(at_least, 1) - 1]))
         is_wanted = clearly_above(pairs.values + residuals, threshold)
         is_wanted[: max(at_least, 1)] = True
-        if (residuals[is_wanted] > smallest).any():
-            return False
         newest, left = self._pairs(start)  # of the last fresh direction alone
-        return bool(left[0] <= smallest) and (start == 0 or not clearly_above(newest.values[:1], threshold)[0])
+        is_last = start == 0 or not clearly_above(newest.values[:1], threshold)[0]
+        return is_over(not (residuals[is_wanted] > smallest).any() and left[0] <= smallest and is_last)
 
     def ritz(self) -> Ritz:
         inner = exact.product(self._basis.T, self._products)

@@ -192,7 +192,7 @@ def decode_question(frame: bytes) -> Decoded:
         raise MalformedMessage("the message is not a question")
     transcript, seen, length = _QUESTION.unpack_from(frame, start)
     attached, ends = frame[ends : ends + length], ends + length
-    if _checksum(memoryview(frame)[:ends]) != frame[ends : ends + _SUM_BYTES]:
+    if _checksum(frame[:ends]) != frame[ends : ends + _SUM_BYTES]:
         raise MalformedMessage("the head of the question arrived damaged")
     body = frame[ends + _SUM_BYTES :]
     if request_digest(body) != envelope.request:

@@ -92,7 +92,7 @@ class MaskedSums:
         there, self.public_seed = yield from seed_drawn(introduced_as)
         self._hellos = {name: introduced_as[name] for name in there}
         reports = {name: unpack_report(hellos[name].report) for name in there}
-        replay = self._replay = Replay(order, self.public_seed, reports)
+        replay = self._replay = Replay(order, self.public_seed, reports, self._tell)
         while replay.question is not None:
             try:
                 yield replay.question
@@ -103,6 +103,9 @@ class MaskedSums:
             replay.take(self._sums[replay.position])
         assert replay.result is not None
         return replay.result
+
+    def _tell(self, question: Question) -> None:
+        """Take note of a question of a verified run that has no answer: each site's own replay applies it."""
 
     def around(self, protocol: Protocol[T]) -> Protocol[T]:
         """Where the bounds of a sum name limits that nobody stated, sites are asked for them."""
@@ -249,10 +252,16 @@ class MaskedSums:
         }
         needed = threshold(len(roster)) + 1
         answers: dict[str, Revealed] = yield Question(questions, roster, phase="masking", needed=needed)
-        seeds = [(own_seed(secret, context), True) for secret in _own_secrets(roster, answers)]
+        seeds = self._own_seeds(roster, answers, context)
         total = add_streams(total, seeds, ask.bits).astype(np.uint64)
         self._prove(total, tag - sum(tag_mask(seed) for seed, _ in seeds), ask, context)
         return total
+
+    def _own_seeds(
+        self, roster: Sequence[str], answers: Mapping[str, Revealed], context: Context
+    ) -> list[tuple[bytes, bool]]:
+        """What the sites' own masks are drawn from, to be taken off."""
+        return [(own_seed(secret, context), True) for secret in _own_secrets(roster, answers)]
 
     def _prove(self, total: Ring, tag: int, ask: AskMasked, context: Context) -> None:
         """Keep the sum as sites check it when they are asked next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from coterie.errors import InputError
+from coterie.extents import is_over
 from coterie.maths import clustering
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
@@ -68,7 +69,7 @@ def _steps(centers: Floats, most: int) -> Protocol[tuple[Floats, int]]:
         moved = clustering.means(m.sums, m.counts, fallback=centers)
         gain = float((m.counts * ((moved - centers) ** 2).sum(axis=1)).sum())
         centers = moved
-        if gain <= WORTHWHILE * float(m.cost):
+        if is_over(gain <= WORTHWHILE * float(m.cost)):
             return centers, taken + 1
     return centers, most
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.extents import shared_out
 from coterie.maths import clustering
 from coterie.maths.coresets import Summary, allotted, solvable_weights
 from coterie.maths.projections import Basis, LinearMap, Projection, lifted, mapped
@@ -143,7 +144,7 @@ def _summary(
     if isinstance(points, DisSS):
         replies = yield from each(SumReducedCost(*view.fields(), k, view.width, view.reach))
         costs = np.array([float(reply.cost) for reply in replies.values()])
-        sizes = dict(zip(replies, allotted(points.n_points or 0, costs), strict=True))
+        sizes = dict(zip(replies, shared_out(allotted(points.n_points or 0, costs)), strict=True))
         if held and (points.n_points or 0) >= sum(held.values()):
             sizes = {name: held.get(name, size) for name, size in sizes.items()}
     elif isinstance(points, Sample):

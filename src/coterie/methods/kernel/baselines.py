@@ -14,6 +14,7 @@ from scipy import linalg
 from scipy.sparse.linalg import eigsh
 
 from coterie.arrays import Indices, Rows
+from coterie.extents import between
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.maths.kernels import Kernel
@@ -150,6 +151,7 @@ def top_directions(rows: Floats, count: int) -> tuple[Floats, Floats]:
     """The leading right singular vectors as columns, and the squares of their singular values."""
     _, sizes, directions = linalg.svd(rows, full_matrices=False)
     kept = int((sizes[:count] ** 2 > NONE * sizes[0] ** 2).sum())
+    kept = between(kept, 1, min(count, len(sizes)))
     return directions[:kept].T, sizes[:kept] ** 2
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from coterie.errors import MalformedMessage
+from coterie.extents import between, shared_out, sized
 from coterie.maths.coresets import allotted
 from coterie.maths.kernels import Kernel
 from coterie.maths.landmarks import LandmarkMap
@@ -278,15 +279,16 @@ def _drawn(
 ) -> Protocol[tuple[Floats, tuple[int, ...]]]:
     """Different rows drawn by score over all sites, and how many each site was asked for; nobody without scores."""
     scores = np.array([float(reply.mass) for reply in masses.values()])
-    if not (scores.any() and count):
+    if not (between(bool(scores.any()), step == 1, True) and count):
         return np.zeros((0, d)), ()
-    sizes = allotted(count, scores)
+    sizes = shared_out(allotted(count, scores))
     asks = {
         name: DrawRows(size, d, step, seed, place)
         for place, (name, size) in enumerate(zip(masses, sizes, strict=True))
     }
     parts = yield from each(asks, complete=True)
-    return np.unique(np.concatenate([part.points for part in parts.values()]), axis=0), sizes
+    drawn = np.unique(np.concatenate([part.points for part in parts.values()]), axis=0)
+    return sized(drawn, 1, count), sizes
 
 
 def sketch_request(kernel: Kernel, settings: CEPCASettings, seed: int) -> SketchFeatures:

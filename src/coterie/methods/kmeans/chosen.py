@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coterie.extents import between
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.choosing import LARGEST, SMALLEST, Choice, NoneSupported, choose_k
@@ -28,7 +29,8 @@ def kmeans_of_chosen(
     """The centers of the number of clusters that is recommended, improved; ``NoneSupported`` where none is."""
     check_rows(columns.rows, LARGEST)
     choice = yield from choose_k(range(SMALLEST, LARGEST + 1), columns, seed=seed)
-    if choice.recommended is None:
+    recommended = between(choice.recommended, SMALLEST, LARGEST)
+    if recommended is None:
         raise NoneSupported(choice)
-    fit = yield from improve(choice.centers_of(choice.recommended))
+    fit = yield from improve(choice.centers_of(recommended))
     return ChosenFit(fit.centers, fit.cost, fit.counts, fit.n_rounds, choice)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError, MalformedMessage
+from coterie.extents import is_over
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers
@@ -268,7 +269,7 @@ def federated_kmeans(
             centers, velocity, small = _reassigned(centers, velocity, small, reassignment, seed, rounds)
         if trajectory is not None:
             trajectory.append(centers)
-        if settings.fraction >= 1 and clustering.squared_shift(before, centers) <= tol:
+        if settings.fraction >= 1 and is_over(clustering.squared_shift(before, centers) <= tol):
             break
     return (yield from closed(centers, rounds))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.arrays import Floats
+from coterie.extents import between
 from coterie.maths import exact
 from coterie.messages.verbs import Protocol, total
 from coterie.methods.shared.lloyd import KMeansFit
@@ -73,7 +74,7 @@ def _lifts(n_clusters: int, moments: Moments, mu_squared: float) -> tuple[int, f
     farther, unless there is so little noise that more of both leaves it small."""
     d = len(moments.mean)
     noise = np.sqrt(d) * n_clusters / (moments.n_rows * np.sqrt(mu_squared))  # of a center, in the radius of rows
-    rounds = int(np.clip((CLEAR / noise) ** 2, 1, MOST_LIFTS))
+    rounds = between(int(np.clip((CLEAR / noise) ** 2, 1, MOST_LIFTS)), 1, MOST_LIFTS)
     return rounds, float(np.clip(CLEAR / (noise * np.sqrt(rounds)), 1.0, WIDEST_LIFT))
 
 

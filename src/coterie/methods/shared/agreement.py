@@ -147,5 +147,5 @@ def _differences(report: ColumnReport, columns: Sequence[Column]) -> tuple[str, 
         Match.ABSENT: "column {0.name!r} is missing",
         Match.OTHER_KIND: "column {0.name!r} does not hold {0.kind}s",
     }
-    places = np.flatnonzero(np.isin(report.matches, list(words))).tolist()
-    return tuple(words[Match(int(report.matches[place]))].format(columns[place]) for place in places)
+    matches = [Match(int(number)) for number in report.matches]
+    return tuple(words[m].format(c) for c, m in zip(columns, matches, strict=True) if m in words)

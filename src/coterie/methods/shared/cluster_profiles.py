@@ -12,6 +12,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from coterie.arrays import Floats, Indices, Integers, Mask
+from coterie.extents import between, is_asked
 from coterie.maths.clustering import beyond_rounding
 from coterie.maths.quantiles import QUARTILES, bins_for, from_bins, spans
 from coterie.messages.verbs import Protocol, each, total
@@ -251,7 +252,9 @@ def profiled(
     names = tuple(columns)
     moments = yield from _summed(asks, np.zeros(len(names)) if origin is None else origin)
     quartiles = np.full((*moments.present.shape, len(levels)), np.nan)
-    counted = np.flatnonzero(~moments.is_share & (moments.variance > 0).any(axis=0))
+    numbers = np.flatnonzero(~moments.is_share)
+    varied = [int(place) for place in numbers if (moments.variance[:, place] > 0).any()]
+    counted = np.array(between(varied, [], numbers.tolist()), np.intp)
     if len(counted):
         deviation, (below, above) = np.sqrt(moments.variance[:, counted]), spans(levels)
         first, last = moments.means[:, counted] - below * deviation, moments.means[:, counted] + above * deviation
@@ -306,8 +309,9 @@ def joined(parts: Mapping[str, Profile]) -> Profile:
 def _summed(asks: Asks, origin: Floats) -> Protocol[_Moments]:
     """The moments of all clusters, about another origin where that is far from the values."""
     moments = _Moments.of((yield from asks.sums(origin)), origin)
-    if moments.is_far.any():
-        origin = np.where(moments.is_far, moments.whole_means, origin)
+    if is_asked(bool(moments.is_far.any())):
+        far = moments.is_far if moments.is_far.any() else ~moments.is_far
+        origin = np.where(far, moments.whole_means, origin)
         moments = _Moments.of((yield from asks.sums(origin)), origin)
     return moments
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import MalformedMessage
+from coterie.extents import shared_out
 from coterie.maths import clustering
 from coterie.maths.coresets import Summary, allotted, cell_remainders, importance_sample
 from coterie.messages.schema import Floats, Reply, Request, array
@@ -152,7 +153,7 @@ class Coreset(Summary):
 def coreset(n_clusters: int, n_columns: int, *, n_points: int, seed: int) -> Protocol[Coreset]:
     """A coreset of ``n_points`` sampled rows and every site's own centers. Per-site results are seen."""
     replies = yield from each(SumCost(n_clusters, n_columns, seed))
-    sizes = allotted(n_points, np.array([float(reply.cost) for reply in replies.values()]))
+    sizes = shared_out(allotted(n_points, np.array([float(reply.cost) for reply in replies.values()])))
     asks = {
         name: SampleCoreset(size, n_clusters, n_columns, seed, place)
         for place, (name, size) in enumerate(zip(replies, sizes, strict=True))

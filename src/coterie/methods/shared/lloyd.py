@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coterie.extents import is_over
 from coterie.maths import clustering
 from coterie.messages.schema import Floats, Reply, Request, array
 from coterie.messages.site_api import Block, Memory, Table, answers, within_columns
@@ -97,7 +98,7 @@ def lloyd(
         rounds += 1
         m = yield from total(Assign(centers), bits=bits) if moments is None else moments(centers)
         before, centers = centers, clustering.means(m.sums, m.counts, fallback=centers)
-        if clustering.squared_shift(before, centers) <= tol:
+        if is_over(clustering.squared_shift(before, centers) <= tol):
             break
     return (yield from closed(centers, rounds, bits=bits))
 

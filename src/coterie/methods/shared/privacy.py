@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.arrays import Floats
 from coterie.errors import InputError
+from coterie.extents import between
 from coterie.maths.accounting import LARGEST_DELTA, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, mu_of, variance_for
 from coterie.maths.thresholds import may_tolerate, most_tolerated
 from coterie.messages.contributions import Noisy, PrivateRequest
@@ -34,6 +35,9 @@ HIDDEN = (
 )
 CERTAIN = 12.0
 """So many deviations of noise are never exceeded (with a probability below 1e-32)."""
+UNCERTAIN = 8
+"""By so many bits a ring may be larger or smaller than for rows of the same number that spread otherwise: noise makes
+the number of rows at most four times as large, and rows spread by a tenth to all of their ranges or so."""
 
 
 @dataclass(frozen=True)
@@ -224,4 +228,5 @@ class Releases:
             norm * self.most_rows + 2 * CERTAIN * math.sqrt(variance * spread)
             for norm, variance in zip(norms, variances, strict=True)
         )
-        return min(WIDE_RING, max(16, math.ceil(math.log2(largest + 64)) + 2))
+        bits = min(WIDE_RING, max(16, math.ceil(math.log2(largest + 64)) + 2))
+        return between(bits, max(16, bits - UNCERTAIN), min(WIDE_RING, bits + UNCERTAIN))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.arrays import Floats, Integers
+from coterie.extents import between
 from coterie.maths import clustering, exact, separation
 from coterie.messages.contributions import ByCell, Contribution, Noisy, PrivateRequest, Whole, contributes, noisy
 from coterie.messages.schema import array
@@ -128,7 +129,7 @@ def private_choice(ks: Sequence[int], box: Box, releases: Releases, seed: int) -
     sizes, near = np.array(ks, np.int64), np.concatenate(centers) / fine
     judged = yield from releases.ask(SumSilhouettes, "silhouettes", SILHOUETTES, (1.0,), UNIT, sizes, near)
     silhouettes = np.clip(judged.reply.silhouettes / (UNIT * moments.n_rows), 0.0, 1.0)
-    place = int(np.argmax(silhouettes))
+    place = between(int(np.argmax(silhouettes)), 0, len(ks) - 1)
     pairs = yield from releases.ask(
         CountPairs, "two halves compared", PAIRS, (1.0,), split[0][place] / fine, split[1][place] / fine
     )
@@ -158,6 +159,7 @@ def _summaries(
     s, rng = len(subspace.variances), np.random.default_rng([seed, 0])
     deviation = 1 / np.sqrt(releases.mu_squared(CELLS) * COUNTING)
     n_cells = int(min(max(moments.n_rows / (ROWS_A_CELL * deviation), most), max(MOST_CELLS, most)))
+    n_cells = between(n_cells, most, max(MOST_CELLS, most))
     points = rng.normal(size=(n_cells, s)) * np.sqrt(subspace.variances)
     reach = max(1, int(np.ceil(subspace.spread / fine)))
     near, parts = np.clip(points / fine, -WIDEST, WIDEST), (COUNTING, 1 - COUNTING)
@@ -196,5 +198,5 @@ def _gap(
     expected = separation.reference_costs(tuple(subspace.variances.tolist()), 0.0, (len(centers),), seed=seed)
     gap = float(expected.mean[0]) - float(np.log(max(cost, noise, 1e-300) / max(one, 1e-300)))
     spread = float(expected.deviation[0]) ** 2 * (1 + 1 / separation.REFERENCES)
-    off = (noise / max(cost, noise, 1e-300)) ** 2 + (noise_of_one / max(one, 1e-300)) ** 2
+    off = (noise / max(cost, noise, 1e-300)) ** 2 + (noise_of_one / max(one, noise_of_one, 1e-300)) ** 2
     return cost, gap, ERRORS * float(np.sqrt(spread + off))

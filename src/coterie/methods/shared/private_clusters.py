@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.arrays import Floats
+from coterie.extents import between
 from coterie.maths import exact
 from coterie.maths.exact_kmeans import solve
 from coterie.messages.verbs import Protocol
@@ -40,6 +41,7 @@ def codebook_start(
     s = len(subspace.variances)
     deviation = 1 / np.sqrt(releases.mu_squared(share) * 0.2)
     n_cells = int(min(max(moments.n_rows / (ROWS_A_CELL * deviation), n_clusters), max(MOST_CELLS, n_clusters)))
+    n_cells = between(n_cells, n_clusters, max(MOST_CELLS, n_clusters))
     points = rng.normal(size=(n_cells, s)) * np.sqrt(subspace.variances)
     narrow = 1.0 if n_cells <= n_clusters else min(1.0, max(0.35, 1.4 * (n_clusters / n_cells) ** (1 / s)))
     radius = subspace.spread * round(narrow, 3)
@@ -73,7 +75,7 @@ def rounds_worth(n_rows: float, centers: Floats, releases: Releases, share: floa
     """How many rounds of Lloyd's algorithm are best: more where their noise hardly moves centers."""
     k, s = centers.shape
     precision = releases.mu_squared(share) * (1 - COUNTING) * (n_rows / k) ** 2
-    return int(np.clip(STILL * precision / s, ROUNDS, MOST_ROUNDS))
+    return between(int(np.clip(STILL * precision / s, ROUNDS, MOST_ROUNDS)), ROUNDS, MOST_ROUNDS)
 
 
 def private_lloyd(

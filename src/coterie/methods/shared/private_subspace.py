@@ -9,6 +9,7 @@ import numpy as np
 
 from coterie.arrays import Floats
 from coterie.errors import InputError, RowsHidden
+from coterie.extents import between
 from coterie.maths import exact
 from coterie.maths.spectra import Ritz, full_matrix
 from coterie.messages.verbs import Protocol
@@ -157,6 +158,6 @@ def leading_subspace(
     products = yield from private_products(moments.mean, usual_radius(moments.spread, d), releases, share, grid)
     edge, most = products.edge, min(d, most)
     values, axes = exact.leading_eigenpairs(products.matrix, most)
-    kept = min(max(int((values > EDGE * edge).sum()), 1), most)
+    kept = between(min(max(int((values > EDGE * edge).sum()), 1), most), 1, most)
     true = np.sqrt(np.maximum(values[:kept] ** 2 - edge**2, (0.05 * edge) ** 2))
     return Subspace(axes[:, :kept], true / moments.n_rows)

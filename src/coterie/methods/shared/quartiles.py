@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.arrays import Floats, Mask
+from coterie.extents import between
 from coterie.maths.quantiles import CLOSE, QUARTILES, bins_for, from_bins
 from coterie.messages.verbs import Protocol
 from coterie.methods.shared.cluster_profiles import ByCenters, profiled
@@ -51,7 +52,8 @@ def whole_quartiles(
     sought = wanted & ~whole.is_share & (deviation > 0)
     unsure, unit, n_bins = 2 * CLOSE * deviation, count_units(whole.rows), bins_for(QUARTILES)
     for _ in range(FINER):
-        coarse = np.flatnonzero(sought & (_width(quartiles) < COARSE * unsure))
+        found = np.flatnonzero(sought & (_width(quartiles) < COARSE * unsure)).tolist()
+        coarse = np.array(between(found, [], np.flatnonzero(sought).tolist()), np.intp)
         if not len(coarse):
             break
         first, last = (quartiles[coarse, 0] - unsure[coarse])[None], (quartiles[coarse, 2] + unsure[coarse])[None]

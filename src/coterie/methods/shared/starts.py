@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.extents import between
 from coterie.maths import clustering
 from coterie.maths.coresets import drawn_by_weight
 from coterie.messages.schema import Floats, Integers, Reply, Request, array
@@ -209,6 +210,8 @@ def _split_cells(
             raise InputError("no site holds any row")
         mean, error = clustering.mean_and_error(m.counts, m.sums, m.squares)
         cuts = clustering.var_part_cuts(mean + origin, error, n_cells - len(m.counts))
+        if len(m.counts) < n_cells:  # the most rounds are those that cut one cell each
+            cuts = between(cuts, [], cuts[:1] or [(0, 0, 0.0)])
         if not cuts or sent + (len(m.counts) + len(cuts)) * cell_numbers > most_numbers:
             return Points(mean + origin, m.counts), near
         taken += cuts

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import InputError, Unaligned
+from coterie.extents import between
 from coterie.maths.factors import JOINS, Joined, found_for
 from coterie.maths.spectra import Ritz
 from coterie.messages.schema import Floats, Request
@@ -201,7 +202,7 @@ def _ranks(
     if not share > 0:
         raise InputError("all values are zero, so there are no components.")
     asked = yield from each(FindRank(settings.kernel, gamma, seed, n_rows, most, share), complete=True)
-    ranks = {name: int(reply.rank) for name, reply in asked.items()}
+    ranks = {name: between(int(reply.rank), 1, most) for name, reply in asked.items()}
     left = sum(float(reply.left) for reply in asked.values())
     return ranks, {name: found_for(n_rows, rank) for name, rank in ranks.items()}, left
 

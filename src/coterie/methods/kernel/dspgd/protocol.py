@@ -118,8 +118,9 @@ class DSPGDSettings(DSPGDOptions):
         eta = self.eta(t)
         kept = pairs.above(max(eta * threshold, 1e-12 * float(pairs.values[0]), NONE)).signed()
         if t < self.n_iter:
+            kept = kept.sized(0, len(pairs.vectors))
             return kept, kept.values - eta * threshold
-        kept = kept.top(self.n_components)
+        kept = kept.top(self.n_components).sized(1, min(self.n_components, len(pairs.vectors)))
         return kept, kept.values + (1 - eta) * threshold
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from coterie.errors import InputError
+from coterie.extents import is_asked
 from coterie.maths import clustering, exact
 from coterie.maths.landmarks import LandmarkMap, Landmarks, decoded, feature_root, merged, missed_share
 from coterie.maths.spectra import exact_eigenpairs, full_matrix
@@ -124,7 +125,8 @@ def _find(settings: LandmarkParameters, source: str, n_clusters: int, context: R
         first = yield from _asked(settings, source, settings.number(n_clusters), n_columns, seed=seed)
         landmarks, precision = first.landmarks, "float32"
         kernel = settings.kernel_at(_gamma(settings, landmarks))
-        if settings.n_landmarks is None and missed_share(kernel, landmarks, seed=seed) > WORTHWHILE[source]:
+        missed = 0.0 if settings.n_landmarks is not None else missed_share(kernel, landmarks, seed=seed)
+        if settings.n_landmarks is None and is_asked(missed > WORTHWHILE[source]):
             number = 2 * len(landmarks.points)
             more = yield from _asked(settings, source, number, n_columns, seed=seed, before=first)
             landmarks = _joined(landmarks, more.landmarks)
@@ -264,6 +266,7 @@ def embed_by_landmarks(
     shift = mean if center else np.zeros(n - 1)
     pairs = exact_eigenpairs(gram[1:, 1:] - rows * np.outer(shift, shift))
     kept = pairs.above(NONE * max(float(pairs.values[0]), 1e-300)).top(n_components).signed()
+    kept = kept.sized(1, min(n_components, len(pairs.values)))
     turned = exact.product(mapped.map.projection, kept.vectors)
     embedding = replace(mapped.map, projection=turned, shift=exact.product(shift, kept.vectors))
     if announce:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.errors import RosterChanged
+from coterie.extents import sized
 from coterie.maths.landmarks import Landmarks
 from coterie.messages.schema import Floats
 from coterie.messages.verbs import Protocol, present, total
@@ -75,7 +76,7 @@ def summed_landmarks(
     rng = np.random.default_rng([seed, 3, 0 if before is None else 1])
     start = survey.mean + survey.deviation * rng.normal(size=(number, p))
     points, weights = yield from _cell_means(start, survey, d, bits, n_rounds, seed)
-    points, weights = points[weights > 0], weights[weights > 0]
+    points, weights = (sized(part[weights > 0], 1, number) for part in (points, weights))
     check_rows(len(points))
     if before is None:  # squared distances from a point close to the mean, which keeps their digits
         middle = (weights[:, None] * points).sum(axis=0) / weights.sum()

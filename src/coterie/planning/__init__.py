@@ -1,0 +1,1 @@
+"""What a run would cost and disclose, before anything is sent."""
