@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import re
 import signal
 import subprocess
@@ -26,7 +25,6 @@ from coterie.cli.run_state import Folder
 from coterie.errors import QuorumLost
 from coterie.runtime.events import EventFile
 from coterie.sites.approvals import Decision
-from tests.cli.conftest import COTERIE
 from tests.cli.hospitals import ANALYST, NAMES, POLICY, Hospitals
 from tests.orders import RUN
 
@@ -328,23 +326,20 @@ def test_the_commands_serve_until_ctrl_c(hospitals, cli, words):
     hospitals.hold(GROUPS.format("always"))
     if words[0] == "watch":
         assert cli("cluster", *(f"{name}.csv" for name in NAMES), "-k", 2)[0] == 0
-    process = subprocess.Popen(
-        [sys.executable, COTERIE, *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        link = process.stdout.readline().split()[-1]
-        address, _, token = link.removeprefix("http://").partition("/?token=")
-        line = http.client.HTTPConnection(address, timeout=60)
-        line.request("GET", "/api/page", headers={"X-Coterie-Token": token})
-        assert line.getresponse().status == 200
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
+    run = "import signal, coterie.cli; signal.signal(signal.SIGINT, signal.default_int_handler); coterie.cli.main()"
+    with subprocess.Popen(  # Ctrl-C works, also where tests run in the background of a shell
+        [sys.executable, "-u", "-c", run, *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            link = process.stdout.readline().split()[-1]
+            address, _, token = link.removeprefix("http://").partition("/?token=")
+            line = http.client.HTTPConnection(address, timeout=60)
+            line.request("GET", "/api/page", headers={"X-Coterie-Token": token})
+            assert line.getresponse().status == 200
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, "The page is closed." in out) == (0, True)
 
 
